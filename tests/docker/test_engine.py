@@ -67,7 +67,7 @@ REQUESTS = [
 ]
 
 
-def test_what_is_written_is_added_up_over_devices():
+def test_written_bytes_are_summed_over_devices():
     stats = {
         "memory_stats": {"usage": 99, "stats": {"anon": 7, "file": 90}},
         "blkio_stats": {"io_service_bytes_recursive": REQUESTS},
@@ -79,7 +79,7 @@ def test_control_groups_of_the_first_version_have_another_word():
     assert usage_of({"memory_stats": {"stats": {"rss": 5}}}) == Usage(memory_bytes=5)
 
 
-def test_what_is_not_told_is_not_nought():
+def test_missing_usage_is_not_reported_as_zero():
     nothing = {"memory_stats": {}, "blkio_stats": {"io_service_bytes_recursive": None}}
     assert usage_of(nothing) == Usage()
     assert usage_of({}) == Usage()
@@ -138,7 +138,7 @@ INSIDE = HERE._replace(pid_namespace=1, process=ProcessId(2**22 + 1, 1))
         (INSIDE, True, Life.UNKNOWN),  # a process that this machine cannot see
     ],
 )
-def test_only_what_is_surely_dead_is_taken_for_dead(controller, is_local, expected):
+def test_only_containers_known_dead_count_as_dead(controller, is_local, expected):
     assert life(controller, HERE, same_machine=is_local) is expected
 
 

@@ -84,7 +84,7 @@ def test_an_image_that_is_not_to_be_had_is_an_error_and_nothing_stays(environmen
     assert found(engine, run_id) == []
 
 
-def test_what_main_raises_comes_out_and_nothing_stays(environment, engine):
+def test_an_error_in_main_propagates_and_nothing_is_left(environment, engine):
     run_id = f"test-{secrets.token_hex(4)}"
 
     node = NodeSpec(name="a", role="x", ports=(), command=("sleep", "1000"))

@@ -47,7 +47,7 @@ class Written(Distribution):
         raise AssertionError(path)
 
 
-def test_what_is_needed_is_pinned_to_what_is_here():
+def test_requirements_are_pinned_to_installed_versions():
     written = Written(
         installed.OWN, "msgspec>=0.1", "numpy[x]>=1; extra == 'spark'", "docker; extra == 'docker'"
     )
@@ -117,7 +117,7 @@ def entered(tmp_path):
     return enter
 
 
-def test_an_executor_of_kubernetes_is_told_all_that_spark_says(entered):
+def test_a_kubernetes_executor_gets_all_settings_of_spark(entered):
     options = {"SPARK_JAVA_OPT_0": "-Da=b c", "SPARK_JAVA_OPT_1": "-Dd=e", "SPARK_CLASSPATH": "/x"}
     command = entered("executor", **SPARK_ON_KUBERNETES, **options)
     assert command[:5] == ["java", "-Da=b c", "-Dd=e", "-Xms1024m", "-Xmx1024m"]

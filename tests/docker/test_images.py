@@ -71,7 +71,7 @@ def test_a_folder_of_a_package_is_found():
     assert built_tag("{package:tests}/tests/worlds/image").startswith("harness-built-image:")
 
 
-def test_what_makes_no_image_is_refused(folder, monkeypatch):
+def test_a_folder_without_a_dockerfile_is_refused(folder, monkeypatch):
     with pytest.raises(UsageError, match="/nowhere has no such file"):
         built_tag("/nowhere")
     with pytest.raises(UsageError, match="no_such_thing"):
@@ -100,7 +100,7 @@ def test_images_are_built_or_pulled_once(folder):
     assert [image_of(spec) for spec in nodes] == [tag, tag, "there:1", None]
 
 
-def test_what_cannot_be_had_is_told_with_its_node(folder):
+def test_an_unavailable_image_is_reported_with_its_node(folder):
     engine = FakeEngine()
     engine.refuses = True
     with pytest.raises(InfrastructureError, match=r"'x:1' of node 'n'.*no registry.*`dockerfile`"):
@@ -179,6 +179,6 @@ def test_entries_that_cannot_be_the_archive_are_not_even_asked(source):
         choose_mirror([source], "bookworm", origin)
 
 
-def test_the_error_says_who_was_asked_and_what_they_said():
+def test_the_error_quotes_each_engine_and_its_answer():
     with pytest.raises(InfrastructureError, match=r"prod \(microsoft\)"):
         choose_mirror([TRAP], "bookworm", origins(packages_microsoft_com="microsoft"))

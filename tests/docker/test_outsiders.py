@@ -28,7 +28,7 @@ BY_NAME = dict(WAYS)
 # --- what the program in a namespace makes of what it reads -------------------------------------
 
 
-def test_what_matters_of_links_addresses_and_routes():
+def test_relevant_fields_of_links_addresses_and_routes():
     links = (
         "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN mode DEFAULT\n"
         "9: eth0@if10: <BROADCAST,MULTICAST> mtu 1500 qdisc tbf state DOWN mode DEFAULT\n"
@@ -149,7 +149,7 @@ FIRST = {"state": ["link eth0 UP", "namespace 1"]}
 SAME = {"gone": [], "new": []}
 
 
-def test_a_watch_that_broke_off_compares_with_what_was_first(monkeypatch):
+def test_an_interrupted_watch_compares_with_the_first_state(monkeypatch):
     monkeypatch.setattr(outsiders, "_AGAIN_S", 0.0)
     moved = {"gone": ["namespace 1"], "new": ["namespace 2"]}
     engine = FakeEngine([FIRST, SAME], InfrastructureError("the engine is away"), [moved])
@@ -164,7 +164,7 @@ def test_a_watch_that_broke_off_compares_with_what_was_first(monkeypatch):
     ]
 
 
-def test_a_namespace_that_nobody_watches_is_told(monkeypatch):
+def test_an_unwatched_namespace_is_reported(monkeypatch):
     monkeypatch.setattr(outsiders, "_AGAIN_S", 0.0)
     monkeypatch.setattr(outsiders, "_ATTEMPTS_MAX", 2)
     watch = NamespaceWatch(FakeEngine([FIRST, SAME], [b"Traceback ..."]), "k")
@@ -173,7 +173,7 @@ def test_a_namespace_that_nobody_watches_is_told(monkeypatch):
     assert "Traceback" in watch.changed
 
 
-def test_a_change_is_told_until_it_is_over():
+def test_a_change_is_reported_until_it_is_undone():
     engine = FakeEngine()
     watch = NamespaceWatch(engine, "k")
     lines = []
@@ -250,7 +250,7 @@ def changed(name, **fields):
         (changed(RELAY, address=None), "", False),
     ],
 )
-def test_a_helper_that_is_not_as_it_was_is_told_of_who_needs_it(change, node, ended):
+def test_a_changed_helper_is_reported_for_each_node_that_needs_it(change, node, ended):
     look = looked(change)
     assert look.helpers.keys() == {node}
     assert (look.ended is not None) == ended
@@ -268,7 +268,7 @@ def test_a_helper_that_is_not_as_it_was_is_told_of_who_needs_it(change, node, en
         ("running", NodeState.DOWN, "kill"),
     ],
 )
-def test_a_node_that_is_not_as_the_harness_wants_it_is_told(state, wanted, undid):
+def test_a_node_in_an_unwanted_state_is_reported(state, wanted, undid):
     look = looked(changed(NAMES["node"], state=state), wanted)
     interference = look.nodes["n1"]
     assert (interference is None, look.helpers) == (undid == "nothing", {})
@@ -314,7 +314,7 @@ FLUSH = "for table in filter mangle nat; do iptables -t $table -F; done"
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_what_is_done_and_undone_is_told_from_when_to_when(environment, engine, hasty):
+def test_interference_is_reported_with_its_begin_and_end(environment, engine, hasty):
     victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
     seen = {}
 
@@ -376,7 +376,7 @@ def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_rules_that_somebody_removed_are_a_fault_that_was_over(environment, engine, hasty):
+def test_rules_removed_by_others_end_the_fault(environment, engine, hasty):
     victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
     reports, links = [], [Link("n2", "n1")]
 
@@ -403,7 +403,7 @@ def test_rules_that_somebody_removed_are_a_fault_that_was_over(environment, engi
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_an_engine_elsewhere_is_asked_what_is_stopped(environment, engine, hasty, monkeypatch):
+def test_a_remote_engine_is_asked_for_stopped_containers(environment, engine, hasty, monkeypatch):
     victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
     monkeypatch.setattr("harness.environments.procfs.is_of_container", lambda pid, container: False)
 

@@ -115,7 +115,7 @@ def test_a_stall_goes_on_when_another_fault_on_the_link_is_healed():
     assert scheduler.verdicts(501.0) == [(1, ACCEPT)]
 
 
-def test_what_a_healed_fault_held_goes_on_at_once_and_on_its_links_only():
+def test_packets_held_by_a_healed_fault_continue_at_once():
     scheduler = Scheduler(lambda: 0.5)
     slow = {1: Quality(delay_ms=5000)}
     scheduler.learn({FLOW: slow, OTHER: slow}, 0.0)
@@ -126,7 +126,7 @@ def test_what_a_healed_fault_held_goes_on_at_once_and_on_its_links_only():
     assert scheduler.verdicts(15.0) == [(2, ACCEPT)]
 
 
-def test_a_packet_whose_fault_is_not_known_yet_waits_until_the_rules_were_read():
+def test_a_packet_of_an_unknown_fault_waits_for_the_rules():
     scheduler = Scheduler(lambda: 0.5)
     scheduler.arrive(packet(1), 10.0)
     scheduler.arrive(packet(2, bits=2), 10.0)
@@ -245,7 +245,7 @@ ARRIVING = (
 
 
 @needs_little_endian
-def test_what_the_kernel_tells_of_a_packet():
+def test_fields_of_a_packet_from_the_kernel():
     leaving = ("0b00 0100 0000002b 0800 03 00", "1800 0a00" + IP_HEAD)
     both = _told(*ARRIVING) + _told(*leaving)
 
@@ -258,7 +258,7 @@ def test_what_the_kernel_tells_of_a_packet():
 
 
 @needs_little_endian
-def test_answers_of_the_kernel_are_told_from_packets():
+def test_kernel_answers_are_distinguished_from_packets():
     refused = struct.pack("=IHHIIi", 20, 2, 0, 0, 0, -1)
     ((kind, body),) = packets.messages(refused)
     assert packets.error_of(kind, body) == 1

@@ -65,7 +65,7 @@ def test_placeholders(word, expected):
         "{hots}",
     ],
 )
-def test_what_cannot_be_filled_in_is_refused(word):
+def test_unknown_placeholders_are_refused(word):
     with pytest.raises(UsageError, match="the node's own ports are"):
         sources.fill(word, node(), PORTS)
 
@@ -88,7 +88,7 @@ def test_a_node_has_nothing_and_its_keeper_one_capability():
     assert plans.addresses == {"n1": "10.7.8.10", "n2": "10.7.8.11", "client": "10.7.8.1"}
 
 
-def test_the_node_file_is_what_the_runner_reads():
+def test_the_runner_reads_the_node_file_back():
     files = unpacked(blueprint(*echo_nodes(2)).node_file("n2", 5))
 
     file = json.loads(files["harness/node.json"])
@@ -265,7 +265,7 @@ def test_the_proxy_of_streams_is_ours_or_the_program_that_is_given(tmp_path):
         deploy.check_plan(plan_of(echo_nodes(1), link_proxy="http://127.0.0.1:8474"))
 
 
-def test_subnets_avoid_what_this_machine_routes_to(tmp_path):
+def test_subnets_avoid_routes_of_this_machine(tmp_path):
     table = tmp_path / "route"
     table.write_text(
         "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -296,7 +296,7 @@ def test_a_changed_recipe_is_another_image(tmp_path, monkeypatch):
 ENDS = (CLIENT, "client:0", "client:1")
 
 
-def test_clients_that_are_told_apart_call_from_addresses_of_their_own():
+def test_separate_clients_call_from_separate_addresses():
     print_of = blueprint(node("a"), node("b", ports=(90,)), ends=ENDS)
     relayed = clients.relay_of(print_of)
     routes = [relay.Route.parse(word) for word in relayed.command[5:]]

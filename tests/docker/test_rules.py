@@ -65,7 +65,7 @@ def test_a_shaped_link_counts_then_marks_and_queues_last():
     ]
 
 
-def test_what_is_duplicated_is_copied_once_and_behind_all_cuts(packet_filter):
+def test_duplicates_are_copied_once_and_after_all_cuts(packet_filter):
     quality = LinkQuality(duplicate=0.1)
     for link, to in ((Link("m1", "m2"), "10.1.2.11"), (Link("m2", CLIENT), "10.1.2.11")):
         command = rules.shape_command("shape-1", [link], quality, 1, ADDRESSES)
@@ -116,7 +116,7 @@ def test_the_program_reads_from_the_rules_what_was_asked():
     }
 
 
-def test_the_longest_names_leave_room_for_what_a_quality_says():
+def test_the_longest_names_leave_room_for_the_quality():
     names = ["n" * 63, "m" * 63]
     addresses = dict.fromkeys([*names, CLIENT], "10.255.255.254")
     worst = LinkQuality(

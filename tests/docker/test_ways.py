@@ -23,7 +23,7 @@ def run_of(engine, pid):
 @pytest.mark.docker
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name, _ in WAYS])
-def test_what_others_do_convicts_nobody(engine, tmp_path, name):
+def test_interference_of_others_never_convicts(engine, tmp_path, name):
     """The affected node usually leads; the kind of interference decides whether it comes back."""
     nemesis = "partition-some-clients" if "relay" in name else "none"
     words = [*RUN, "--nemesis", nemesis, "--store", str(tmp_path)]

@@ -42,7 +42,7 @@ def play(script, text=TEXT):
     return asyncio.run(main())
 
 
-def test_it_strikes_whom_the_event_was_of_and_only_once():
+def test_it_strikes_the_node_of_the_event_once():
     async def script(cluster, conductor):
         await cluster.happen("m1", "leader", term=3)
         for _ in range(2):
@@ -56,7 +56,7 @@ def test_it_strikes_whom_the_event_was_of_and_only_once():
     ]
 
 
-def test_who_leads_is_who_said_so_last():
+def test_the_leader_is_the_last_to_announce_itself():
     async def script(cluster, conductor):
         await cluster.happen("m1", "leader", term=9)
         await cluster.happen("t1", "tablet-report")
@@ -65,7 +65,7 @@ def test_who_leads_is_who_said_so_last():
     assert cluster.calls[0][:2] == ("kill", "m1")
 
 
-def test_what_is_at_work_when_the_chaos_ends_is_healed():
+def test_active_faults_are_healed_when_the_chaos_ends():
     async def script(cluster, conductor):
         kill = cluster.kill
 

@@ -37,7 +37,7 @@ async def faulty(folder):
     ("quality", "number"),
     [(DiskQuality(error=1.0), errno.EIO), (DiskQuality(full=True), errno.ENOSPC)],
 )
-async def test_what_fails_has_no_effect_and_works_again_when_the_disk_is_well(
+async def test_failed_requests_have_no_effect_and_succeed_after_the_heal(
     tmp_path, name, quality, number
 ):
     request, writes = REQUESTS[name]
@@ -99,7 +99,7 @@ def test_a_share_of_blocks_rots_by_one_bit_each_and_by_their_place_alone():
     assert all(other != some for other in others)
 
 
-async def test_whoever_reads_a_part_reads_the_same_as_whoever_reads_all(tmp_path):
+async def test_partial_reads_see_the_same_rot_as_full_reads(tmp_path):
     disk, file, trouble = await faulty(tmp_path)
     size = 3 * 4096 + 100
     await file.append(bytes(size - file.size()))

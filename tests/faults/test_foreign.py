@@ -36,7 +36,7 @@ def test_only_those_that_may_be_hit_need_a_clock_of_ours(words, hit):
     assert foreign_clocks({words: load_nemesis(words)}, list(NODES.values())) == hit
 
 
-def test_all_sentences_of_a_nemesis_count_and_strangers_may_hit_anybody():
+def test_all_sentences_of_a_nemesis_count_and_unknown_ones_may_hit_any_node():
     two = AimedNemesis("two", "", "clock node:db offset=5s", "kill node:a1")
     assert two.may_hit(NODES, CLOCKS) == ["db"]
 
@@ -63,7 +63,7 @@ class Anything:
         ("power-cut node:db", ENV_NODES_ONLY, None),
     ],
 )
-def test_what_cannot_reach_a_foreign_program_is_refused(words, reach, refused):
+def test_faults_that_cannot_reach_a_foreign_program_are_refused(words, reach, refused):
     environment = SimpleNamespace(
         name="e",
         owns_programs=False,

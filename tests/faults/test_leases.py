@@ -63,7 +63,7 @@ def undone(cluster):
     ids=lambda what: what.word,
 )
 @on(go)
-async def test_a_fault_that_nobody_heals_ends_with_its_lease(leases, what):
+async def test_an_unhealed_fault_ends_with_its_lease(leases, what):
     await leases.inject(what, 5.0)
     await asyncio.sleep(4.9)
     assert undone(leases.cluster) == 0
@@ -82,7 +82,7 @@ async def test_the_lease_of_a_fault_that_is_healed_is_over(leases):
 
 
 @on(go)
-async def test_a_lease_that_ends_while_somebody_heals_undoes_nothing_twice(leases):
+async def test_a_lease_that_ends_during_a_heal_undoes_nothing_twice(leases):
     set_links = leases.cluster.set_links
 
     async def slowly(wanted, *, lease_s):
@@ -102,9 +102,7 @@ async def test_a_lease_that_ends_while_somebody_heals_undoes_nothing_twice(lease
     ("what", "verb"), [(Pause(), "resume"), (FULL, "worsen_disk")], ids=["pause", "disk"]
 )
 @on(go)
-async def test_what_could_not_be_healed_is_tried_again_when_its_lease_ends(
-    leases, what, verb, lasts_s
-):
+async def test_a_failed_heal_is_retried_when_the_lease_ends(leases, what, verb, lasts_s):
     fault = await leases.inject(what, 5.0)
     undo = getattr(leases.cluster, verb)
 
@@ -123,7 +121,7 @@ async def test_what_could_not_be_healed_is_tried_again_when_its_lease_ends(
     assert leases.spawned == ["lease-f1"]
 
 
-def test_what_cannot_be_undone_when_its_lease_ends_ends_the_run():
+def test_a_failed_undo_at_the_end_of_a_lease_ends_the_run():
     async def body(leases):
         async def fail(wanted, *, lease_s):
             raise InfrastructureError("no")
@@ -138,7 +136,7 @@ def test_what_cannot_be_undone_when_its_lease_ends_ends_the_run():
 
 @pytest.mark.parametrize("lease_s", [0.0, -1.0, math.inf, math.nan])
 @on(go)
-async def test_a_lease_that_is_none_is_refused_before_anything_breaks(leases, lease_s):
+async def test_an_invalid_lease_is_refused_before_any_fault(leases, lease_s):
     with pytest.raises(UsageError):
         await leases.inject(Cut(), lease_s)
     assert leases.cluster.calls == []

@@ -41,7 +41,7 @@ async def hit(ledger, what, *nodes, groups=GROUPS):
     return await ledger.inject(Aim(what=what, targets=nodes), lease_s=9.0, groups=groups)
 
 
-async def test_nobody_starts_a_node_that_another_fault_holds_down():
+async def test_a_node_stays_down_while_another_fault_holds_it():
     ledger, cluster = fresh()
     first = await hit(ledger, Kill(), "m1")
     second = await hit(ledger, Kill(), "m1", "m2")
@@ -54,7 +54,7 @@ async def test_nobody_starts_a_node_that_another_fault_holds_down():
     assert cluster.down == set()
 
 
-async def test_a_power_cut_that_finds_a_node_down_says_whose_disk_it_hit():
+async def test_a_power_cut_of_a_node_that_is_down_names_the_disk():
     ledger, _ = fresh()
     await hit(ledger, Kill(), "m1")
     missed = await hit(ledger, Kill(power_cut=True, torn=True), "m1")
@@ -357,7 +357,7 @@ async def test_a_node_that_lived_with_a_wrong_clock_starts_on_rot():
     assert cluster.down == set()
 
 
-async def test_who_ended_over_rot_is_started_when_that_is_healed():
+async def test_a_node_ended_by_bit_rot_starts_after_the_heal():
     ledger, cluster = fresh()
     fault = await hit(ledger, ROT, "m1")
     cluster.requests = 2
@@ -404,7 +404,7 @@ async def test_a_strobe_goes_on_and_off_until_it_is_healed():
     assert bite.count >= 7 * 5
 
 
-async def test_who_ended_over_a_bad_disk_is_started_when_no_fault_keeps_it_down():
+async def test_a_node_ended_by_a_bad_disk_starts_when_no_fault_keeps_it_down():
     ledger, cluster = fresh()
     one, two = await hit(ledger, EIO, "m1", "m2"), await hit(ledger, FULL, "m1")
     killed = await hit(ledger, Kill(), "m2")
@@ -418,7 +418,7 @@ async def test_who_ended_over_a_bad_disk_is_started_when_no_fault_keeps_it_down(
 
 
 @pytest.mark.parametrize("relieved", [True, False])
-async def test_who_ends_over_a_bad_disk_a_little_later_is_started_as_soon_as_it_ends(relieved):
+async def test_a_node_ended_late_by_a_bad_disk_starts_as_soon_as_it_ends(relieved):
     ledger, cluster = fresh()
     fault = await hit(ledger, EIO, "m1")
     await (ledger.relieve(["m1"]) if relieved else ledger.heal(fault.id))
@@ -428,7 +428,7 @@ async def test_who_ends_over_a_bad_disk_a_little_later_is_started_as_soon_as_it_
     assert cluster.down == {"m2"}
 
 
-async def test_a_slow_disk_ends_nobody_so_who_is_down_stays_down():
+async def test_a_slow_disk_starts_no_node_that_was_down():
     ledger, cluster = fresh()
     slow = await hit(ledger, SLOW, "m1")
     cluster.down.add("m1")
@@ -436,7 +436,7 @@ async def test_a_slow_disk_ends_nobody_so_who_is_down_stays_down():
     assert cluster.down == {"m1"}
 
 
-async def test_a_pause_of_nobody_that_runs_is_a_miss():
+async def test_a_pause_without_a_running_node_is_a_miss():
     ledger, cluster = fresh()
 
     async def refuse(node, *, lease_s):
@@ -447,7 +447,7 @@ async def test_a_pause_of_nobody_that_runs_is_a_miss():
     assert (missed.targets, missed.what) == ((), None)
 
 
-async def test_faults_that_are_injected_at_the_same_time_are_told_apart():
+async def test_faults_injected_at_the_same_time_have_distinct_ids():
     ledger, cluster = fresh()
     kill = cluster.kill
 
@@ -491,7 +491,7 @@ async def refusing(node, quality=None):
     raise InfrastructureError(f"{node} does not answer")
 
 
-async def test_nobody_starts_a_node_that_is_just_being_killed():
+async def test_a_node_that_is_being_killed_is_not_started():
     ledger, cluster = fresh()
     wrong = await hit(ledger, Clock(offset_ms=5.0), "m1")
     going, killed = asyncio.Event(), cluster.kill
@@ -510,7 +510,7 @@ async def test_nobody_starts_a_node_that_is_just_being_killed():
     assert cluster.down == {"m1"}
 
 
-async def test_a_heal_whose_start_failed_is_done_by_the_next_one():
+async def test_a_heal_retries_a_start_that_failed():
     ledger, cluster = fresh()
     broken = await hit(ledger, EIO, "m1")
     cluster.down.add("m1")

@@ -24,7 +24,7 @@ def do(text, *, down=(), system=None):
     return asyncio.run(main())
 
 
-def test_an_operation_is_told_from_its_begin_to_its_end():
+def test_an_operation_is_recorded_from_begin_to_end():
     calls, (begin, end) = do("do step-down on leader")
     assert calls == []
     assert (begin["action"], begin["kind"], begin["targets"]) == ("inject", "operation", ["m2"])
@@ -33,7 +33,7 @@ def test_an_operation_is_told_from_its_begin_to_its_end():
     assert end["bite"] == {"count": 1, "unit": "operations"}
 
 
-def test_an_operation_may_restart_nodes_as_a_variant_and_what_it_changed_is_put_back():
+def test_a_restart_as_a_variant_is_undone_at_the_end():
     class Changing(FakeSystem):
         done = ()
 
@@ -61,7 +61,7 @@ def test_an_operation_may_restart_nodes_as_a_variant_and_what_it_changed_is_put_
     asyncio.run(restore(cluster, FakeSystem()))  # a system that has nothing to restore
 
 
-def test_what_nobody_could_do_has_done_nothing():
+def test_an_impossible_operation_does_nothing():
     _, (_, end) = do("do step-down on node:m1")
     assert end["bite"]["count"] == 0
 

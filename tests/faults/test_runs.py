@@ -67,7 +67,7 @@ def test_one_client_is_cut_off_and_the_others_go_on():
     assert judgement.verdict == "valid", judgement
 
 
-def test_a_case_whose_clients_are_all_cut_off_convicts_nobody_of_an_outage():
+def test_an_outage_of_cut_off_clients_convicts_no_target():
     history, judgement = run("cut client from all at 0s for 20s", 1, time_limit_s=16)
     (fault,) = faults_of(history)
     assert fault.clients == ("client",)

@@ -52,7 +52,7 @@ def links(text):
         ("leader@tserver", ()),
     ],
 )
-def test_what_is_not_drawn(text, wanted):
+def test_fixed_selectors(text, wanted):
     assert pick(nodes(text), scene()) == wanted
 
 
@@ -90,7 +90,7 @@ def test_a_group_has_a_leader_and_members_of_its_own(text, wanted):
         ("half@members", MEMBERS, 2),
     ],
 )
-def test_what_is_drawn_is_of_its_pool_and_draws_reach_all_of_it(text, pool, size):
+def test_draws_stay_in_their_pool_and_reach_all_of_it(text, pool, size):
     drawn = [pick(nodes(text), scene(draw)) for draw in DRAWS]
     assert {len(each) for each in drawn} == {size}
     assert {len(set(each)) for each in drawn} == {size}
@@ -99,12 +99,12 @@ def test_what_is_drawn_is_of_its_pool_and_draws_reach_all_of_it(text, pool, size
 
 
 @pytest.mark.parametrize("text", ["leader", "follower", "followers"])
-def test_without_a_leader_nobody_is_meant(text):
+def test_without_a_leader_the_selector_is_empty(text):
     assert pick(nodes(text), scene(roles=Roles({}, MEMBERS))) == ()
     assert nodes(text).needs_leader
 
 
-def test_a_minority_of_two_or_of_one_is_nobody():
+def test_a_minority_of_one_or_two_is_empty():
     for count in (1, 2):
         few = dict(list(SPECS.items())[:count])
         assert pick(nodes("minority"), scene(specs=few)) == ()
@@ -185,7 +185,7 @@ def test_a_shape_with_clients_has_some_of_them_on_each_side_and_the_same_nodes(s
 
 
 @pytest.mark.parametrize("text", ["members to leader", "all@members to leader"])
-def test_those_who_are_many_are_all_but_the_one_on_the_other_end(text):
+def test_a_plural_selector_excludes_the_other_end(text):
     one, many, found = cut_links(links(text), scene())
     assert (one, many) == (("m3",), ("m1", "m2", "m4", "m5"))
     assert found == [Link(name, "m3") for name in many]
@@ -254,7 +254,7 @@ def test_two_members_are_too_few_for_a_shape(shape):
         Links(left=Nodes(word="leader"), right=Nodes(word="node", name="m9")),
     ],
 )
-def test_names_that_nobody_has_are_refused(selector):
+def test_unknown_names_are_refused(selector):
     with pytest.raises(UsageError, match=r"m9|boss"):
         check_names(selector, SPECS, ("catalog",))
     check_names(

@@ -126,7 +126,7 @@ def test_times():
         "kill leader every 10s for 4s at 3s", "kill leader every ten for 4s", "kill leader at",
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_refused(text):
+def test_wrong_sentences_are_refused(text):
     with pytest.raises(UsageError):
         parse(text)
 
@@ -159,7 +159,7 @@ def test_exact_times_are_kept():
     assert (once.at_ns, once.duration_ns) == (S // 2, S)
 
 
-def test_what_is_over_at_once_needs_no_length():
+def test_instant_faults_need_no_length():
     assert parse("do step-down on leader every 10s").schedule.every_ns == 10 * S
     assert parse("reset one from others at 3s").schedule.at_ns == 3 * S
 
@@ -176,7 +176,7 @@ def test_what_is_over_at_once_needs_no_length():
         ("kill boss", "boss"),
     ],
 )
-def test_what_the_target_does_not_have_is_refused_before_the_start(text, word):
+def test_words_unknown_to_the_target_are_refused_before_the_start(text, word):
     with pytest.raises(UsageError, match=word):
         plan_case(Case(seed=1, nemeses=(text,)), None)
 
@@ -223,7 +223,7 @@ def test_arguments_that_could_have_been_drawn_are_taken(args):
 @pytest.mark.parametrize(
     "args", [{"choice": 1}, {"draw": -1}, {"draw": 1.0}, {"draw": True}, {"draw": 2**40}, {"x": 1}]
 )
-def test_arguments_that_nobody_drew_are_refused(args):
+def test_arguments_outside_the_draws_are_refused(args):
     with pytest.raises(UsageError):
         AimedNemesis.of_text("kill one").check_args(args)
 
@@ -247,7 +247,7 @@ def test_faults_alone_are_all_that_strikes(capsys):
     assert json.loads(capsys.readouterr().out)["nemeses"] == ["kill one"]
 
 
-def test_a_name_and_words_are_told_apart():
+def test_names_and_sentences_are_distinguished():
     assert load_nemesis("kill-leader").name == "kill-leader"
     assert load_nemesis("kill leader").name == "kill leader"
     with pytest.raises(UsageError):

@@ -167,7 +167,7 @@ async def test_statements_without_sense_are_refused(database):
 # --- two at once: what both levels promise -----------------------------------------------------
 
 
-async def test_nobody_sees_what_is_not_committed(database):
+async def test_uncommitted_rows_are_invisible(database):
     async with transaction(database) as session:
         await session.insert(TABLES, table("x"))
         for isolation in (READ_COMMITTED, SERIALIZABLE):
@@ -338,7 +338,7 @@ async def test_read_committed_updates_find_the_newest_version(database):
     assert await names(database) == []
 
 
-async def test_read_committed_updates_leave_out_what_matches_no_longer(database):
+async def test_read_committed_updates_skip_rows_that_no_longer_match(database):
     ident = await put(database, table("x"))
     async with two(database, READ_COMMITTED) as (one, other):
         await one.update(TABLES, {"TBL_NAME": "z"}, equal(TBL_ID=ident))

@@ -105,7 +105,7 @@ def test_a_change_that_was_refused_is_in_no_log():
     assert broken(EVENTS, h) == "valid"
 
 
-def test_what_a_permit_gives_up_is_permitted_and_the_rest_is_not():
+def test_a_permit_covers_only_its_own_rule():
     backwards = [CREATED, event(2, "ALTER", ("d.x", "a"), ("d.x", "b"), time_ms=0), MOVED, DROPPED]
     permit = ("instance-clocks", {"rules": {"hms-events": ["times"]}})
     assert broken(EVENTS, life(backwards)) == "times"
@@ -123,7 +123,7 @@ def test_without_a_log_nothing_is_known():
     assert broken(EVENTS, h) == "unknown"
 
 
-def test_events_that_are_none_are_refused():
+def test_invalid_events_are_refused():
     with pytest.raises(HistoryError):
         judge(EVENTS, life(LOG, [["one"]]))
 
@@ -238,7 +238,7 @@ def test_rows_are_whole_and_every_metastore_shows_them(history, rule):
 
 
 @pytest.mark.parametrize(("more", "rule"), [({}, "valid"), ({"directory": "gone"}, "directories")])
-def test_a_table_that_somebody_reads_has_its_directory(more, rule):
+def test_a_visible_table_has_its_directory(more, rule):
     h = HmsWriter()
     h.done(0, "create", "d.x", "a")
     h.saw(1, "d.x", "a", **more)
@@ -379,12 +379,12 @@ def test_the_bound_is_that_of_the_list_that_the_client_had(gap_ms, uris, rule):
         (["hms1", "hms3"], ["hms3"], [], "other-not-tried"),  # hms3 was added
     ],
 )
-def test_what_was_removed_is_not_missed_and_what_was_added_is(uris, listed, faults, rule):
+def test_removed_metastores_are_not_expected_and_added_ones_are(uris, listed, faults, rule):
     history = lost("hms1", "hms1", faults=[*UP, *faults], lists=(uris, listed), by_uris=BY_URIS)
     assert broken(FAILOVER, history) == rule
 
 
-def test_what_the_harness_was_disturbed_in_convicts_nobody():
+def test_disturbances_of_the_harness_never_convict():
     h = lost("hms1", "hms1", faults=UP)
     gap = {"from_s": 11.0, "to_s": 13.0, "gap_s": 2.0}
     index = next(n for n, op in enumerate(h.lines) if op.time == 15_000 * MS)

@@ -61,7 +61,7 @@ def test_of_two_random_always_promotes_the_other_and_one_stays():
     assert alone.in_order(0) == THREE[:1]
 
 
-def test_what_lost_a_call_is_tried_last_for_a_while():
+def test_a_metastore_that_lost_a_call_is_tried_last_for_a_while():
     first, second, third = THREE
     found = uris(SEQUENTIAL, remembers=True)
     found.lost(first, 100)
@@ -132,7 +132,7 @@ async def lost_create(hms: Deployed):
     return done.type, None if done.value is None else done.value["result"]
 
 
-def test_what_became_of_a_lost_answer_is_told_by_the_request_id():
+def test_the_request_id_reveals_the_outcome_of_a_lost_answer():
     assert deploy(lost_create) == (OpType.OK, "ok")
 
 

@@ -87,7 +87,7 @@ def test_the_list_pins_every_file():
     assert lock_of("g:n:1:jar:linux abc")[0].file == "n-1-linux.jar"
 
 
-def test_what_is_fetched_is_whole_and_is_fetched_once(maven, capsys):
+def test_files_are_fetched_whole_and_once(maven, capsys):
     assert main(["fetch", "hive"]) == 0
     place = require()
     assert capsys.readouterr().out == f"{place}\n"
@@ -128,7 +128,7 @@ def test_another_list_is_fetched_anew(maven):
         ("java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n", "Hive needs 17 or newer"),
     ],
 )
-def test_what_fails_is_quoted(maven, tmp_path, name, text, words):
+def test_failures_are_quoted(maven, tmp_path, name, text, words):
     del maven
     program(tmp_path / "bin" / name, text)
     with pytest.raises(InfrastructureError, match=words):
@@ -137,7 +137,7 @@ def test_what_fails_is_quoted(maven, tmp_path, name, text, words):
 
 
 @pytest.mark.parametrize(("name", "package"), [("mvn", "maven"), ("javac", "openjdk-17-jdk")])
-def test_what_lacks_is_named_with_its_package(maven, tmp_path, monkeypatch, name, package):
+def test_missing_programs_are_named_with_their_package(maven, tmp_path, monkeypatch, name, package):
     del maven
     (tmp_path / "bin" / name).unlink()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

@@ -80,7 +80,7 @@ def test_every_switch_is_found_and_its_case_is_clean_without(bug):
 @pytest.mark.parametrize(
     ("profile", "permits"), [("hive2.3", {"drop-twice", "drop-renamed"}), ("hive4", {"drop-twice"})]
 )
-def test_what_a_profile_does_is_reported_as_permitted(profile, permits):
+def test_behaviour_of_a_profile_is_reported_as_permitted(profile, permits):
     found = run(f"--profile {profile} --time-limit 20")
     assert found.verdict == "permitted"
     assert {*found.permitted} <= permits

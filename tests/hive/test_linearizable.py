@@ -90,7 +90,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_found_and_told(wrong):
+def test_wrong_histories_are_found_and_explained(wrong):
     h = HmsWriter()
     life(h)
     wrong(h)
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_found_and_told(wrong):
     assert "no order" in found.explanation[0]
 
 
-def test_lost_answers_explain_what_they_can():
+def test_lost_answers_explain_observed_changes():
     h = HmsWriter()
     h.gone(0, "create", "d.x", "a")
     h.saw(1, "d.x", None)
@@ -176,7 +176,7 @@ def written(steps, *permits):
                      do("done", 0, "drop", "d.x", "b"), do("saw", 1, "d.x", "a")]),
     ],
 )  # fmt: skip
-def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(permit, steps):
+def test_only_behaviour_of_the_profile_is_permitted(permit, steps):
     every = {*EXPLAINING}
     assert verdict(written(steps)) is Verdict.INVALID
     assert verdict(written(steps, *sorted(every - {permit}))) is Verdict.INVALID
@@ -195,7 +195,7 @@ def test_a_get_that_shows_a_change_of_another_table_names_that_change():
     assert any("It saw this change: Process 0 altered d.x (op " in line for line in told)
 
 
-def test_the_state_before_the_failing_operation_is_told_in_words():
+def test_the_state_before_the_failing_operation_is_described():
     h = HmsWriter()
     h.done(0, "create", "d.x", "a")
     h.saw(1, "d.x", "a")
@@ -210,7 +210,7 @@ def test_the_state_before_the_failing_operation_is_told_in_words():
     assert "None" not in text
 
 
-def test_of_a_long_core_the_last_operations_are_told_and_the_others_counted():
+def test_a_long_core_shows_its_last_operations_and_counts_the_rest():
     sentences = {index: f"Op {index} came" for index in range(9)}
     text = rest_of_core((7, *range(6)), sentences, minimal=True)
     assert text[1:] == [
@@ -236,7 +236,7 @@ def test_of_a_long_core_the_last_operations_are_told_and_the_others_counted():
                        do("done", 0, "drop", "d.x", "b"), do("saw", 1, "d.x", "a")]),
     ],
 )  # fmt: skip
-def test_what_resembles_a_permitted_history_is_not_permitted(permits, steps):
+def test_near_misses_of_permitted_histories_are_not_permitted(permits, steps):
     assert verdict(written(steps, *permits)) is Verdict.INVALID
 
 
@@ -277,7 +277,7 @@ def test_two_drops_of_one_table_meet_although_it_was_renamed_between_their_reads
 
 
 @pytest.mark.parametrize("logged", [True, False])
-def test_what_is_permitted_is_found_among_lost_changes(logged):
+def test_permitted_behaviour_is_found_among_lost_changes(logged):
     """The test runs with and without hints of the log; effects of lost renames are tried last."""
     h = permitting(*EXPLAINING)
     h.gone(7, "rename", "d.x", "r", "e.y")
@@ -457,7 +457,7 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     assert hinted(metastore_history(cleaned), cleaned) is None
 
 
-def test_what_the_log_has_twice_has_no_place_in_it_and_is_not_left_out():
+def test_duplicates_in_the_log_are_ambiguous_but_not_missing():
     h = HmsWriter()
     h.done(0, "create", "d.x", "a")
     twice = h.gone(1, "alter", "d.x", "b", sent=2)
@@ -502,7 +502,7 @@ def test_the_order_of_the_log_spares_a_search_of_all_subsets(order, wanted):
     assert checker.check(History(h.lines), None, time_limit_s=60.0).verdict is wanted
 
 
-def test_a_wrong_order_in_the_log_convicts_nobody():
+def test_a_wrong_order_in_the_log_never_convicts():
     assert verdict(lost_at_once(8, range(7, -1, -1))) is Verdict.VALID
 
 

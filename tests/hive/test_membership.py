@@ -78,7 +78,7 @@ async def both_of_the_first_list_go(hms: Deployed):
     return half, gone
 
 
-def test_a_client_that_keeps_its_list_works_while_one_of_it_lives_and_is_told_then():
+def test_a_client_with_a_fixed_list_works_while_one_of_its_metastores_lives():
     async def body(hms: Deployed):
         half, gone = await both_of_the_first_list_go(hms)
         assert half == (["hms1", "hms2"], ["hms2"])
@@ -93,7 +93,7 @@ def test_a_client_that_keeps_its_list_works_while_one_of_it_lives_and_is_told_th
     deploy(body, spare_metastores=1, uri_list="kept")
 
 
-def test_a_client_that_rereads_its_list_goes_to_who_was_added():
+def test_a_client_that_rereads_its_list_uses_added_metastores():
     async def body(hms: Deployed):
         half, gone = await both_of_the_first_list_go(hms)
         assert half == (["hms1", "hms2", "hms3"], ["hms2", "hms3"])
@@ -103,7 +103,7 @@ def test_a_client_that_rereads_its_list_goes_to_who_was_added():
 
 
 @pytest.mark.parametrize(("profile", "rereads"), [("strict", True), ("hive4", False)])
-def test_who_rereads_is_as_the_profile_has_it(profile, rereads):
+def test_the_profile_decides_which_clients_reread(profile, rereads):
     async def body(hms: Deployed):
         assert hms.new_client()._settings.rereads is rereads
 
@@ -133,7 +133,7 @@ def test_sequential_and_random_go_by_the_new_list():
 
 
 @on(deploy, spare_metastores=2)
-async def test_the_last_one_stays_and_what_is_asked_twice_is_done_once(hms):
+async def test_the_last_metastore_stays_and_repeated_requests_act_once(hms):
     assert await remove(hms, "db", "hms1", "hms3", "hms2") == "remove-metastore: hms1"
     assert await remove(hms, "hms1", "hms2") is None
     assert await add(hms, "hms2", "db") is None
@@ -164,7 +164,7 @@ async def test_all_that_asks_for_metastores_asks_those_that_are_listed(hms):
 
 
 @on(deploy, spare_metastores=1)
-async def test_a_kill_takes_nobody_off_the_list_and_puts_nobody_on_it(hms):
+async def test_a_kill_does_not_change_the_list(hms):
     await add(hms, "hms3")
     await remove(hms, "hms2")
     for node in ("hms2", "hms3"):
@@ -177,7 +177,7 @@ async def test_a_kill_takes_nobody_off_the_list_and_puts_nobody_on_it(hms):
 
 
 @on(deploy, spare_metastores=1)
-async def test_who_is_down_or_does_not_reach_the_database_is_not_added(hms):
+async def test_a_metastore_without_its_database_is_not_added(hms):
     await hms.cluster.kill("hms3")
     assert await add(hms, "hms3") is None
     await hms.cluster.start("hms3")
@@ -189,7 +189,7 @@ async def test_who_is_down_or_does_not_reach_the_database_is_not_added(hms):
 
 
 @on(deploy, spare_metastores=1)
-async def test_who_is_down_while_it_is_removed_is_off_the_list_all_the_same(hms):
+async def test_a_metastore_that_is_down_can_be_removed(hms):
     await hms.cluster.kill("hms1")
     assert await remove(hms, "hms1") == "remove-metastore: hms1"
     assert listed(hms) == ["hms2"]
@@ -212,7 +212,7 @@ async def test_answers_under_way_are_lost_and_sent_again(hms):
     assert done.attempts[0].node == "hms1"
 
 
-def test_what_could_not_be_is_refused_before_the_start():
+def test_impossible_settings_are_refused_before_the_start():
     fault = "--fault 'do add-metastore on node:hms2 at 5s'"
     with pytest.raises(UsageError, match="serving"):
         plan_case(case_of(fault, 1), SimEnvironment())

@@ -83,7 +83,7 @@ async def test_the_other_calls(hms):
 
 
 @on(deploy)
-async def test_a_request_that_comes_twice_is_told_what_it_was_told_first(hms):
+async def test_a_repeated_request_gets_its_first_answer(hms):
     table = MetaTable("db1", "t", COLUMNS, {NONCE: "n"})
     for _ in range(2):
         await hms.at("hms1", api.CreateTable(table, "r1"))
@@ -170,7 +170,7 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
 
 
 @on(deploy)
-async def test_a_metastore_that_stops_within_a_transaction_stops_nobody_for_long(hms):
+async def test_a_metastore_paused_within_a_transaction_blocks_others_briefly(hms):
     """A paused metastore may hold the lock of the sequence; the database takes the lock away."""
     client = hms.new_client()
     for number in range(40):

@@ -93,7 +93,7 @@ def test_committed_rows_survive_kills_and_power_cuts(environment):
 
 @worlds
 @pytest.mark.fuse
-def test_without_fsync_a_power_cut_loses_what_was_acknowledged_and_a_kill_does_not(environment):
+def test_without_fsync_a_power_cut_loses_acknowledged_rows_and_a_kill_does_not(environment):
     async def body(database, session):
         wanted, found = await left_by(database, session, power_cut=False)
         assert wanted == found
@@ -141,7 +141,7 @@ def test_a_paused_database_is_given_up_and_serves_again():
 
 
 @in_processes
-def test_a_number_in_the_lock_file_that_is_somebody_elses_by_now_frightens_nobody():
+def test_a_reused_pid_in_the_lock_file_does_not_prevent_the_start():
     user = "postgres" if os.geteuid() == 0 else None
     with subprocess.Popen(["sleep", "600"], user=user) as other:
 
@@ -179,7 +179,7 @@ def test_a_caller_that_stops_waiting_loses_the_session_and_its_locks():
 
 
 @worlds
-def test_asked_to_stop_it_ends_its_sessions_and_keeps_what_was_committed(environment):
+def test_an_orderly_stop_ends_sessions_and_keeps_commits(environment):
     """In fast mode, the server does not wait for sessions, and needs no recovery afterwards."""
 
     async def body(database, session):

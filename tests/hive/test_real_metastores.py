@@ -173,7 +173,7 @@ async def too_slow_a_reader_is_told(hms: Deployed):
         pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.nightly]),
     ],
 )
-def test_old_events_are_removed_and_metastores_come_and_go(environment):
+def test_old_events_expire_and_members_change(environment):
     async def body(hms: Deployed):
         await too_slow_a_reader_is_told(hms)
         half, gone = await both_of_the_first_list_go(hms)
@@ -208,7 +208,7 @@ def test_readers_fall_behind_the_cleaner_and_miss_nothing_else_under_faults(tmp_
 @pytest.mark.process
 @pytest.mark.postgres
 @pytest.mark.nightly
-def test_where_one_client_changes_tables_readers_see_what_is_strict(tmp_path):
+def test_with_one_writer_readers_see_strict_behaviour(tmp_path):
     words = ("--workload", "hms-events", "--profile", "strict", "--time-limit", "20")
     alone = ("--nemesis", "none", "--concurrency", "10", "--readers", "90")
     once = ("--failure-retries", "0")

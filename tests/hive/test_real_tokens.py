@@ -36,7 +36,7 @@ PROCESS = [*REAL, pytest.mark.process, pytest.mark.postgres]
         pytest.param("zookeeper", "docker", marks=[*REAL, pytest.mark.docker]),
     ],
 )
-def test_a_token_is_good_elsewhere_only_where_the_store_is_shared(store, environment):
+def test_a_token_is_valid_elsewhere_only_with_a_shared_store(store, environment):
     async def body(hms: Deployed):
         client = hms.new_client()
 
@@ -77,7 +77,7 @@ def test_a_token_is_read_as_it_is_written(size):
 
 
 @pytest.mark.parametrize("text", ["", "BQ", "BWFsaQ"])
-def test_what_ends_in_the_middle_is_no_token(text):
+def test_truncated_tokens_are_refused(text):
     with pytest.raises(ValueError, match="token"):
         read_hadoop(text)
 
@@ -125,7 +125,7 @@ def test_the_keytab_is_that_of_the_password(tmp_path):
         (None, None),
     ],
 )
-def test_only_what_is_said_of_the_token_is_a_verdict_on_it(said, verdict):
+def test_only_errors_about_the_token_are_verdicts(said, verdict):
     from targets.apache_hive.sasl import KerberosDoor
 
     async def serve(reader, writer):

@@ -50,7 +50,7 @@ def lost_by(*, power_cut, seeds=range(1, 13)):
     return sum(with_store(body, seed=seed, fsync=False) for seed in seeds)
 
 
-def test_without_fsync_a_power_cut_loses_what_was_acknowledged_and_a_kill_does_not():
+def test_without_fsync_a_power_cut_loses_acknowledged_rows_and_a_kill_does_not():
     assert lost_by(power_cut=True) > 0
     assert lost_by(power_cut=False) == 0
 

@@ -109,7 +109,7 @@ def test_a_lost_call_is_tried_at_every_metastore_in_strict_alone():
     assert retries("strict", metastores=2, failure_retries=3) == 3
 
 
-def test_soaks_draw_what_nobody_gave():
+def test_soaks_draw_only_omitted_options():
     target = HiveTarget()
     seen = {}
     for seed in range(40):
@@ -131,7 +131,7 @@ def test_every_nemesis_of_the_target_can_be_planned(nemesis):
 
 
 @on(deploy)
-async def test_metastores_are_named_whoever_changes_the_database_meanwhile(hms):
+async def test_metastores_are_named_despite_concurrent_changes(hms):
     assert (await hms.system.snapshot())["metastores"] == {"hms1": [], "hms2": []}
     dump, numbers = hms.system._dump, itertools.count()
 

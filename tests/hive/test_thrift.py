@@ -137,7 +137,7 @@ def test_an_answer_is_read_however_it_is_cut():
         (None, "hung up"),
     ],
 )
-def test_what_is_no_answer_breaks_the_connection(chunk, words):
+def test_an_invalid_answer_breaks_the_connection(chunk, words):
     assert words in called(GET, chunk)
 
 
@@ -147,7 +147,7 @@ def test_too_long_an_answer_is_given_up(monkeypatch):
     assert "of more than 50 bytes" in called(GET, whole[:-1])
 
 
-def test_exceptions_are_told_by_their_names():
+def test_exceptions_are_distinguished_by_name():
     gone = ttypes.NoSuchObjectException("hive.db1.t table not found")
     reply = called(GET, answer(2, "get_table_req", o2=gone))
     assert reply == api.Reply(error=api.NO_SUCH_OBJECT, message="hive.db1.t table not found")

@@ -111,7 +111,7 @@ def patience(monkeypatch):
     monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", LIMIT_S)
 
 
-async def test_what_is_set_is_in_force_and_nobody_else_hears_of_it():
+async def test_a_condition_is_in_force_for_its_node_only():
     world = World()
     life = world.start()
     await world.control.skew(offset_ns=3 * HOUR_NS, drift_ppm=0)
@@ -147,7 +147,7 @@ async def test_a_node_that_is_down_or_paused_gets_it_when_it_goes_on():
     assert life.lines == []
 
 
-async def test_what_a_dead_node_felt_is_counted_as_far_as_it_is_known():
+async def test_effects_on_a_dead_node_are_counted_as_far_as_known():
     world = World()
     life = world.start()
     await world.control.worsen_disk(FULL)
@@ -164,7 +164,7 @@ async def test_what_a_dead_node_felt_is_counted_as_far_as_it_is_known():
 
 
 @pytest.mark.parametrize("state", [NodeState.DOWN, NodeState.PAUSED])
-async def test_nobody_waits_for_a_node_that_goes_away(state):
+async def test_a_leaving_node_is_not_awaited(state):
     world = World()
     life = world.start()
     life.deaf = True
@@ -193,7 +193,7 @@ async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
         await world.control.worsen_disk(FULL)
 
 
-async def test_a_node_that_does_not_answer_is_asked_twice_and_told(monkeypatch):
+async def test_a_silent_node_is_asked_twice_and_reported(monkeypatch):
     monkeypatch.setattr(control_module, "_ANSWER_TIMEOUT_S", 0.02)
     world = World()
     life = world.start()
@@ -239,7 +239,7 @@ async def test_the_clock_and_the_disk_of_a_foreign_program_are_out_of_reach():
     await control.mend()
 
 
-async def test_an_answer_that_is_none_is_passed_over(caplog):
+async def test_an_invalid_answer_is_skipped(caplog):
     world = World()
     world.start()
     world.log.feed(encode_line(NodeLine(1, "control", "obeyed", "a", {"number": "many"})))
@@ -351,7 +351,7 @@ def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
     assert node.answers == [1, 2, 5]
 
 
-async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
+async def test_earlier_conditions_are_in_force_when_a_node_starts_to_listen():
     node = Node()
     receiver, sender = os.pipe()
     os.write(sender, line())
@@ -366,7 +366,7 @@ async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
 
 
 @pytest.mark.parametrize("path", ["/dev/null", __file__])
-async def test_what_is_no_pipe_is_no_channel(path):
+async def test_only_a_pipe_is_a_channel(path):
     node = Node()
     descriptor = os.open(path, os.O_RDONLY)
     node.obedience.listen(asyncio.get_running_loop(), descriptor)
@@ -396,7 +396,7 @@ def stops(node: Node, receiver: int) -> float:
     return time.monotonic() - begin_s
 
 
-async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, caplog, channel):
+async def test_a_frozen_node_continues_by_itself_after_its_lease(monkeypatch, caplog, channel):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", 0.2)
     node = Node()
     assert stops(node, channel[0]) >= 0.2
@@ -405,7 +405,7 @@ async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, capl
     asyncio.get_running_loop().remove_reader(channel[0])
 
 
-async def test_a_node_whose_driver_has_gone_stands_still_for_nobody(monkeypatch, caplog, channel):
+async def test_a_node_without_a_driver_is_never_frozen(monkeypatch, caplog, channel):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
     receiver, sender = channel
     node = Node()
@@ -415,7 +415,7 @@ async def test_a_node_whose_driver_has_gone_stands_still_for_nobody(monkeypatch,
     assert caplog.text == ""
 
 
-async def test_a_node_that_stands_still_does_what_it_is_told(monkeypatch, channel):
+async def test_a_frozen_node_still_obeys_its_driver(monkeypatch, channel):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
     receiver, sender = channel
     node = Node()

@@ -37,7 +37,7 @@ def test_the_line_says_what_is_meant(offset_ns, drift_ppm):
         assert abs(told_ns(setting(error), NOW + later_ns) - meant) <= 1
 
 
-def test_what_a_node_loads_itself_is_loaded_as_well():
+def test_modules_that_a_node_imports_are_loaded():
     added = preload("/l.so", "n", "/shm", {"LD_PRELOAD": "theirs.so"})
     assert added["LD_PRELOAD"] == "/l.so:theirs.so"
     assert added["FAKETIME_SHARED"] == "/n.sem /n.page"
@@ -59,7 +59,7 @@ def test_waits_are_taken_out_of_the_library_and_clocks_are_not():
 
 
 @pytest.mark.parametrize("junk", [b"", b"#!/bin/sh", b"\x7fELF\x02\x01" + bytes(100)])
-def test_what_is_no_library_is_refused(junk):
+def test_invalid_libraries_are_refused(junk):
     with pytest.raises(InfrastructureError, match="libfaketime"):
         without_waits(junk)
 
@@ -76,7 +76,7 @@ def test_what_is_no_library_is_refused(junk):
         ("", "cannot be listed (no answer)"),
     ],
 )
-def test_who_does_not_hear_it_is_told_why(printed, words):
+def test_an_unsupported_program_is_refused_with_the_reason(printed, words):
     reason = why_deaf(printed)
     assert reason is None if words is None else words in reason
 
@@ -155,7 +155,7 @@ async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, w
     assert node.line == setting(ClockError())
 
 
-async def test_what_a_probe_measures_is_counted_and_not_what_was_told():
+async def test_bites_are_measured_shifts_not_requested_ones():
     node = FakeNode()
     clock = clock_of(node)
     assert abs(await clock.skew(UP, offset_ns=5 * S, drift_ppm=0) - 5000) <= 50
@@ -176,7 +176,7 @@ async def test_a_probe_that_hangs_is_given_up_and_reads_are_looked_at(monkeypatc
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) == 5000
 
 
-async def test_what_nobody_read_counts_once_somebody_has(monkeypatch):
+async def test_an_unread_shift_counts_once_it_is_read(monkeypatch):
     monkeypatch.setattr(foreignclock, "_FELT_WITHIN_S", 0.0)
     node = FakeNode(asks=False)
     clock = clock_of(node, probe=False)

@@ -79,7 +79,7 @@ def test_more_nodes_and_clients_need_more():
     assert limits.descriptors_needed(6, 10, 11) == limits.descriptors_needed(6, 10) + 60
 
 
-def test_more_clients_than_can_be_told_apart_are_refused(monkeypatch):
+def test_too_many_separate_clients_are_refused(monkeypatch):
     monkeypatch.setattr(limits, "resource", Kernel())
     ends = tuple(map(str, range(limits.CLIENT_ENDS_MAX + 2)))
     limits.require_limits(plan(ends=ends[:-1]))

@@ -113,7 +113,7 @@ def test_data_that_json_cannot_say_is_traced_as_its_repr():
 
 
 @pytest.mark.parametrize("kind", ["x", "node-exited", "infrastructure", "leader", "checkpoint"])
-def test_what_a_foreign_program_prints_is_text(kind, tmp_path, bus):
+def test_output_of_a_foreign_program_is_text(kind, tmp_path, bus):
     log = NodeLog("a", bus, tmp_path / "a.log", foreign=True)
     log.feed(event(kind, term="third", what="all", lasts=True))
     log.close()
@@ -122,7 +122,7 @@ def test_what_a_foreign_program_prints_is_text(kind, tmp_path, bus):
     assert kind in log.tail(1)[0]
 
 
-def test_a_node_that_announces_what_only_the_driver_may_ends_the_run():
+def test_a_node_that_announces_events_of_the_driver_ends_the_run():
     failures, seen = [], []
     bus = EventBus(failures.append)
     bus.subscribe(lambda e: seen.append((e.kind, e.by_driver)))

@@ -157,7 +157,7 @@ async def test_limits(pair):
 
 
 @on(drive)
-async def test_nobody_listens(pair):
+async def test_a_port_without_a_listener_refuses(pair):
     listener = await pair.listen(echo)
     listener.close()
     with pytest.raises(ConnectionRefusedError, match="server:7000"):

@@ -94,7 +94,7 @@ async def test_a_head_has_no_body():
         ),
     ],
 )
-async def test_what_is_no_get_is_refused(request_bytes, status):
+async def test_only_get_is_allowed(request_bytes, status):
     async with served() as port:
         [answer] = await exchange(port, request_bytes)
         assert answer.status == status

@@ -107,7 +107,7 @@ def test_in_place_hidden_files_and_environments_stay_out(tmp_path, monkeypatch):
     assert names == {"say_m.py", "e.txt"}
 
 
-def test_what_is_executable_stays_so(tmp_path, monkeypatch):
+def test_executable_files_stay_executable(tmp_path, monkeypatch):
     lay(tmp_path, "say_p/__init__.py", "say_p/run.sh")
     (tmp_path / "say_p" / "run.sh").chmod(0o755)
     monkeypatch.syspath_prepend(tmp_path)
@@ -129,7 +129,7 @@ def test_what_is_executable_stays_so(tmp_path, monkeypatch):
         "{package:say_m}/Dockerfile",
     ],
 )
-def test_what_is_not_there_is_refused_in_both_worlds(tmp_path, monkeypatch, word):
+def test_missing_files_are_refused_in_both_worlds(tmp_path, monkeypatch, word):
     lay(tmp_path, "say_p/__init__.py", "say_m.py")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UsageError, match="say_"):
@@ -148,7 +148,7 @@ def test_two_files_cannot_be_one(tmp_path, monkeypatch):
         containers_have(*words)
 
 
-def test_more_files_than_anybody_means_are_refused(tmp_path, monkeypatch):
+def test_too_many_files_are_refused(tmp_path, monkeypatch):
     lay(tmp_path, "say_m.py", "a", "b", "c")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(placeholders, "FILES_MAX", 3)

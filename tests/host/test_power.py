@@ -109,7 +109,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, see
         assert left(folder) == contents
 
 
-def test_what_survives_is_drawn_and_may_be_all_or_nothing(tmp_path):
+def test_surviving_data_are_drawn_between_nothing_and_all(tmp_path):
     async def write(folder):
         disk = RealDisk(folder)
         file = await disk.open("log")
@@ -127,7 +127,7 @@ def test_what_survives_is_drawn_and_may_be_all_or_nothing(tmp_path):
     assert kept == {b"durable", b"durablex", b"durablexy", b"durablexyz"}
 
 
-def test_what_is_appended_during_a_sync_is_not_taken_for_durable(tmp_path, monkeypatch):
+def test_data_appended_during_a_sync_is_not_durable(tmp_path, monkeypatch):
     real, log = os.fsync, tmp_path / "log"
 
     def fsync(descriptor):
@@ -149,7 +149,7 @@ def test_what_is_appended_during_a_sync_is_not_taken_for_durable(tmp_path, monke
     assert (tmp_path / "log").read_bytes() == b"early"
 
 
-def test_who_still_has_a_replaced_file_open_says_nothing_of_the_new_one(tmp_path):
+def test_syncs_of_a_replaced_file_do_not_count_for_the_new_one(tmp_path):
     async def write():
         disk = RealDisk(tmp_path)
         old = await disk.open("state")

@@ -42,7 +42,7 @@ def thread(root, number, waited_s, state="S", began_s=50.0):
     return ThreadId(root, number, int(began_s * TICKS)), scheduled
 
 
-def test_what_was_before_the_first_look_does_not_count(monkeypatch):
+def test_waits_before_the_first_look_do_not_count(monkeypatch):
     host = Host(monkeypatch)
     assert host.look(0, a=[(1, 9.0)]) == (100.0, 0.0, {})
     assert host.look(1, a=[(1, 9.25)]) == (101.0, 1.0, {"a": 0.25})
@@ -71,7 +71,7 @@ def test_a_wait_counts_when_it_is_over_and_is_as_long_as_it_was(monkeypatch):
     assert (look.took_s, look.starved) == (1.0, {"a": 2.0})
 
 
-def test_who_is_ready_and_does_not_run_waits_now(monkeypatch):
+def test_a_ready_thread_that_does_not_run_is_waiting(monkeypatch):
     host = Host(monkeypatch)
     host.look(0, a=[(1, 1.0, "R")])
     assert host.look(1, a=[(1, 1.0, "R")]).starved == {}  # the thread may just have woken up

@@ -87,7 +87,7 @@ def test_a_failing_undo_does_not_keep_the_others(warden, tmp_path):
     assert all(f"could not undo {key}:" in log for key in ("bad", "missing", "http"))
 
 
-def test_what_fails_at_the_end_is_tried_again(warden, tmp_path):
+def test_a_failed_undo_is_retried_at_the_end(warden, tmp_path):
     """The command fails like the removal of a folder into which a dying process still writes."""
     first, again = tmp_path / "first", tmp_path / "again"
     fails_once = f"mkdir {first} && exit 1; touch {again}"
@@ -117,7 +117,7 @@ def test_processes_are_killed_continued_and_never_mistaken(warden):
             process.wait(LIMIT_S)
 
 
-def test_http_undo_accepts_what_is_gone_already(warden, tmp_path):
+def test_http_undo_accepts_resources_that_are_gone(warden, tmp_path):
     seen: list[tuple[str, str, bytes]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -161,7 +161,7 @@ def test_signals_of_a_terminal_do_not_reach_it(warden, tmp_path):
     assert out.read_text() == "x"
 
 
-def test_processes_that_nobody_guarded_are_swept(warden):
+def test_unguarded_processes_are_swept(warden):
     run_id = f"warden-{os.getpid()}"
     mine = sleeper(**run_environment(run_id, "node:x"))
     others = sleeper(**run_environment(run_id + "0", "node:x"))

@@ -45,7 +45,7 @@ def listener():
         yield server
 
 
-def test_the_kernel_says_whose_a_connection_is(listener):
+def test_the_kernel_names_the_owner_of_a_connection(listener):
     here = listener.getsockname()
     with socket.socket(socket.AF_INET6) as mapped, socket.socket() as plain:
         plain.connect(here)
@@ -91,7 +91,7 @@ def test_the_book_knows_processes_and_their_children(listener, tmp_path):
                 book.find(there, here)
 
 
-async def test_who_is_in_the_book_only_later_is_waited_for(listener, tmp_path):
+async def test_callers_are_awaited_until_they_are_in_the_book(listener, tmp_path):
     here = listener.getsockname()
     book = CallerBook(tmp_path)
 
@@ -161,7 +161,7 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
 
 
 @pytest.mark.parametrize("word", ["{address:z:1}", "{address:b:1}", "{address:b}", "{host:z}"])
-def test_what_is_not_declared_is_refused(run, word):
+def test_undeclared_ports_and_names_are_refused(run, word):
     with pytest.raises(UsageError, match=r"no declared port or node; declared are b:8080"):
         run(never, [asks_b("b", ("x", word))], wait=False)
 
@@ -192,13 +192,13 @@ def test_which_ports_are_shared():
     assert shared_ports([asks_b("b", ("{peer:b:1}",))]) == {("b", PORT)}
 
 
-def test_what_cannot_be_noted_is_the_hosts_failure(tmp_path):
+def test_an_unwritable_address_book_is_a_failure_of_the_host(tmp_path):
     book = CallerBook(tmp_path / "gone")
     with pytest.raises(InfrastructureError, match="cannot record"):
         book.note("n1", procfs.identify(os.getpid()))
 
 
-async def test_what_the_link_proxy_withholds_is_read_from_what_it_says():
+async def test_reports_of_withheld_connections_are_parsed():
     output = _Output(pytest.fail)
     here = "127.9.8.7:2"
 

@@ -342,7 +342,7 @@ def test_it_is_available_here():
     assert processes_of("no-such-run") == []
 
 
-def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
+def test_a_starved_node_is_reported(run, monkeypatch):
     """Four nodes compete for one processor, and a fifth needs none."""
     monkeypatch.setattr("harness.environments.host.starvation._LOOK_S", 0.25)
     specs = [shell(name, "while :; do :; done") for name in "abcd"]
@@ -368,7 +368,7 @@ def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
     run(body, [*specs, echo_spec("e")], wait=False)
 
 
-def test_what_a_subscriber_cannot_take_ends_the_run(run, sleeper):
+def test_a_failing_subscriber_ends_the_run(run, sleeper):
     async def body(driver):
         def full(event):
             raise InfrastructureError(f"no room for {event.kind}")

@@ -97,7 +97,7 @@ def test_a_slow_node_is_neither_left_stopped_nor_alive():
         wait_until(lambda: processes_of(run_id) == [])
 
 
-def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living(monkeypatch):
+def test_clean_removes_remains_of_dead_runs_and_spares_live_ones(monkeypatch):
     for patience in (
         "_WARDEN_TIMEOUT_S",
         "_EXIT_TIMEOUT_S",

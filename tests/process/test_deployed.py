@@ -58,7 +58,7 @@ def test_kill_and_pause_reach_children_in_groups_of_their_own(run):
     run(body, [node(command=(sys.executable, "-c", CHILD_OF_ITS_OWN))], wait=False)
 
 
-def test_who_is_in_the_group_is_not_outside(run):
+def test_members_of_the_process_group_are_not_outsiders(run):
     async def body(driver):
         pid = driver.cluster._node("n").pid
         await until(lambda: len(driver.cluster._node("n").log.tail(9)) >= 1)

@@ -54,7 +54,7 @@ async def found(cluster) -> list[str]:
 
 
 @fuse
-def test_a_disk_that_dies_ends_the_run_and_convicts_nobody(run):
+def test_a_dead_disk_ends_the_run_without_a_verdict(run):
     async def body(driver):
         node = driver.cluster._nodes["w"]
         node.disk._child.signal(signal.SIGKILL)
@@ -65,7 +65,7 @@ def test_a_disk_that_dies_ends_the_run_and_convicts_nobody(run):
 
 
 @fuse
-def test_a_disk_that_somebody_stops_is_told_until_it_goes_on(run):
+def test_a_stopped_disk_is_reported_until_it_continues(run):
     async def body(driver):
         disk = driver.cluster._nodes["w"].disk._child
         disk.signal(signal.SIGSTOP)
@@ -77,7 +77,7 @@ def test_a_disk_that_somebody_stops_is_told_until_it_goes_on(run):
     run(body, [writer()], wait=False)
 
 
-def test_without_what_it_takes_it_is_the_machines_own_disk(run, monkeypatch):
+def test_without_fuse_a_node_uses_the_plain_disk(run, monkeypatch):
     monkeypatch.setenv("HARNESS_FUSEDISK", "/nonexistent")
     assert "make native" in ProcessEnvironment().why_no_faulty_disks()
 
@@ -99,9 +99,7 @@ def test_without_what_it_takes_it_is_the_machines_own_disk(run, monkeypatch):
         ("0000000000000000", "/bin/fusermount3", "user_allow_other\n", None),
     ],
 )
-def test_what_is_missing_is_named(
-    monkeypatch, tmp_path, capabilities, program, configuration, lack
-):
+def test_missing_tools_are_named(monkeypatch, tmp_path, capabilities, program, configuration, lack):
     texts = {"/proc/self/status": f"CapEff:\t{capabilities}\n", "/etc/fuse.conf": configuration}
     monkeypatch.setattr(available, "find_binary", lambda: "/bin/true")
     monkeypatch.setattr(available, "_DEVICE", tmp_path)
@@ -142,7 +140,7 @@ def controlled(run_id: str, world: str = "process"):
 
 
 @fuse
-def test_clean_unmounts_what_all_who_would_have_left():
+def test_clean_unmounts_disks_of_dead_runs():
     run_id = f"disk-{os.getpid()}-clean"
     with only_cleaner(), controlled(run_id) as process:
         roles = roles_of(run_id)

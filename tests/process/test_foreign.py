@@ -130,7 +130,7 @@ def test_children_of_a_program_that_ends_by_itself_end_with_it(run):
     run(body, [shell("sh", "sleep 1000 & exit 0", environment={"ORPHAN": mark})], wait=False)
 
 
-def test_a_foreign_program_that_ends_is_told(run):
+def test_the_exit_of_a_foreign_program_is_reported(run):
     async def body(driver):
         exited = await driver.wait_event("node-exited", "sh")
         assert (exited.data["code"], exited.data["expected"]) == (3, False)

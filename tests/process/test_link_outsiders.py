@@ -36,7 +36,7 @@ def only_toxic(server):
     return f"/proxies/{proxy}", f"/proxies/{proxy}/toxics/{toxic['name']}"
 
 
-def test_a_fault_that_somebody_else_ends_is_undone(run, sleeper, given):
+def test_a_fault_ended_by_others_counts_as_undone(run, sleeper, given):
     def reset():
         assert given.request("POST", "/reset")[0] == 204
 
@@ -66,7 +66,7 @@ def test_a_fault_that_somebody_else_ends_is_undone(run, sleeper, given):
     run(body, sleeper, link_proxy=given.url)
 
 
-def test_what_others_do_to_the_proxies_is_told_until_it_is_over(run, sleeper, given):
+def test_interference_with_the_proxies_is_reported_until_it_ends(run, sleeper, given):
     async def a_fault_is_ended_while_it_is_on(driver):
         fault = await door(driver).cut([LINK])
         assert given.request("POST", "/reset")[0] == 204

@@ -76,7 +76,7 @@ WAYS_TO_END = [
 ]
 
 
-def test_who_ended_a_node_is_read_from_how_it_ended(run):
+def test_the_cause_of_an_exit_follows_from_its_code(run):
     async def body(driver):
         times = dict.fromkeys((spec.name for spec in NODES), 0)
         for node, number, to_child, told in WAYS_TO_END:
@@ -148,7 +148,7 @@ async def a_port_that_somebody_takes_is_told(driver):
     await until(lambda: node._port_watch._own and node.interference() is None)
 
 
-def test_what_is_stopped_or_taken_is_a_fact_of_the_host(run):
+def test_stopped_or_starved_processes_are_facts_of_the_host(run):
     server = foreign("server", sys.executable, "-c", SERVER, "{host}", f"{{port:{PORT}}}")
 
     async def body(driver):
@@ -164,7 +164,7 @@ def test_what_is_stopped_or_taken_is_a_fact_of_the_host(run):
     run(body, [NODES[2], server, forks])
 
 
-def test_what_a_foreign_program_prints_is_no_event(run):
+def test_output_of_a_foreign_program_is_not_an_event(run):
     async def body(driver):
         async with asyncio.timeout(LIMIT_S):
             while not await driver.cluster.logs("prints"):  # noqa: ASYNC110 - a poll
@@ -178,7 +178,7 @@ def test_what_a_foreign_program_prints_is_no_event(run):
     ("kind", "data", "said"),
     [("node-exited", {"code": 0}, "'node-exited'"), ("leader", {"term": "third"}, "term='third'")],
 )
-def test_what_only_the_driver_may_say_ends_the_run(run, only_a, kind, data, said):
+def test_a_node_that_announces_events_of_the_driver_ends_the_run(run, only_a, kind, data, said):
     async def body(driver):
         await driver.ask("a", {"announce": kind, "data": data})
         await driver.wait_event("never", "a")
@@ -189,7 +189,7 @@ def test_what_only_the_driver_may_say_ends_the_run(run, only_a, kind, data, said
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_nobody_is_convicted_of_what_somebody_else_did(way):
+def test_interference_of_others_never_convicts(way):
     outcome = outcome_of(way, load_plugin("environments", "process"))
     assert not outcome.startswith("invalid"), outcome
     assert ("announced the event" in outcome) == way.refused, outcome

@@ -82,7 +82,7 @@ class World:
 
 @pytest.mark.parametrize("factor", [1.1, 2.0, 10.0, 100.0])
 @pytest.mark.parametrize("late_s", [(0.0,), (0.0, 0.006), (0.002, 0.0, 0.001)])
-def test_what_a_node_computes_takes_so_many_times_as_long(factor, late_s):
+def test_a_slowed_node_computes_longer_by_the_factor(factor, late_s):
     world = World(factor, late_s=late_s)
     world.processor.begin()
     assert world.pass_time(100.0) == pytest.approx(100.0 / factor, rel=0.02)
@@ -115,7 +115,7 @@ def test_each_of_several_threads_is_slow():
     assert world.pass_time(100.0) == pytest.approx(2 * 10.0, rel=0.02)
 
 
-def test_a_harness_that_comes_late_freezes_nobody():
+def test_a_late_harness_leaves_no_node_frozen():
     world = World(10.0)
     world.processor.begin()
     world.be_late(60.0)
@@ -123,7 +123,7 @@ def test_a_harness_that_comes_late_freezes_nobody():
     assert world.stops_s == [STOP_S_MAX]
 
 
-def test_what_was_stopped_for_too_long_is_not_let_off_later():
+def test_a_node_stopped_too_long_is_not_released_later():
     world = World(10.0)
     world.processor.begin()
     world.pass_time(PERIOD_S / 2)
@@ -151,7 +151,7 @@ def test_a_node_that_is_let_go_runs_until_it_is_slow_again():
     assert world.pass_time(10.0) == 10.0
 
 
-def test_nobody_is_left_to_be_stopped():
+def test_no_process_is_left_to_stop():
     world = World(10.0)
     world.processor.begin()
     world.alive = False
@@ -234,7 +234,7 @@ def test_a_slow_node_is_paused_killed_restarted_and_healed(run):
 
 
 @pytest.mark.process
-def test_who_else_stops_a_slow_node_is_told(run):
+def test_a_slow_node_stopped_by_others_is_reported(run):
     async def body(driver):
         await driver.cluster.slow("s", factor=2.0)
         pid = driver.cluster._nodes["s"].pid

@@ -40,7 +40,7 @@ def remove_shared_memory_by_id(ident):
     ctypes.CDLL(None).shmctl(ident, 0, None)
 
 
-def test_whose_it_is_decides(maker):
+def test_ownership_decides(maker):
     process, made = maker
     identity = identify(process.pid)
     assert made in segments()

@@ -99,7 +99,7 @@ async def test_a_refusal_by_the_server_is_a_remote_error(session, request_, mess
 
 
 @pytest.mark.parametrize("answer", ODD_FRAMES)
-def test_what_is_no_answer_breaks_the_connection(answer):
+def test_an_invalid_answer_breaks_the_connection(answer):
     """A socket that is connected to itself, for example, receives its own request."""
 
     async def body(session: Session) -> None:

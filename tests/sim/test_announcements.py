@@ -32,7 +32,7 @@ def announced(kind, **data):
 
 
 @pytest.mark.parametrize("kind", ["node-exited", "infrastructure", "config-forced"])
-def test_what_only_the_driver_may_say(kind):
+def test_events_reserved_for_the_driver(kind):
     with pytest.raises(TargetError, match=f"node 'a' announced the event '{kind}'"):
         announced(kind, code=0)
 
@@ -42,7 +42,7 @@ def test_a_term_that_is_no_number():
         announced("leader", term="third")
 
 
-def test_events_carry_who_said_them():
+def test_events_carry_their_source():
     assert announced("mine") == [
         ("a", "mine", False),
         ("a", "node-exited", True),

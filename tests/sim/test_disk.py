@@ -304,7 +304,7 @@ async def replacer(env, config):
         count += 1
 
 
-def test_what_the_device_was_doing_ends_with_the_node():
+def test_requests_of_a_device_end_with_the_node():
     async def main(s):
         await asyncio.sleep(0.1 + s.env.random.random() / 10)
         await s.cluster.kill("a")
@@ -317,7 +317,7 @@ def test_what_the_device_was_doing_ends_with_the_node():
     assert all(run(main, nodes, seed=seed) for seed in range(10))
 
 
-def test_what_a_disk_holds_and_what_was_ever_written_to_it():
+def test_current_and_total_bytes_of_a_disk():
     async def work(disk, store):
         file = await disk.open("log")
         await file.append(b"12345")

@@ -91,7 +91,7 @@ def nothing_happens_in_between(verb, number, seed):
 
 
 @on(run, specs("a", "b", entry="tests.sim.test_traps:actor"))
-async def test_what_a_spring_does_is_not_the_nodes_doing(session):
+async def test_effects_of_a_spring_are_not_attributed_to_the_node(session):
     struck = asyncio.get_running_loop().create_future()
 
     async def spring(event: ClusterEvent) -> None:
@@ -104,7 +104,7 @@ async def test_what_a_spring_does_is_not_the_nodes_doing(session):
     assert await struck > 0
 
 
-def test_what_waits_in_a_spring_goes_on_as_a_task_of_the_driver():
+def test_a_spring_that_waits_continues_as_a_driver_task():
     async def main(session: Any) -> list[str]:
         done: list[str] = []
         over = asyncio.get_running_loop().create_future()

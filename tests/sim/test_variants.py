@@ -86,7 +86,7 @@ def test_a_node_stays_the_variant_that_it_was_started_as():
     assert reported[-3:] == [new, new, ("first", {"x": 1, "y": 1})]
 
 
-def test_a_node_without_variants_says_what_it_always_said():
+def test_a_node_without_variants_serializes_as_before():
     async def again(cluster):
         await cluster.kill("n")
         await cluster.start("n")
@@ -97,7 +97,7 @@ def test_a_node_without_variants_says_what_it_always_said():
     assert [data for _, kind, data in events if kind == "node-started"][-1] == {"boot": 1}
 
 
-def test_what_does_not_load_is_refused_before_anything_starts():
+def test_an_entry_that_does_not_load_is_refused_before_the_start():
     broken = node("n", variants={"v": Variant(entry="tests.sim.absent:main")})
     with pytest.raises(UsageError, match="does not load"):
         run(lambda session: asyncio.sleep(0), [broken])

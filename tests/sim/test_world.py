@@ -192,7 +192,7 @@ def test_a_killed_node_runs_nothing_any_more():
 
 
 @on(run, specs("a", "b"))
-async def test_what_still_holds_a_dead_env_reaches_nothing(s):
+async def test_a_dead_env_reaches_nothing(s):
     await call(s.env, "a", b"up?")
     machine = s.cluster._machines["a"]
     env = machine.incarnation.env
@@ -346,7 +346,7 @@ def test_a_timer_is_due_at_the_first_instant_that_its_clock_shows(ppm, now_ns, w
 # --- guards --------------------------------------------------------------------------------------
 
 
-def test_a_deadlock_names_what_waits():
+def test_a_deadlock_names_the_waiting_tasks():
     async def main(s):
         await asyncio.get_running_loop().create_future()
 
@@ -440,7 +440,7 @@ async def _fail():
     raise LookupError("cheese")
 
 
-def test_a_failed_driver_task_that_nobody_saw_is_logged(caplog):
+def test_an_unobserved_failure_of_a_driver_task_is_logged(caplog):
     async def main(s):
         tasks = [asyncio.create_task(_fail(), name="lonely")]
         await asyncio.sleep(1)
@@ -544,7 +544,7 @@ def test_worlds_leave_nothing_behind():
         asyncio.get_running_loop()
 
 
-def test_nobody_who_holds_a_tripwire_holds_a_world():
+def test_a_tripwire_keeps_no_world_alive():
     """Hold a tripwire like a module imported during a run, and like a sleeping thread."""
     held: list[Any] = []
     worlds: list[weakref.ref[World]] = []
@@ -598,6 +598,6 @@ async def awaits_in_finally(env: Env, config: dict[str, Any]) -> None:
     await forever()
 
 
-def test_teardown_closes_what_awaits_in_finally():
+def test_teardown_closes_tasks_that_await_in_finally():
     run(lambda s: asyncio.sleep(1), specs("a", entry="tests.sim.test_world:awaits_in_finally"))
     gc.collect()

@@ -172,7 +172,7 @@ def test_labels_and_cases_live_side_by_side(tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"first": 3, "last": 9}, {"keep": "failing"}])
-def test_what_decides_no_result_is_the_same_soak(tmp_path, change):
+def test_options_without_influence_on_results_keep_the_soak(tmp_path, change):
     with Opened(tmp_path), pytest.raises(UsageError, match="same soak"):
         Opened(tmp_path, **change)
 
@@ -238,12 +238,12 @@ def test_a_result_comes_twice_and_counts_once(tmp_path):
         assert found.tally.seeds == 1
 
 
-def test_a_result_that_nobody_asked_for_is_our_mistake(tmp_path):
+def test_an_unrequested_result_is_a_bug_of_the_harness(tmp_path):
     with Opened(tmp_path) as found, pytest.raises(InfrastructureError, match="seed 77"):
         found.take(SeedResult(seed=77, verdict="valid", reason=""))
 
 
-def test_what_could_not_be_kept_is_not_valid_but_stays_invalid(tmp_path):
+def test_an_unkept_run_is_not_valid_but_may_be_invalid(tmp_path):
     for verdict, code in (("valid", 2), ("unknown", 2), ("invalid", 1), ("crash", 2)):
         with Opened(tmp_path) as found:
             lost = SeedResult(seed=1, verdict=verdict, reason="r", stop="the disk is full")
@@ -255,7 +255,7 @@ def test_what_could_not_be_kept_is_not_valid_but_stays_invalid(tmp_path):
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("valid", 2), ("unknown", 2), ("invalid", 1)])
-def test_what_the_journal_does_not_take_is_not_valid_but_stays_invalid(
+def test_an_unjournaled_result_is_not_valid_but_may_be_invalid(
     tmp_path, monkeypatch, verdict, code
 ):
     def full(*_):

@@ -97,7 +97,7 @@ def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole):
         (signal.SIGTERM, os.kill),
     ],
 )
-def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number, send):
+def test_an_interrupt_stops_it_at_once_and_leaves_no_process(tmp_path, number, send):
     process = start(tmp_path, *ENDLESS)
     wait_until(lambda: journaled(tmp_path) >= 2)
     workers = workers_of(process.pid)

@@ -178,7 +178,7 @@ class Killer:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_comes_to_what_an_ingest_of_a_plain_soak_does(tmp_path, expected):
+def test_a_soak_killed_at_any_moment_yields_the_lake_of_a_plain_one(tmp_path, expected):
     at = 0
     while True:
         at += 1
@@ -212,7 +212,7 @@ def essence(campaign):
     ]
 
 
-def test_without_its_journal_a_soak_takes_over_what_the_lake_has(tmp_path, expected):
+def test_a_soak_without_a_journal_resumes_from_the_lake(tmp_path, expected):
     store, uri = tmp_path / "store", tmp_path / "lake"
     whole = campaign_at(store, uri)
     for seed in (1, 3):
@@ -231,7 +231,7 @@ def test_without_its_journal_a_soak_takes_over_what_the_lake_has(tmp_path, expec
     assert tables(uri) == expected
 
 
-def test_whose_append_makes_it_too_many_merges_the_small_files(tmp_path, expected, monkeypatch):
+def test_an_append_that_leaves_too_many_files_merges_small_ones(tmp_path, expected, monkeypatch):
     monkeypatch.setattr(soaked, "RUNS_MAX", 1)
     monkeypatch.setattr(soaked, "SMALL_FILES_MAX", 3)
     store, uri = tmp_path / "store", tmp_path / "lake"
@@ -272,7 +272,7 @@ def test_a_merge_that_fails_is_no_failure_of_the_soak(tmp_path, expected, monkey
     assert tables(uri) == expected
 
 
-def test_what_other_code_left_in_the_store_stays(tmp_path):
+def test_runs_of_other_code_stay_in_the_store(tmp_path):
     """Another soak uses the same store, with its own run of the same seed."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     name = soak(store, uri).run_name(1)
@@ -374,7 +374,7 @@ def foreign(lake):
         ("deltalake", "pip install 'catalog-harness[report]'"),
     ],
 )
-def test_what_is_no_place_for_a_lake_is_refused_up_front(tmp_path, capsys, monkeypatch, harm, text):
+def test_invalid_places_of_lakes_are_refused_up_front(tmp_path, capsys, monkeypatch, harm, text):
     lake = tmp_path / "lake"
     if callable(harm):
         harm(lake)

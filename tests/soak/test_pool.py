@@ -252,7 +252,7 @@ def test_a_worker_refuses_work_for_other_code():
     assert "the code changed while the soak ran" in result.stop
 
 
-def test_no_worker_loads_what_is_left_out_of_the_digest_of_the_code():
+def test_workers_load_only_modules_in_the_code_digest():
     script = (
         "import sys, msgspec\n"
         "from harness.soak import SeedJob, run_seed\n"

@@ -82,7 +82,7 @@ def test_a_run_by_other_code_than_the_soak_began_with_does_not_count(
 
 
 @pytest.mark.parametrize("error", [HistoryError("2**70 is too large"), TargetError("not up")])
-def test_what_becomes_of_one_run_concerns_its_seed_alone(error, tmp_path, monkeypatch):
+def test_a_failed_run_affects_its_seed_only(error, tmp_path, monkeypatch):
     def conduct(*_, **__):
         raise error
 

@@ -115,7 +115,7 @@ def test_a_task_runs_its_ranges(tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, "/before"])
-def test_workers_of_an_executor_find_what_was_sent_to_it(before, monkeypatch):
+def test_workers_of_an_executor_find_packages_sent_to_it(before, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     if before is not None:
         monkeypatch.setenv("PYTHONPATH", before)

@@ -106,7 +106,7 @@ def test_exit_codes(items, code, scripted, capsys):
     assert ("\ninterrupted" in out) == interrupted
 
 
-def test_what_was_permitted_is_counted_in_a_table(scripted, capsys, tmp_path):
+def test_permitted_results_are_counted_in_a_table(scripted, capsys, tmp_path):
     scripted("permitted", "valid", "permitted")
     files = ("--summary-json", "out/s.json", "--junit", "out/j.xml")
     assert main([*BASE, *files, "--seeds", "1..3"]) == EXIT_VALID
@@ -122,7 +122,7 @@ def test_what_was_permitted_is_counted_in_a_table(scripted, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("seeds", ["1..9", "2..9", "3..9", "4..9"])
-def test_what_no_workload_can_do_is_refused_before_any_seed_draws_other_sizes(seeds, scripted):
+def test_impossible_workload_options_are_refused_before_any_draw(seeds, scripted):
     scripted()
     mixed = ("soak", "--target", "kudu", "--workload", "mixed", "--seeds", seeds, "--quiet")
     assert main([*mixed, "--env", "sim", "--tservers", "3"]) == EXIT_USAGE
@@ -164,7 +164,7 @@ def test_looking_whether_an_output_can_be_written_leaves_nothing(scripted, tmp_p
     assert (tmp_path / "old").read_text() == "old"
 
 
-def test_what_is_no_plain_file_is_written_to_and_stays_what_it_is(scripted, tmp_path):
+def test_special_files_are_written_in_place(scripted, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     scripted("valid")
@@ -184,7 +184,7 @@ class TogetherThenNext:
                 take(msgspec.json.encode(SeedResult(seed=seed, verdict="valid", reason="")))
 
 
-def test_on_spark_progress_is_told_of_whole_waves(scripted, monkeypatch, capsys):
+def test_progress_on_spark_is_reported_per_wave(scripted, monkeypatch, capsys):
     # An estimate from the first result of a wave would be far off.
     monkeypatch.setattr(soak_verb, "load_plugin", lambda *_: TogetherThenNext())
     monkeypatch.setattr("harness.cli.status_line.StatusLine.due_s", lambda _: 1.0)
@@ -201,7 +201,7 @@ def test_seeds_that_no_executor_ran_are_not_valid(scripted, capsys):
     assert "not run: 1 seed;" in err
 
 
-def test_what_was_found_before_counts_with_what_is_found_now(scripted, capsys):
+def test_earlier_findings_count_with_new_ones(scripted, capsys):
     scripted("invalid", KeyboardInterrupt())
     assert main([*BASE, "--seeds", "1..3"]) == EXIT_INVALID
     capsys.readouterr()
@@ -324,7 +324,7 @@ def test_a_case_from_a_file_is_replayed_from_a_file(scripted, capsys, tmp_path):
     assert (replayed["seed"], replayed["rate"]) == (3, 7.0)
 
 
-def test_replays_drop_just_what_a_run_does_not_take():
+def test_replays_drop_only_options_that_a_run_lacks():
     own = [
         ("--env", "sim"),
         ("--jobs", "2"),

@@ -97,7 +97,7 @@ class Place:
         (CallerGoneError(), "127.0.0.1", "b"),
     ],
 )
-async def test_whose_proxy_a_connection_takes(answer, source, passes):
+async def test_the_proxy_that_a_connection_takes(answer, source, passes):
     async with Place(answer) as place:
         await place.say(b"hello", source)
         await until(lambda: place.heard == [b"hello"])
@@ -105,7 +105,7 @@ async def test_whose_proxy_a_connection_takes(answer, source, passes):
         assert place.reports == []
 
 
-async def test_a_caller_whom_the_kernel_does_not_name_is_dropped_and_reported():
+async def test_a_caller_unknown_to_the_kernel_is_dropped_and_reported():
     """Otherwise it could send data across a later cut."""
     async with Place(InfrastructureError("the kernel does not say")) as place:
         await place.say(b"hello")
@@ -142,7 +142,7 @@ async def test_an_unknown_caller_waits_for_the_end_of_the_last_cut():
         ("reset_peer", "upstream", {"timeout": 100}, False),
     ],
 )
-async def test_what_an_unknown_caller_waits_for(kind, stream, attributes, blocks):
+async def test_toxics_that_an_unknown_caller_waits_for(kind, stream, attributes, blocks):
     async with Place(CallerGoneError()) as place:
         await place.cut("a", kind, stream, **attributes)
         await place.say(b"hello")
@@ -151,7 +151,7 @@ async def test_what_an_unknown_caller_waits_for(kind, stream, attributes, blocks
 
 
 @pytest.mark.parametrize("limit", ["_HELD_S_MAX", "_HELD_MAX"])
-async def test_what_waits_too_long_or_among_too_many_is_dropped_and_reported(monkeypatch, limit):
+async def test_connections_held_too_long_or_too_many_are_dropped_and_reported(monkeypatch, limit):
     monkeypatch.setattr(addresses, limit, 0)
     async with Place(CallerGoneError()) as place:
         await place.cut("a")
@@ -164,7 +164,7 @@ async def test_what_waits_too_long_or_among_too_many_is_dropped_and_reported(mon
         await until(lambda: place.heard == [b"late"])
 
 
-async def test_a_proxy_reports_what_is_more_than_it_serves(monkeypatch):
+async def test_a_proxy_reports_connections_above_its_limit(monkeypatch):
     monkeypatch.setattr(proxy, "CONNECTIONS_MAX", 1)
     reports = []
     passage = Proxy("p", "127.0.0.1:0", "127.0.0.1:0", seed=1, report=reports.append)

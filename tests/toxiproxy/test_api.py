@@ -77,7 +77,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("path", "body", "status", "text"), REFUSED)
-def test_what_is_refused_changes_nothing(server, path, body, status, text):
+def test_refused_requests_change_nothing(server, path, body, status, text):
     make(server)
     server.request("POST", "/proxies/p/toxics", {"name": "t", "type": "latency"})
     before = server.request("GET", "/proxies")
@@ -231,7 +231,7 @@ def test_populate_checks_all_before_it_makes_any(server):
     assert server.request("GET", "/proxies")[1] == {}
 
 
-def test_populate_that_fails_lists_what_was_made(server):
+def test_a_failed_populate_lists_the_created_proxies(server):
     taken = make(server, name="taken")["listen"]
 
     body = [

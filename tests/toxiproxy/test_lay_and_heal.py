@@ -107,7 +107,7 @@ def test_a_quality_that_no_stream_has_is_refused(quality):
         check_shape(quality, {})
 
 
-def test_where_nobody_serves_nothing_is_left_to_heal(monkeypatch, capsys):
+def test_without_a_server_nothing_is_left_to_heal(monkeypatch, capsys):
     monkeypatch.setattr(toxics, "PORT", 1)
     assert toxics.main(["heal", "-e", "x"]) == 0
     assert not rules.is_served(capsys.readouterr().out, rules.Table.STREAM)
@@ -116,7 +116,7 @@ def test_where_nobody_serves_nothing_is_left_to_heal(monkeypatch, capsys):
     assert capsys.readouterr().err
 
 
-def test_healing_says_that_somebody_served(at, capsys):
+def test_healing_reports_that_a_server_answered(at, capsys):
     assert toxics.main(["heal", "-e", "x"]) == 0
     assert rules.is_served(capsys.readouterr().out, rules.Table.STREAM)
 

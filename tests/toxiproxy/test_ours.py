@@ -23,7 +23,7 @@ def counters(server, *families):
     return parse_metrics(server.request("GET", "/metrics")[1], families)
 
 
-def test_blackhole_swallows_counts_and_resets_what_lost_bytes(server, through):
+def test_blackhole_swallows_counts_and_resets_connections_that_lost_bytes(server, through):
     passage = through()
     busy, idle = passage.connect(), passage.connect()
     ask(busy, b"x")
@@ -103,7 +103,7 @@ def test_bandwidth_of_zero_passes_nothing_until_it_is_more(through):
     assert ask(conn, b"on") == b"on"
 
 
-def test_with_a_token_nobody_else_reads_or_changes_anything(monkeypatch):
+def test_with_a_token_other_clients_read_and_change_nothing(monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
     with serving("ours") as server:
         body = {"name": "p", "listen": "127.0.0.1:0", "upstream": "127.0.0.1:9"}

@@ -100,7 +100,7 @@ ELSEWHERE = m.RaftConfig(-1, (m.PeerConfig("b" * 32, "t2:7050"),))
          Code.TABLET_NOT_RUNNING),
     ],
 )  # fmt: skip
-async def test_what_is_refused_changes_nothing(operation, replica, expected):
+async def test_refused_requests_change_nothing(operation, replica, expected):
     tablets = await with_tablet()
     for name, value in replica.items():
         setattr(replica_of(tablets), name, value)

@@ -38,7 +38,7 @@ async def test_a_fault_ends_by_itself_to_the_moment():
     assert (report.faults, [each.count for each in report.healed]) == ((), [7])
 
 
-async def test_what_was_healed_by_hand_is_not_healed_again_by_its_time():
+async def test_a_fault_healed_by_hand_is_not_healed_again_by_its_timer():
     here = standing()
     await here.break_by_hand("kill node:m1", 5.0)
     await here.heal_by_hand(None)
@@ -47,7 +47,7 @@ async def test_what_was_healed_by_hand_is_not_healed_again_by_its_time():
     assert here.session.cluster.state("m1") is NodeState.DOWN
 
 
-async def test_what_cannot_be_undone_is_said_and_tried_again():
+async def test_a_failed_undo_is_reported_and_retried():
     here = standing()
     await here.break_by_hand("cut leader from members", 5.0)
     here.session.cluster.failing = True
@@ -94,7 +94,7 @@ async def test_all_is_healed_and_started_whatever_ended_it():
     assert (await here.status()).faults == ()
 
 
-async def test_what_resists_keeps_nothing_else_from_being_healed():
+async def test_a_fault_that_cannot_be_healed_blocks_no_other_heal():
     here = standing()
     await here.break_by_hand("cut leader from members", None)
     await here.break_by_hand("kill node:m1", None)
@@ -127,7 +127,7 @@ async def test_nodes_are_started_even_if_nothing_else_can_be_mended():
     assert (await here.status()).faults == ()
 
 
-async def test_who_heals_what_is_being_healed_hears_the_same():
+async def test_concurrent_heals_get_the_same_answer():
     class Slow(Cluster):
         async def set_links(self, wanted, *, lease_s):
             await asyncio.sleep(1.0)
@@ -168,7 +168,7 @@ async def test_draws_differ_from_one_fault_to_the_next():
         ("disk leader error=5%", "foreign"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_breaks_nothing(text, why):
+async def test_impossible_requests_are_refused_without_effect(text, why):
     here = standing()
     with pytest.raises(UsageError, match=why):
         await here.break_by_hand(text, None)
@@ -181,7 +181,7 @@ async def test_a_time_must_be_one(for_s):
         await standing().break_by_hand("kill leader", for_s)
 
 
-async def test_what_hits_nobody_is_no_success():
+async def test_a_fault_without_a_target_is_no_success():
     here = standing()
     await here.break_by_hand("kill leader", None)
     with pytest.raises(TargetError, match="hit no node"):
@@ -211,7 +211,7 @@ async def test_status_says_who_leads_and_what_is_wanting():
     )  # fmt: skip
 
 
-async def test_a_bite_that_nobody_can_measure_is_none():
+async def test_an_unmeasurable_bite_is_none():
     class Blind(Cluster):
         async def set_links(self, wanted, *, lease_s):
             bites = await super().set_links(wanted, lease_s=lease_s)

@@ -45,7 +45,7 @@ def test_a_folder_may_have_a_longer_path_than_a_socket(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [UsageError, TargetError, InfrastructureError])
-def test_what_the_holder_raises_is_raised_where_it_was_asked(kind, tmp_path):
+def test_errors_of_the_holder_are_raised_at_the_caller(kind, tmp_path):
     async def fail(question):
         raise kind("not so")
 
@@ -53,7 +53,7 @@ def test_what_the_holder_raises_is_raised_where_it_was_asked(kind, tmp_path):
     assert [type(error), str(error)] == [kind, "not so"]
 
 
-def test_a_bug_of_the_holder_is_told_and_the_door_stays_open(tmp_path):
+def test_a_bug_in_the_holder_is_reported_and_the_door_stays_open(tmp_path):
     async def fail(question):
         return {}["x"] if question == Status() else "well"
 
@@ -69,7 +69,7 @@ def test_a_long_answer_comes_whole(tmp_path):
 
 
 @pytest.mark.parametrize("said", [b"?\n", b"{}\n", b'{"ask":"fly"}\n', b"", b"x" * 100_000 + b"\n"])
-def test_what_is_no_question_gets_an_error(said, tmp_path):
+def test_invalid_questions_get_an_error(said, tmp_path):
     def say():
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(20.0)

@@ -42,7 +42,7 @@ def ended(*, text: str = "1", whole: bool = True):
     return place
 
 
-def test_what_is_kept_is_found_under_its_name():
+def test_kept_data_are_found_by_name():
     place = ended()
     folder = keep(place)
     assert not place.folder.exists()
@@ -68,7 +68,7 @@ def test_data_that_are_not_all_there_are_not_kept():
     assert (before / DATA / "m1" / "log").read_text() == "1"
 
 
-def test_who_comes_while_a_holder_that_has_saved_its_data_ends_waits_for_that(monkeypatch):
+def test_a_caller_waits_for_a_holder_that_is_ending(monkeypatch):
     place = ended()
     place.write_standing(record_of())
 
@@ -83,7 +83,7 @@ def test_who_comes_while_a_holder_that_has_saved_its_data_ends_waits_for_that(mo
 
 
 @pytest.mark.parametrize("end", ["clean", "down"])
-def test_what_an_interrupted_command_had_saved_is_kept_by_the_next(end: str, monkeypatch):
+def test_data_saved_by_an_interrupted_command_are_kept(end: str, monkeypatch):
     place = ended()
     (place.folder / "owner").unlink()
     assert "saved" in str(place.why_gone())
@@ -98,7 +98,7 @@ def test_what_an_interrupted_command_had_saved_is_kept_by_the_next(end: str, mon
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"order": 1}'])
-def test_what_cannot_be_read_is_said(text: str):
+def test_unreadable_files_are_reported(text: str):
     folder = keep(ended())
     (folder / "kept.json").write_text(text)
     with pytest.raises(UsageError, match="--fresh"):
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_said(text: str):
     "what",
     ["version", "more", "role", "foreign", "user", "set-up", "environment", "missing"],
 )
-def test_what_cannot_go_on_is_refused(what: str):
+def test_clusters_that_cannot_resume_are_refused(what: str):
     keep(ended())
     folder, kept = find_kept("dev")
     asked = {"folder": folder, "kept": kept, "nodes": NODES, "environment": HERE}
@@ -129,7 +129,7 @@ def test_what_cannot_go_on_is_refused(what: str):
         refuse_other_nodes(*(asked | changes).values())
 
 
-def test_nodes_do_not_draw_again_what_is_in_their_data():
+def test_nodes_keep_the_drawn_values_in_their_data():
     seeds = [seed_of(msgspec.structs.replace(ORDER, goes_on=n)) for n in range(4)]
     assert seeds[0] == ORDER.case.seed
     assert len(set(seeds)) == 4
@@ -141,7 +141,7 @@ def case_of(*words: str, before: Case | None):
     return target_case_from(parsed, None, before=before)
 
 
-def test_what_is_not_given_is_as_it_was():
+def test_omitted_options_keep_their_values():
     before = Case(seed=5, profile="modern", bugs=("KUDU-765",), target_options={"masters": 5})
     assert case_of(before=before) == before
     changed = case_of("--profile", "legacy", "--tservers", "1", before=before)
@@ -179,7 +179,7 @@ async def test_data_that_cannot_be_copied_leave_the_cluster_as_it_was(tmp_path):
     assert sorted(each.name for each in (tmp_path / "data").iterdir()) == ["m1", "m2", "m3", "t1"]
 
 
-async def test_nobody_starts_a_node_whose_data_are_being_copied(tmp_path):
+async def test_a_node_is_not_started_while_its_data_are_copied(tmp_path):
     refused = []
 
     class Busy(Saving):

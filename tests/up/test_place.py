@@ -66,7 +66,7 @@ def test_a_name_is_had_once_until_it_is_removed(home):
     assert [folder.name for folder in home.iterdir()] == ["dev"]
 
 
-def test_nobody_else_may_look_into_it():
+def test_other_users_cannot_read_it():
     assert claim("dev").folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -120,7 +120,7 @@ def test_clean_leaves_a_folder_alone_that_is_being_made(home, monkeypatch):
     assert [folder.name for folder in home.iterdir()] == ["alive"]
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_state_is_read_back(tmp_path):
     place = claim("dev")
     order = Order(environment="sim", case=Case(seed=3, bugs=("X",)), run_id="up-dev-1")
     assert place.order() is None
@@ -139,7 +139,7 @@ def test_what_is_written_is_read(tmp_path):
         ("", InfrastructureError),
     ],
 )
-def test_a_failure_is_raised_as_what_it_was(kind, error):
+def test_failures_keep_their_type(kind, error):
     place = claim("dev")
     assert "killed" in str(place.why_gone())
     place.write_failure(Failure(error="no port", kind=kind))
@@ -148,11 +148,11 @@ def test_a_failure_is_raised_as_what_it_was(kind, error):
     assert "no port" in str(place.why_gone())
 
 
-def test_a_failure_of_what_is_gone_is_no_error(tmp_path):
+def test_failures_after_the_end_are_ignored(tmp_path):
     Place(tmp_path / "gone").write_failure(Failure(error="x"))
 
 
-def test_what_is_no_folder_of_ours_is_left_alone(home):
+def test_foreign_folders_are_left_alone(home):
     claim("alive")
     (home / "stray").write_text("x")
     (home / "Not A Name").mkdir()
@@ -177,7 +177,7 @@ def test_a_state_folder_that_cannot_be_made_is_said(home):
         claim("dev")
 
 
-def test_what_cannot_be_written_is_said(tmp_path):
+def test_unwritable_files_are_reported(tmp_path):
     place = Place(tmp_path / "gone")
     with pytest.raises(InfrastructureError, match=r"order\.json.*No such file"):
         place.write_order(Order(environment="sim", case=Case(seed=3), run_id="up-dev-1"))

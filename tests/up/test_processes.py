@@ -85,7 +85,7 @@ def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up):
     assert up.call("status", other["name"], "--json")["status"]["ready"]
 
 
-def test_a_holder_that_is_told_to_end_takes_all_with_it(up):
+def test_a_holder_that_ends_takes_all_with_it(up):
     cluster = up.start(*SMALL)
     procfs.send(holder_of(cluster), signal.SIGTERM)
     wait_until(lambda: left_of(cluster) == [cluster["folder"]])
@@ -173,7 +173,7 @@ def test_a_starter_that_is_killed_takes_all_with_it(up):
     assert not up.folder(name).exists()
 
 
-def test_what_cannot_start_is_told_and_leaves_nothing(up):
+def test_a_failed_start_is_reported_and_leaves_nothing(up):
     words = ("up", "--env", "process", "--name", "t-never", "--target", "etcd")
     assert "etcd" in up.call(*words, code=EXIT_USAGE, PATH="/nowhere")
     assert not up.folder("t-never").exists()

@@ -67,7 +67,7 @@ def test_a_fault_says_how_it_ends():
     assert len(broken_text("dev", done)) == 1
 
 
-def test_what_was_not_measured_is_not_told_as_nothing():
+def test_an_unmeasured_effect_is_not_reported_as_zero():
     assert "it hit 1 process" in healed_text(HEALED)
     assert "it hit 0 processes" in healed_text(msgspec.structs.replace(HEALED, count=0))
     clock = msgspec.structs.replace(HEALED, count=10_000, unit="ms")

@@ -164,7 +164,7 @@ def test_a_node_comes_back_as_another_variant_and_stays_so(environment):
     ],
     ids=["setup", "log", "ended", "command"],
 )
-def test_what_does_not_come_up_ends_the_deployment(environment, fields, messages):
+def test_a_node_that_does_not_start_ends_the_deployment(environment, fields, messages):
     with pytest.raises(TargetError) as caught:
         execute(environment, [server("n", **fields), server("x", after=("n",))], nothing)
 

@@ -104,7 +104,7 @@ THERE, REFUSED_THERE = do("use", "hms2"), do("use", "hms2", bad=True)
         (ISSUE, at(21_000), do("renew", bad="invalid-token"), REFUSED),
     ],
 )
-def test_what_a_shared_store_says_is_valid(steps):
+def test_answers_of_a_shared_store_are_valid(steps):
     assert rule(*steps) == "valid"
 
 
@@ -214,14 +214,14 @@ EITHER = (USE, REFUSED)
         (ISSUE, at(3000), within(RENEWING, at(5000)), at(9000)),
     ],
 )  # fmt: skip
-def test_what_is_uncertain_convicts_nobody(before, use):
+def test_uncertain_outcomes_never_convict(before, use):
     assert rule(*before, use) == "valid"
     assert judge(*before, use).details["uncertain"] > 0
 
 
 @pytest.mark.parametrize("use", EITHER, ids=["accepted", "refused"])
 @pytest.mark.parametrize("outer", [CANCEL, ISSUE], ids=["cancel", "issue"])
-def test_what_is_under_way_convicts_nobody(use, outer):
+def test_operations_under_way_never_convict(use, outer):
     first = () if outer is ISSUE else (ISSUE,)
     other = do("issue", token="another", process=3)
     assert rule(other, do("use", token="another"), *first, within(outer, use)) == "valid"

@@ -131,7 +131,7 @@ def test_a_token_ends_when_it_is_not_renewed_and_at_its_greatest_age(store):
 
 
 @on(deploy, **TIMES)
-async def test_what_has_expired_is_removed_and_keys_with_it(hms):
+async def test_expired_tokens_and_keys_are_removed(hms):
     kept = store_of(hms)
     for _ in range(5):
         await issue(hms)
@@ -143,7 +143,7 @@ async def test_what_has_expired_is_removed_and_keys_with_it(hms):
 
 
 @on(deploy, **{**TIMES, "token_scan_ms": 9000})
-async def test_a_token_lasts_until_the_clock_of_whoever_is_asked_says_so(hms):
+async def test_a_token_expires_by_the_clock_of_the_metastore_that_is_asked(hms):
     token = await issue(hms)
     await hms.cluster.skew("hms2", offset_ns=5_000_000_000, drift_ppm=0)
     assert await uses(hms, token) == GOOD

@@ -42,7 +42,7 @@ def test_the_store_of_tokens(case):
 
 
 @on(with_node)
-async def test_what_was_answered_outlives_a_power_cut(zookeepers):
+async def test_acknowledged_changes_survive_a_power_cut(zookeepers):
     zookeeper = zookeepers.new_session()
     await zookeeper.create("/a", b"1")
     sequence = await zookeeper.create("/s-", b"", sequential=True)
@@ -75,7 +75,7 @@ async def test_a_lost_connection_says_nothing_and_is_made_again(zookeepers):
 
 
 @on(with_node)
-async def test_what_is_no_call_is_refused(zookeepers):
+async def test_invalid_calls_are_refused(zookeepers):
     zookeeper = zookeepers.new_session()
     with pytest.raises(ZooKeeperError):
         await zookeeper._do("nonsense")

@@ -25,13 +25,13 @@ async def test_a_token_is_seen_by_everybody_until_it_is_removed(here, there):
     assert await here.all() == {}
 
 
-async def test_what_is_kept_is_not_added_over(here, there):
+async def test_an_existing_token_is_not_overwritten(here, there):
     await here.add(IDENT, ONE)
     await there.add(IDENT, OTHER)
     assert await here.get(IDENT) == ONE
 
 
-async def test_only_what_is_there_is_replaced(here, there):
+async def test_only_existing_rows_are_replaced(here, there):
     assert not await here.replace(IDENT, ONE)
     assert await there.get(IDENT) is None
     await here.add(IDENT, ONE)
@@ -42,7 +42,7 @@ async def test_only_what_is_there_is_replaced(here, there):
     assert not await here.replace(IDENT, ONE)
 
 
-async def test_what_has_changed_is_not_removed_as_what_it_was(here, there):
+async def test_changed_rows_are_not_removed_by_their_old_values(here, there):
     await here.add(IDENT, ONE)
     await there.replace(IDENT, OTHER)
     assert not await here.remove(IDENT, only=ONE)

@@ -112,7 +112,7 @@ async def test_sequences_at_once_are_apart(here, there, root):
     assert [*await here.children(root)] == sorted(path.removeprefix(f"{root}/") for path in paths)
 
 
-async def test_behind_a_fence_everybody_sees_what_was_answered(here, there, root):
+async def test_after_a_fence_all_metastores_see_acknowledged_changes(here, there, root):
     path = f"{root}/now"
     await here.create(path, b"")
     for number in range(20):
@@ -132,7 +132,7 @@ async def test_data_are_any_bytes(here, there, root):
     assert name in await here.children(root)
 
 
-async def test_what_is_no_path_is_refused(here, there, root):
+async def test_invalid_paths_are_refused(here, there, root):
     del there
     for path in ("", "relative", f"{root}/", f"{root}//a"):
         with pytest.raises(BadPathError):

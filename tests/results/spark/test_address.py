@@ -56,7 +56,7 @@ def ports(monkeypatch):
         yield listening.getsockname()[1], bound.getsockname()[1]
 
 
-def test_nobody_listens(ports):
+def test_a_port_without_a_listener_refuses(ports):
     pytest.importorskip("pyspark")
     there, gone = ports
     check_reachable(f"sc://127.0.0.1:{there}")
