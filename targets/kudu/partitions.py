@@ -14,7 +14,6 @@ columns (Kudu: Murmur2).
 from __future__ import annotations
 
 import bisect
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -114,7 +113,7 @@ def partition_key(
     prefix = b""
     if buckets > 1:
         hashed = _encode_some(partition_schema.hash_columns or None, columns, values)
-        prefix = (zlib.crc32(hashed) % buckets).to_bytes(_BUCKET_BYTES, "big")
+        prefix = (partition_schema.hash_of(hashed) % buckets).to_bytes(_BUCKET_BYTES, "big")
     if not partition_schema.range_columns:
         return prefix
     return prefix + _encode_some(partition_schema.range_columns, columns, values)

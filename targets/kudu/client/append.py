@@ -54,7 +54,7 @@ class _Transaction(Call):
         if not isinstance(response, m.GetTableSchemaResponse):
             return None
         applied, committed = response.applied_schema_version, response.schema_version
-        if applied == committed:
+        if applied == committed >= 0:
             return None
         return f"ALTERING: version {committed} is committed, but {applied} is shown"
 

@@ -26,7 +26,13 @@ Value: TypeAlias = dict[str, Any] | list[list[Any]]
 
 
 def _changed(response: Any) -> dict[str, Any]:
-    return {"table_id": response.table_id, "schema_version": response.schema_version}
+    version = _stated(response.schema_version)
+    return {"table_id": response.table_id or None, "schema_version": version}
+
+
+def _stated(number: int) -> int | None:
+    """A number, or `None` for -1, by which answers of real Kudu say that they do not state it."""
+    return None if number < 0 else number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +85,8 @@ class Call:
 
 
 def _provenance(response: m.MasterResponse) -> dict[str, Any]:
-    return {"revision": response.meta.revision, "term": response.meta.term}
+    """The revision and the term of an answer; `None` if it does not state them."""
+    return {"revision": _stated(response.meta.revision), "term": response.meta.term or None}
 
 
 def plan_call(request: Request, request_id: m.RequestId) -> Call:
@@ -161,19 +168,21 @@ def _altered(name: str, request_id: m.RequestId, **changes: Any) -> Call:
 
 
 def _schema(response: m.GetTableSchemaResponse) -> dict[str, Any]:
+    value = {**_changed(response), "comment": response.comment}
+    if response.applied_schema_version < 0:
+        return value  # columns of an unknown version prove nothing
     columns = [column for column in response.schema.columns if not column.is_key]
     return {
-        **_changed(response),
+        **value,
         "applied_schema_version": response.applied_schema_version,
         "columns": [column.name for column in columns],
         "column_ids": [column.id for column in columns],
-        "comment": response.comment,
     }
 
 
 def _tables(response: m.ListTablesResponse) -> dict[str, Any]:
     lines = sorted((t.name, t.id, t.schema_version) for t in response.tables)
-    return {"tables": [list(line) for line in lines]}
+    return {"tables": [[name, ident, _stated(version)] for name, ident, version in lines]}
 
 
 def _tablet(location: m.TabletLocations) -> dict[str, Any]:
@@ -195,7 +204,7 @@ def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
 
 
 def _create_done(response: m.IsCreateTableDoneResponse) -> dict[str, Any]:
-    return {"table_id": response.table_id, "done": response.done}
+    return {"table_id": response.table_id or None, "done": response.done}
 
 
 def _alter_done(response: m.IsAlterTableDoneResponse) -> dict[str, Any]:

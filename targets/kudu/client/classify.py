@@ -30,6 +30,8 @@ _REFUSALS = frozenset(
         MasterErrorCode.TABLET_NOT_RUNNING,
         MasterErrorCode.EVEN_REPLICATION_FACTOR,
         MasterErrorCode.ILLEGAL_REPLICATION_FACTOR,
+        MasterErrorCode.NOT_AUTHORIZED,
+        MasterErrorCode.TABLE_SOFT_DELETED,
         MasterErrorCode.HIVE_METASTORE_ERROR,  # unless the answer is marked indeterminate
     }
 )

@@ -55,7 +55,7 @@ from targets.kudu.client.row_writes import RowWriter
 from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.stale import StaleReads
 from targets.kudu.client.tables import Gone, TableCache
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import Caller, RpcError
 
 LATE_LIMIT_S: Final = 2.0
 """Time limit for finding a leader for a late copy of a request, and the limit for its answer."""
@@ -82,7 +82,7 @@ class KuduClient:
     def __init__(
         self,
         env: Env,
-        rpc: RpcClient,
+        rpc: Caller,
         *,
         masters: Sequence[str],
         process: int,

@@ -18,7 +18,7 @@ import msgspec
 from harness.env import Env
 from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.messages import ConnectToMasterRequest
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import Caller, RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
 # how long to wait for the other masters after a majority answered without a leader
@@ -57,9 +57,7 @@ def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
 class LeaderFinder:
     """One client's search for the leader, which it remembers until `forget` is called."""
 
-    def __init__(
-        self, env: Env, rpc: RpcClient, masters: Sequence[str], policy: RetryPolicy
-    ) -> None:
+    def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
         self._env = env
         self._rpc = rpc
         self._first = self._masters = tuple(masters)

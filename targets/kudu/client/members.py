@@ -27,7 +27,7 @@ from targets.kudu.client.classify import error_text, is_of_another, rpc_error_te
 from targets.kudu.client.leader import LeaderFinder
 from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.consensus import messages as raft
-from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
+from targets.kudu.rpc import Call, Caller, R_co, RpcError
 
 _LOCATIONS_MAX: Final = 1000
 Answer = TypeVar("Answer", bound=m.MasterResponse)
@@ -56,7 +56,7 @@ class MembersClient:
     def __init__(
         self,
         env: Env,
-        rpc: RpcClient,
+        rpc: Caller,
         leader: LeaderFinder,
         policy: RetryPolicy,
         addresses: Mapping[str, str],

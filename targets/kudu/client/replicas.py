@@ -18,7 +18,7 @@ from targets.kudu import messages as m
 from targets.kudu.client.classify import rpc_error_text
 from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
-from targets.kudu.rpc import Call, RpcClient, RpcError
+from targets.kudu.rpc import Call, Caller, RpcError
 
 _ASK_MASTER_S: Final = 0.5
 """The time that an operation waits for a master after all known replicas refused it."""
@@ -88,7 +88,7 @@ def _leads(response: Any) -> bool:
 class Replicas:
     """Sender of one client's requests to the replicas of tablets."""
 
-    def __init__(self, env: Env, rpc: RpcClient, tables: TableCache, policy: RetryPolicy) -> None:
+    def __init__(self, env: Env, rpc: Caller, tables: TableCache, policy: RetryPolicy) -> None:
         self._env = env
         self._rpc = rpc
         self._tables = tables

@@ -123,7 +123,7 @@ class RowReader:
                 return {
                     "tablet": target.tablet.tablet_id,
                     "node": answered.node,
-                    "term": response.replica.term,
+                    "term": response.replica.term or None,
                     "timestamp": response.snap_timestamp or None,
                     "rows": rows,
                 }

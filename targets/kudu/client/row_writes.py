@@ -69,7 +69,7 @@ class _Part:
         part = {
             "tablet": self.target.tablet.tablet_id,
             "node": self.node,
-            "term": None if self.answer is None else self.answer.term,
+            "term": None if self.answer is None else self.answer.term or None,
             "timestamp": None if self.answer is None else self.answer.timestamp or None,
             "rows": list(self.positions),
         }

@@ -14,7 +14,7 @@ from targets.kudu import messages as m
 from targets.kudu.client.calls import Call, plan_call
 from targets.kudu.client.classify import error_text, rpc_error_text
 from targets.kudu.client.session import Deadline, RetryPolicy
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import Caller, RpcError
 
 _ANY_ID = m.RequestId("", 0, "")  # reads carry no request ids
 
@@ -22,9 +22,7 @@ _ANY_ID = m.RequestId("", 0, "")  # reads carry no request ids
 class StaleReads:
     """The part of one client that makes stale reads."""
 
-    def __init__(
-        self, env: Env, rpc: RpcClient, masters: Sequence[str], policy: RetryPolicy
-    ) -> None:
+    def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
         self._env = env
         self._rpc = rpc
         self._masters = tuple(masters)

@@ -23,7 +23,7 @@ from targets.kudu.client.classify import is_of_another
 from targets.kudu.client.leader import LeaderFinder
 from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.partitions import key_columns, partition_key, tablet_position
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import Caller, RpcError
 
 TABLES_MAX: Final = 1000
 """Maximum number of cached tables; the table read longest ago from a master is evicted."""
@@ -77,7 +77,7 @@ class Table:
 class TableCache:
     """One client's cache of tables and their locations."""
 
-    def __init__(self, env: Env, rpc: RpcClient, leader: LeaderFinder, policy: RetryPolicy) -> None:
+    def __init__(self, env: Env, rpc: Caller, leader: LeaderFinder, policy: RetryPolicy) -> None:
         self._env = env
         self._rpc = rpc
         self._leader = leader

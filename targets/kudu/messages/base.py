@@ -24,6 +24,7 @@ class AppStatus(enum.IntEnum):
     RUNTIME_ERROR = 7
     NETWORK_ERROR = 8
     ILLEGAL_STATE = 9
+    NOT_AUTHORIZED = 10
     ABORTED = 11
     REMOTE_ERROR = 12
     SERVICE_UNAVAILABLE = 13
@@ -45,7 +46,9 @@ class MasterErrorCode(enum.IntEnum):
     EVEN_REPLICATION_FACTOR = 10
     ILLEGAL_REPLICATION_FACTOR = 11
     HIVE_METASTORE_ERROR = 13
+    NOT_AUTHORIZED = 14
     MASTER_ALREADY_PRESENT = 15
+    TABLE_SOFT_DELETED = 16
     TOO_STALE = 101  # not in Kudu: this replica has no state that is new enough for the read
 
 

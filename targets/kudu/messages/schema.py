@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import zlib
 
 from targets.kudu.messages.base import Message
 
@@ -35,6 +36,10 @@ class PartitionSchema(Message, frozen=True):
     hash_columns: tuple[str, ...] = ()
     range_columns: tuple[str, ...] = ()
     range_splits: tuple[bytes, ...] = ()
+
+    def hash_of(self, encoded: bytes) -> int:
+        """The hash of the encoded hash columns, of which the bucket is the remainder."""
+        return zlib.crc32(encoded)
 
 
 class Partition(Message, frozen=True):

@@ -25,7 +25,7 @@ and the crash checker reports it.
 
 from __future__ import annotations
 
-from targets.kudu.rpc.client import RpcClient
+from targets.kudu.rpc.client import Caller, RpcClient
 from targets.kudu.rpc.errors import (
     RpcBusyError,
     RpcConnectionError,
@@ -41,6 +41,7 @@ __all__ = [
     "CALLS_IN_FLIGHT_MAX",
     "Answer",
     "Call",
+    "Caller",
     "Handler",
     "R_co",
     "RpcBusyError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Protocol
 
 import msgspec
 
@@ -264,6 +264,18 @@ class _Dial:
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         self.waiters: list[asyncio.Future[_Link | RpcError]] = []
+
+
+class Caller(Protocol):
+    """What clients of the bundled target need of an RPC client."""
+
+    async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
+        """Make one call, without retries. Raises `RpcError`; if `sent`, the call may have run."""
+        ...
+
+    def close(self) -> None:
+        """End all connections."""
+        ...
 
 
 class RpcClient:

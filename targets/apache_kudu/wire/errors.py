@@ -1,0 +1,155 @@
+"""The meaning of Kudu's errors: whether a request that was answered with one may take effect.
+
+In doubt, an error is `indeterminate`. Names are of Kudu's sources (1.18).
+
+**Errors of the RPC layer** (`rpc/rpc_header.proto`, `ErrorStatusPB`):
+
+| code | the request |
+|------|-------------|
+| 2 no such method, 3 no such service, 5 invalid request, 12 to 18 (header, version, authorization) | was never executed |
+| 4 too busy: the queue was full, or `SetupErrorAndRespond` in `tserver/tablet_service.cc` found the status ServiceUnavailable, which no write has after its append | was never executed |
+| 1 application, 6 stale request, 7 unavailable, 10 unknown, 11 shutting down | may have been executed |
+
+**Errors of masters** (`master/catalog_manager.cc`), for changes:
+
+| error | the change |
+|-------|------------|
+| 7 NOT_THE_LEADER of `ScopedLeaderSharedLock`: "Not the leader", "Leader not yet ready", "is not initialized", "ConsensusState is not available" | did not happen |
+| 7 of `CheckIfNoLongerLeaderAndSetupError` ("no longer the leader", KUDU-591), or of `AddMaster` | may happen |
+| any error "while writing to" or "updating the sys-catalog" | may happen |
+| 13 HIVE_METASTORE_ERROR | may have happened in the metastore |
+| any other code | is judged by `targets.kudu.client.classify` |
+
+**Errors of tablet servers** (`tserver/tablet_service.cc`, `tablet/ops/write_op.cc`), for writes:
+
+| error | the write |
+|-------|-----------|
+| 2, 3, 4, 5, 21 (schema, rows, mutation, rights), 6 and 12 (no such tablet, not running), 16 (other server), 19 (throttled) | did not happen |
+| any with "is not leader of this config" (`RaftConsensus::CheckActiveLeaderUnlocked`, before the append) | did not happen |
+| any other, such as Aborted or TimedOut | may happen |
+"""  # noqa: E501 - tables
+
+from __future__ import annotations
+
+import enum
+from typing import Final, TypeVar
+
+from harness.env import Address
+from targets.apache_kudu.wire.protobuf import Values
+from targets.kudu import messages as m
+from targets.kudu.consensus.messages import ConsensusError, ConsensusErrorCode
+from targets.kudu.rpc import RpcBusyError, RpcError
+
+_TOO_BUSY: Final = 4
+REQUEST_STALE: Final = 6
+_NEVER_EXECUTED: Final = frozenset({2, 3, _TOO_BUSY, 5, *range(12, 19)})
+_NOT_LEADING: Final = (
+    "Not the leader",
+    "not yet ready",
+    "is not initialized",
+    "ConsensusState is not available",
+)
+"""Texts of masters that refused a change before they did anything."""
+_LOST: Final = ("no longer the leader", "sys-catalog")
+_NOT_LEADER_OF_TABLET: Final = "is not leader of this config"
+_OTHER_PARTITION: Final = "not in tablet partition"
+_TABLET_CODES: Final = {
+    2: m.TabletErrorCode.MISMATCHED_SCHEMA,
+    3: m.TabletErrorCode.MISMATCHED_SCHEMA,
+    4: m.TabletErrorCode.MISMATCHED_SCHEMA,
+}
+"""Codes of refused writes that the bundled target does not have, as those that it has."""
+_TABLET_REFUSALS: Final = frozenset({2, 3, 4, 5, 6, 12, 16, 19, 21})
+_CONSENSUS_CODES: Final = {
+    6: ConsensusErrorCode.TABLET_NOT_FOUND,
+    9: ConsensusErrorCode.INVALID_CONFIG,
+    12: ConsensusErrorCode.TABLET_NOT_FOUND,
+    15: ConsensusErrorCode.NOT_THE_LEADER,
+    16: ConsensusErrorCode.WRONG_SERVER_UUID,
+    17: ConsensusErrorCode.CAS_FAILED,
+}
+E = TypeVar("E", bound=enum.IntEnum)
+
+
+class RpcLayerError(RpcError):
+    """A server's RPC layer answered with an error; `code` is its number."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text, sent=code not in _NEVER_EXECUTED)
+        self.code = code
+
+
+def rpc_error_of(address: Address, method: str, error: Values) -> RpcError:
+    """The exception for an error of the RPC layer."""
+    code = int(error.get("code", 0))
+    text = f"{address} refused {method} with code {code}: {error.get('message', '')}"
+    return RpcBusyError(text, sent=False) if code == _TOO_BUSY else RpcLayerError(text, code)
+
+
+def master_error(answer: Values) -> m.MasterError | None:
+    """The error in a master's answer, if there is one."""
+    error = answer.get("error")
+    if error is None:
+        return None
+    code, status, text = _parts(error)
+    known = _member(m.MasterErrorCode, code, m.MasterErrorCode.UNKNOWN_ERROR)
+    lost = any(phrase in text for phrase in _LOST)
+    if known is m.MasterErrorCode.NOT_THE_LEADER:
+        lost = lost or not any(phrase in text for phrase in _NOT_LEADING)
+    lost = lost or known is m.MasterErrorCode.HIVE_METASTORE_ERROR
+    if int(known) != code:
+        text = f"code {code}: {text}"
+    return m.MasterError(known, status, text, indeterminate=lost)
+
+
+def tablet_error(answer: Values) -> m.TabletError | None:
+    """The error in a tablet server's answer, if there is one."""
+    error = answer.get("error")
+    if error is None:
+        return None
+    code, status, text = _parts(error)
+    if _NOT_LEADER_OF_TABLET in text:
+        return m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text)
+    known = _TABLET_CODES.get(code) or _member(
+        m.TabletErrorCode, code, m.TabletErrorCode.UNKNOWN_ERROR
+    )
+    text = f"{status.name}, code {code}: {text}"
+    return m.TabletError(known, text, indeterminate=code not in _TABLET_REFUSALS)
+
+
+def consensus_error(answer: Values) -> ConsensusError | None:
+    """The error in an answer about a Raft group; ABORTED if the change may happen."""
+    error = answer.get("error")
+    if error is None:
+        return None
+    code, status, text = _parts(error)
+    known = _CONSENSUS_CODES.get(code)
+    if known is None and status is m.AppStatus.ILLEGAL_STATE:
+        known = ConsensusErrorCode.ILLEGAL_STATE
+    if known is None and status is m.AppStatus.INVALID_ARGUMENT:
+        known = ConsensusErrorCode.INVALID_CONFIG
+    text = f"{status.name}, code {code}: {text}"
+    return ConsensusError(known or ConsensusErrorCode.ABORTED, text)
+
+
+def row_error(position: int, status: Values) -> m.RowError | None:
+    """Why a row was not written; `None` for a reason that is not known."""
+    code, text = int(status.get("code", 0)), str(status.get("message", ""))
+    if code == m.RowErrorCode.NOT_FOUND and _OTHER_PARTITION in text:
+        return m.RowError(position, m.RowErrorCode.OUT_OF_RANGE)
+    known = _member(m.RowErrorCode, code, m.RowErrorCode.OUT_OF_RANGE)
+    return m.RowError(position, known) if int(known) == code else None
+
+
+def _parts(error: Values) -> tuple[int, m.AppStatus, str]:
+    """The code, the status and the text of an error."""
+    status = error.get("status", {})
+    known = _member(m.AppStatus, int(status.get("code", 0)), m.AppStatus.RUNTIME_ERROR)
+    return int(error.get("code", 0)), known, str(status.get("message", ""))
+
+
+def _member(codes: type[E], number: int, other: E) -> E:
+    try:
+        return codes(number)
+    except ValueError:
+        return other

@@ -1,0 +1,144 @@
+"""Frames of Kudu's RPC, and the handshake that opens a connection (docs/design-docs/rpc.md).
+
+A client first sends `GREETING`. After that, each frame is a 4-byte big-endian length and two
+protobuf messages, a header and a body, each after its own length as a varint. Behind the body of an
+answer there may be *sidecars*: raw bytes, such as rows, whose offsets are in the header. The
+handshake names the user by SASL PLAIN, without a password, as servers without authentication
+accept it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final, NamedTuple
+
+from targets.apache_kudu.wire.messages import (
+    EMPTY,
+    NEGOTIATE,
+    REQUEST_HEADER,
+    RESPONSE_HEADER,
+)
+from targets.apache_kudu.wire.methods import Method
+from targets.apache_kudu.wire.protobuf import (
+    Message,
+    Values,
+    WireFormatError,
+    decode,
+    decode_varint,
+    encode,
+    encode_varint,
+)
+
+GREETING: Final = b"hrpc\x09\x00\x00"
+LENGTH_BYTES: Final = 4
+FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum size of an answer; above Kudu's own limit, `rpc_max_message_size` (50 MB)."""
+NEGOTIATION_ID: Final = -33
+_CONTEXT_ID: Final = -3
+_APPLICATION_FEATURES: Final = 1
+_PLAIN: Final = "PLAIN"
+
+
+class Step:
+    """Steps of the handshake (Kudu's `NegotiatePB.NegotiateStep`)."""
+
+    SUCCESS: Final = 0
+    NEGOTIATE: Final = 1
+    INITIATE: Final = 2
+
+
+class RowsId(NamedTuple):
+    """The id under which a server executes a write only once (Kudu's `RequestIdPB`)."""
+
+    client_id: str
+    seq_no: int
+    first_incomplete: int
+    attempt_no: int
+
+
+class Answer(NamedTuple):
+    """An answer: the id of its call, whether it is an error, its body, and its sidecars."""
+
+    call_id: int
+    is_error: bool
+    body: bytes
+    sidecars: tuple[bytes, ...] = ()
+
+
+def frame(header: Message, head: Values, body: bytes) -> bytes:
+    """Encode a frame."""
+    first = encode(header, head)
+    data = encode_varint(len(first)) + first + encode_varint(len(body)) + body
+    return len(data).to_bytes(LENGTH_BYTES, "big") + data
+
+
+def request_frame(
+    call_id: int, method: Method, body: bytes, *, timeout_ms: int, rows_id: RowsId | None = None
+) -> bytes:
+    """Encode a request, which the server gives up after `timeout_ms`."""
+    head: Values = {
+        "call_id": call_id,
+        "remote_method": {"service": method.service, "method": method.name},
+        "timeout_ms": timeout_ms,
+    }
+    if rows_id is not None:
+        head["request_id"] = rows_id._asdict()
+    return frame(REQUEST_HEADER, head, body)
+
+
+def negotiate_frame() -> bytes:
+    """Encode the first step of the handshake."""
+    body = {
+        "supported_features": [_APPLICATION_FEATURES],
+        "step": Step.NEGOTIATE,
+        "sasl_mechanisms": [{"mechanism": _PLAIN}],
+        "authn_types": [{"sasl": {}}],
+    }
+    return frame(REQUEST_HEADER, {"call_id": NEGOTIATION_ID}, encode(NEGOTIATE, body))
+
+
+def initiate_frame(user: str) -> bytes:
+    """Encode the second step of the handshake, which names the user."""
+    body = {
+        "step": Step.INITIATE,
+        "token": f"\0{user}\0".encode(),
+        "sasl_mechanisms": [{"mechanism": _PLAIN}],
+    }
+    return frame(REQUEST_HEADER, {"call_id": NEGOTIATION_ID}, encode(NEGOTIATE, body))
+
+
+def context_frame() -> bytes:
+    """Encode the empty connection context, which ends the handshake and has no answer."""
+    return frame(REQUEST_HEADER, {"call_id": _CONTEXT_ID}, encode(EMPTY, {}))
+
+
+def read_step(answer: Answer) -> int:
+    """Return the step of an answer during the handshake. Raises `WireFormatError`."""
+    if answer.call_id != NEGOTIATION_ID:
+        raise WireFormatError(f"an answer to call {answer.call_id} during the handshake")
+    step: int | None = decode(NEGOTIATE, answer.body).get("step")
+    if step is None:
+        raise WireFormatError("an answer without a step during the handshake")
+    return step
+
+
+def read_answer(data: bytes) -> Answer:
+    """Decode an answer, without its 4-byte length. Raises `WireFormatError`."""
+    head_bytes, at = _sized(data, 0)
+    head = decode(RESPONSE_HEADER, head_bytes)
+    body, at = _sized(data, at)
+    if at != len(data) or "call_id" not in head:
+        raise WireFormatError("an answer has no id, or bytes behind its body")
+    offsets = [*head["sidecar_offsets"], len(body)]
+    if offsets != sorted(offsets):
+        raise WireFormatError(f"the offsets of sidecars, {offsets}, are not in order")
+    sidecars = tuple(bytes(body[begin:end]) for begin, end in itertools.pairwise(offsets))
+    return Answer(head["call_id"], head.get("is_error", False), bytes(body[: offsets[0]]), sidecars)
+
+
+def _sized(data: bytes, at: int) -> tuple[memoryview, int]:
+    """Return the bytes behind their length at position `at`, and the position behind them."""
+    size, at = decode_varint(data, at)
+    if at + size > len(data):
+        raise WireFormatError("a part of an answer is longer than the answer")
+    return memoryview(data)[at : at + size], at + size

@@ -1,0 +1,283 @@
+"""Requests for masters, tablet servers, and the members of Raft groups."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from targets.apache_kudu.wire import methods as w
+from targets.apache_kudu.wire.errors import RpcLayerError, consensus_error, master_error
+from targets.apache_kudu.wire.protobuf import Values
+from targets.apache_kudu.wire.session import Session, state_of, unsent
+from targets.apache_kudu.wire.tables import ROLES
+from targets.kudu import messages as m
+from targets.kudu.consensus import messages as raft
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
+
+HostOf = Callable[[str], Awaitable[Values]]
+"""Finds the host and port that the server at "node:port" advertises."""
+_MEMBER_TYPES: Final = {0: "NON_VOTER", 1: "VOTER"}
+_MEMBER_NUMBERS: Final = {name: number for number, name in _MEMBER_TYPES.items()}
+_HEALTH: Final = {
+    0: m.PeerHealth.FAILED,
+    1: m.PeerHealth.HEALTHY,
+    2: m.PeerHealth.FAILED_UNRECOVERABLE,
+}
+_CHANGES: Final = {
+    raft.ChangeType.ADD_PEER: 1,
+    raft.ChangeType.REMOVE_PEER: 2,
+    raft.ChangeType.MODIFY_PEER: 3,
+}
+_STEP_DOWN_MODES: Final = {raft.StepDownMode.ABRUPT: 1, raft.StepDownMode.GRACEFUL: 2}
+_MAINTENANCE: Final = 2
+_APPLICATION: Final = 1
+_REFUSED: Final = {
+    "Invalid argument: ": m.AppStatus.INVALID_ARGUMENT,
+    "Not found: ": m.AppStatus.NOT_FOUND,
+}
+"""Texts of refusals by which masters answer AddMaster and RemoveMaster in the RPC layer."""
+
+
+# --- masters ----------------------------------------------------------------------------------
+
+
+async def connect_to_master(
+    s: Session, request: m.ConnectToMasterRequest
+) -> m.ConnectToMasterResponse:
+    """Ask a master for its role; the term is the master's at most when it answered."""
+    del request
+    state = await s.raft()
+    reply = await s.ask(w.CONNECT_TO_MASTER)
+    config = _config(s, (state_of(state, SYSTEM_TABLET_ID) or {}).get("committed_config"))
+    return m.ConnectToMasterResponse(
+        _meta(s, state),
+        master_error(reply),
+        _role(reply),
+        () if config is None else tuple(peer.address for peer in config.peers),
+        reply.get("cluster_id", ""),
+    )
+
+
+async def get_master_registration(
+    s: Session, request: m.GetMasterRegistrationRequest
+) -> m.GetMasterRegistrationResponse:
+    """Ask a master for its registration, its Raft role, and the members that it knows."""
+    del request
+    reply = await s.ask(w.GET_MASTER_REGISTRATION)
+    state = await s.raft()
+    consensus = state_of(state, SYSTEM_TABLET_ID) or {}
+    registered = reply.get("registration", {})
+    committed = _config(s, consensus.get("committed_config"))
+    active = _config(s, consensus.get("pending_config")) or committed
+    return m.GetMasterRegistrationResponse(
+        _meta(s, state),
+        master_error(reply),
+        address=s.name_of(s.uuid, next(iter(registered.get("rpc_addresses", ())), None)),
+        role=_role(reply),
+        member_type=_MEMBER_TYPES.get(reply.get("member_type", 1), "VOTER"),
+        start_ns=registered.get("start_time", 0) * 1_000_000_000,
+        committed_config=committed,
+        active_index=-1 if active is None else active.opid_index,
+        software_version=registered.get("software_version", ""),
+    )
+
+
+async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMastersResponse:
+    """Ask a leading master for the masters; the revision is the index of their configuration.
+
+    Any master answers, but only a master that is ready to lead knows all committed changes.
+    """
+    del request
+    connected = await s.ask(w.CONNECT_TO_MASTER)
+    error = master_error(connected)
+    if error is None and _role(connected) != "LEADER":
+        text = "the master does not lead, or is not ready yet"
+        error = m.MasterError(
+            m.MasterErrorCode.NOT_THE_LEADER, m.AppStatus.SERVICE_UNAVAILABLE, text
+        )
+    if error is not None:
+        return m.ListMastersResponse(m.Meta(s.uuid), error)
+    reply = await s.ask(w.LIST_MASTERS)
+    state = await s.raft()
+    config = _config(s, (state_of(state, SYSTEM_TABLET_ID) or {}).get("committed_config"))
+    revision = -1 if config is None else max(0, config.opid_index)
+    entries = tuple(_master(s, entry) for entry in reply["masters"])
+    meta = m.Meta(s.uuid, revision=revision)
+    return m.ListMastersResponse(meta, master_error(reply), entries)
+
+
+def _master(s: Session, entry: Values) -> m.MasterEntry:
+    registered = entry.get("registration", {})
+    uuid = entry.get("instance", {}).get("uuid", "")
+    error = entry.get("error")
+    return m.MasterEntry(
+        uuid,
+        s.name_of(uuid, next(iter(registered.get("rpc_addresses", ())), None)),
+        _MEMBER_TYPES.get(entry.get("member_type", -1), "UNKNOWN_MEMBER_TYPE"),
+        _role(entry, "UNKNOWN_ROLE"),
+        registered.get("start_time", 0) * 1_000_000_000,
+        None if error is None else str(error.get("message", "")),
+    )
+
+
+async def add_master(
+    s: Session, request: m.AddMasterRequest, host_of: HostOf
+) -> m.AddMasterResponse:
+    """Add a running master, by the address that it advertises."""
+    where = await unsent(host_of(request.address))
+    error = await _change_masters(s, w.ADD_MASTER, {"rpc_addr": where})
+    return m.AddMasterResponse(m.Meta(s.uuid), error)
+
+
+async def remove_master(s: Session, request: m.RemoveMasterRequest) -> m.RemoveMasterResponse:
+    """Remove a master, by the address and the uuid in the leader's configuration."""
+    state = state_of(await unsent(s.raft()), SYSTEM_TABLET_ID) or {}
+    wanted = request.master_uuid or s.uuid_of(request.address)
+    peers = state.get("committed_config", {}).get("peers", ())
+    peer = next((p for p in peers if p.get("uuid") == wanted), None)
+    if peer is None:
+        error = m.MasterError(
+            m.MasterErrorCode.UNKNOWN_ERROR,
+            m.AppStatus.NOT_FOUND,
+            f"no member of the masters is at {request.address}",
+        )
+        return m.RemoveMasterResponse(m.Meta(s.uuid), error)
+    change = {"rpc_addr": peer["address"], "master_uuid": peer["uuid"]}
+    changed = await _change_masters(s, w.REMOVE_MASTER, change)
+    return m.RemoveMasterResponse(m.Meta(s.uuid), changed)
+
+
+async def _change_masters(s: Session, method: w.Method, change: Values) -> m.MasterError | None:
+    try:
+        return master_error(await s.ask(method, change))
+    except RpcLayerError as error:
+        for text, status in _REFUSED.items():
+            if error.code == _APPLICATION and f": {text}" in str(error):
+                return m.MasterError(m.MasterErrorCode.UNKNOWN_ERROR, status, str(error))
+        raise
+
+
+async def list_tablet_servers(
+    s: Session, request: m.ListTabletServersRequest
+) -> m.ListTabletServersResponse:
+    """Ask a master, which need not lead, for the tablet servers that it has heard."""
+    del request
+    reply = await s.ask(w.LIST_TABLET_SERVERS, {"include_states": True})
+    servers = tuple(
+        m.TabletServerEntry(
+            entry["instance"]["uuid"],
+            s.name_of(
+                entry["instance"]["uuid"],
+                next(iter(entry.get("registration", {}).get("rpc_addresses", ())), None),
+            ),
+            entry.get("millis_since_heartbeat", 0),
+            0,
+            entry.get("state") == _MAINTENANCE,
+        )
+        for entry in reply["servers"]
+    )
+    return m.ListTabletServersResponse(m.Meta(s.uuid), master_error(reply), servers)
+
+
+# --- Raft groups ------------------------------------------------------------------------------
+
+
+async def get_consensus_state(
+    s: Session, request: raft.GetConsensusStateRequest
+) -> raft.GetConsensusStateResponse:
+    """Ask a server for its view of a Raft group."""
+    reply = await s.raft(request.tablet_id, health=True)
+    error = consensus_error(reply)
+    state = state_of(reply, request.tablet_id)
+    if state is None:
+        error = error or raft.ConsensusError(
+            raft.ConsensusErrorCode.TABLET_NOT_FOUND, f"no replica of {request.tablet_id} is here"
+        )
+        return raft.GetConsensusStateResponse(s.uuid, error=error)
+    leader = state.get("leader_uuid") or None
+    peers = state.get("committed_config", {}).get("peers", ())
+    return raft.GetConsensusStateResponse(
+        s.uuid,
+        state.get("current_term", 0),
+        "LEADER" if leader == s.uuid else "FOLLOWER",
+        leader,
+        _config(s, state.get("committed_config")),
+        _config(s, state.get("pending_config")),
+        peer_health={
+            peer["uuid"]: _HEALTH.get(peer["health"].get("overall", -1), m.PeerHealth.UNKNOWN)
+            for peer in peers
+            if "health" in peer
+        },
+        error=error,
+    )
+
+
+async def leader_step_down(
+    s: Session, request: raft.LeaderStepDownRequest
+) -> raft.LeaderStepDownResponse:
+    """Ask a leader to give up its role."""
+    values = {
+        "tablet_id": request.tablet_id,
+        "dest_uuid": request.dest_uuid or s.uuid,
+        "mode": _STEP_DOWN_MODES[request.mode],
+        "new_leader_uuid": request.new_leader_uuid,
+    }
+    return raft.LeaderStepDownResponse(consensus_error(await s.ask(w.LEADER_STEP_DOWN, values)))
+
+
+async def bulk_change_config(
+    s: Session, request: raft.BulkChangeConfigRequest
+) -> raft.ChangeConfigResponse:
+    """Ask a group's leader for several membership changes; new members must be known servers."""
+    changes = []
+    for change in request.changes:
+        peer = change.peer
+        host, _, port = peer.address.rpartition(":")
+        if change.type is raft.ChangeType.ADD_PEER:
+            where = s.memory.hosts.get(peer.uuid, {"host": host, "port": int(port or 0)})
+        else:
+            where = None
+        values = {
+            "uuid": peer.uuid,
+            "member_type": _MEMBER_NUMBERS[peer.member_type],
+            "address": where,
+            "attrs": {"promote": peer.promote, "replace": peer.replace},
+        }
+        changes.append({"type": _CHANGES[change.type], "peer": values})
+    asked = {
+        "dest_uuid": request.dest_uuid or s.uuid,
+        "tablet_id": request.tablet_id,
+        "changes": changes,
+        "cas_config_opid_index": request.cas_config_opid_index,
+    }
+    return raft.ChangeConfigResponse(
+        error=consensus_error(await s.ask(w.BULK_CHANGE_CONFIG, asked))
+    )
+
+
+# --- parts of messages ------------------------------------------------------------------------
+
+
+def _meta(s: Session, state: Values) -> m.Meta:
+    consensus = state_of(state, SYSTEM_TABLET_ID) or {}
+    return m.Meta(s.uuid, consensus.get("current_term", 0))
+
+
+def _role(reply: Values, missing: str = "FOLLOWER") -> str:
+    return ROLES.get(reply["role"], "UNKNOWN_ROLE") if "role" in reply else missing
+
+
+def _config(s: Session, config: Values | None) -> m.RaftConfig | None:
+    if config is None:
+        return None
+    peers = tuple(
+        m.PeerConfig(
+            peer.get("uuid", ""),
+            s.name_of(peer.get("uuid", ""), peer.get("address")),
+            _MEMBER_TYPES.get(peer.get("member_type", 1), "VOTER"),
+            peer.get("attrs", {}).get("promote", False),
+            peer.get("attrs", {}).get("replace", False),
+        )
+        for peer in config["peers"]
+    )
+    return m.RaftConfig(config.get("opid_index", -1), peers)

@@ -1,0 +1,34 @@
+"""Kudu's hash of rows to buckets: Murmur2 with 64 bits (`util/hash_util.h`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from targets.kudu.messages import PartitionSchema
+
+_MASK: Final = (1 << 64) - 1
+_PRIME: Final = 0xC6A4A7935BD1E995
+_SHIFT: Final = 47
+
+
+def murmur2(data: bytes, seed: int = 0) -> int:
+    """The hash of `data`, an unsigned number of 64 bits."""
+    value = (seed ^ len(data) * _PRIME) & _MASK
+    whole = len(data) & ~7
+    for at in range(0, whole, 8):
+        word = int.from_bytes(data[at : at + 8], "little") * _PRIME & _MASK
+        word = (word ^ word >> _SHIFT) * _PRIME & _MASK
+        value = (value ^ word) * _PRIME & _MASK
+    if whole < len(data):
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _PRIME & _MASK
+    value = (value ^ value >> _SHIFT) * _PRIME & _MASK
+    return value ^ value >> _SHIFT
+
+
+class MurmurSchema(PartitionSchema, frozen=True):
+    """The partitioning of a table of real Kudu, whose splits clients need not know."""
+
+    seed: int = 0
+
+    def hash_of(self, encoded: bytes) -> int:
+        return murmur2(encoded, self.seed)

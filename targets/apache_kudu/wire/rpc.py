@@ -1,0 +1,181 @@
+"""Calls of real Kudu by the requests of the bundled target (`targets.kudu.messages`).
+
+`WireRpc` stands in for `targets.kudu.rpc.RpcClient`: the bundled clients run over it unchanged, and
+so classify, retry and record as on the bundled target. Each call translates one request to calls of
+Kudu's own RPC, all to the same server and within one deadline, and their answers to one answer.
+The request itself is sent at most once; other calls only look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+from harness.env import Address, ClientEnv
+from harness.errors import UsageError
+from targets.apache_kudu.wire import members, tables, tablets
+from targets.apache_kudu.wire import methods as w
+from targets.apache_kudu.wire.connection import Connection
+from targets.apache_kudu.wire.protobuf import Values, WireFormatError
+from targets.apache_kudu.wire.session import Memory, Session, unsent
+from targets.kudu import messages as m
+from targets.kudu.consensus import messages as raft
+from targets.kudu.rpc import (
+    Call,
+    R_co,
+    RpcConnectionError,
+    RpcError,
+    RpcTimeoutError,
+    parse_address,
+)
+
+_DIAL_S: Final = 2.0
+"""Time limit of an attempt to connect, so that a new attempt begins soon after a partition."""
+_SET: Final = 1
+_IN_ONE_TERM: Final[Mapping[type, Callable[[Session, Any], Awaitable[m.MasterResponse]]]] = {
+    m.AlterTableRequest: tables.alter_table,
+    m.CreateTableRequest: tables.create_table,
+    m.DeleteTableRequest: tables.delete_table,
+    m.GetTableLocationsRequest: tables.get_table_locations,
+    m.GetTableSchemaRequest: tables.get_table_schema,
+    m.IsAlterTableDoneRequest: tables.is_alter_table_done,
+    m.IsCreateTableDoneRequest: tables.is_create_table_done,
+    m.ListMastersRequest: members.list_masters,
+    m.ListTablesRequest: tables.list_tables,
+    m.RemoveMasterRequest: members.remove_master,
+}
+"""Requests that only a leading master answers; their answers get the term."""
+_PLAIN: Final[Mapping[type, Callable[[Session, Any], Awaitable[Any]]]] = {
+    m.ConnectToMasterRequest: members.connect_to_master,
+    m.GetMasterRegistrationRequest: members.get_master_registration,
+    m.ListTabletServersRequest: members.list_tablet_servers,
+    m.ListTabletsRequest: tablets.list_tablets,
+    m.ScanRequest: tablets.scan,
+    raft.BulkChangeConfigRequest: members.bulk_change_config,
+    raft.GetConsensusStateRequest: members.get_consensus_state,
+    raft.LeaderStepDownRequest: members.leader_step_down,
+}
+
+
+class WireRpc:
+    """A client for Kudu's RPC, with one connection per address (`targets.kudu.rpc.Caller`).
+
+    `names` maps the uuids of servers to "node:port" and may grow. Servers name themselves by
+    addresses that clients may not know, so answers name them by `names`.
+    """
+
+    def __init__(self, env: ClientEnv, names: Mapping[str, str], *, user: str = "root") -> None:
+        """Create a client that calls as `user`; admin calls need the user who runs the servers."""
+        self._env = env
+        self._names = names
+        self._user = user
+        self._memory = Memory()
+        self._attempts = itertools.count(1)
+        self._links: dict[Address, tuple[Connection, str]] = {}
+        self._dials: dict[Address, asyncio.Task[tuple[Connection, str] | RpcError]] = {}
+        self._closed = False
+
+    async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
+        """Make one call. Raises `RpcError`; if `sent`, the server may have executed the request."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        session = await self._session(parse_address(address), deadline)
+        try:
+            answer = await self._translated(session, request, deadline)
+        except (KeyError, WireFormatError) as error:
+            name = type(request).__name__
+            message = f"{address} sent an answer to {name} without {error}"
+            raise RpcConnectionError(message, sent=True) from error
+        return cast(R_co, answer)
+
+    async def _translated(self, s: Session, request: Any, deadline: float) -> Any:
+        kind = type(request)
+        if kind is m.WriteRequest:
+            return await tablets.write(s, request, next(self._attempts))
+        if kind in _PLAIN:
+            return await _PLAIN[kind](s, request)
+        handler = _IN_ONE_TERM.get(kind)
+        if kind is m.AddMasterRequest:
+            host_of = functools.partial(self._host_of, deadline=deadline)
+            handler = functools.partial(members.add_master, host_of=host_of)
+        if handler is None:
+            raise UsageError(f"real Kudu has no method for {kind.__name__}")
+        answer, lead = await s.in_one_term(functools.partial(handler, s, request))
+        return tables.with_term(answer, lead.term)
+
+    async def node_uuid(self, address: Address | str, *, timeout_s: float) -> str:
+        """The uuid of the server at an address. Raises `RpcError`."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        return (await self._session(parse_address(address), deadline)).uuid
+
+    async def set_flag(
+        self, address: Address | str, flag: str, value: str, *, timeout_s: float
+    ) -> None:
+        """Change a flag of a running server. Raises `UsageError` if the server refuses it."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        session = await self._session(parse_address(address), deadline)
+        reply = await session.ask(w.SET_FLAG, {"flag": flag, "value": value, "force": True})
+        if reply.get("result") != _SET:
+            raise UsageError(f"{address} refuses to set {flag}={value}: {reply.get('msg', '')}")
+
+    async def _host_of(self, address: str, *, deadline: float) -> Values:
+        session = await self._session(parse_address(address), deadline)
+        reply: Values = await session.ask(w.GET_MASTER_REGISTRATION)
+        hosts = reply.get("registration", {}).get("rpc_addresses", ())
+        if not hosts:
+            raise RpcConnectionError(f"{address} does not say where it serves", sent=False)
+        host: Values = hosts[0]
+        return host
+
+    def close(self) -> None:
+        """End all connections; their unanswered calls fail with `RpcConnectionError`."""
+        self._closed = True
+        for task in self._dials.values():
+            task.cancel()
+        for connection, _ in self._links.values():
+            connection.close()
+        self._links.clear()
+
+    # --- connections -------------------------------------------------------------------------
+
+    async def _session(self, address: Address, deadline: float) -> Session:
+        connection, uuid = await self._link(address, deadline)
+        return Session(connection, uuid, self._names, self._memory, deadline)
+
+    async def _link(self, address: Address, deadline: float) -> tuple[Connection, str]:
+        """The open connection to an address, and the server's uuid. Raises `RpcError`."""
+        if self._closed:
+            raise RpcConnectionError("the RPC client is closed", sent=False)
+        link = self._links.get(address)
+        if link is not None and not link[0].broken:
+            return link
+        dial = self._dials.get(address)
+        if dial is None:
+            dial = self._env.spawn(self._dial(address), name=f"connect {address}")
+            self._dials[address] = dial
+            dial.add_done_callback(lambda _: self._dials.pop(address, None))
+        try:
+            async with asyncio.timeout_at(deadline):
+                outcome = await asyncio.shield(dial)
+        except TimeoutError as error:
+            message = f"no connection to {address} within the deadline"
+            raise RpcTimeoutError(message, sent=False) from error
+        if isinstance(outcome, RpcError):
+            raise outcome
+        return outcome
+
+    async def _dial(self, address: Address) -> tuple[Connection, str] | RpcError:
+        connection: Connection | None = None
+        try:
+            connection = await Connection.open(self._env, address, self._user, timeout_s=_DIAL_S)
+            asked = connection.call(w.GET_STATUS, {}, timeout_s=_DIAL_S)
+            status: Values = await unsent(asked)
+        except RpcError as error:
+            if connection is not None:
+                connection.close()
+            return error
+        uuid = status.get("status", {}).get("instance", {}).get("uuid", "")
+        self._links[address] = connection, uuid
+        return self._links[address]

@@ -1,0 +1,191 @@
+"""One operation's calls of one server, up to its deadline, and the proof of the term it ran in.
+
+Kudu's answers name no term, and no leader. But the term of a Raft group never decreases on a
+server, also across restarts. So a request that is asked between two looks at the server's consensus
+state ran in their term, if both show the same one (`in_one_term`). The first look may have been
+made for an earlier request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from targets.apache_kudu.wire.connection import Connection, Reply
+from targets.apache_kudu.wire.frames import RowsId
+from targets.apache_kudu.wire.methods import GET_CONSENSUS_STATE, Method
+from targets.apache_kudu.wire.protobuf import Values
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
+from targets.kudu.messages import (
+    Column,
+    MasterError,
+    MasterErrorCode,
+    TabletError,
+    TabletErrorCode,
+)
+from targets.kudu.rpc import RpcConnectionError, RpcError, RpcTimeoutError
+
+_HELD_MAX: Final = 10_000
+"""Maximum number of remembered tables, tablets and groups; the oldest are forgotten."""
+_NO_LEADER: Final = (
+    MasterErrorCode.NOT_THE_LEADER,
+    MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
+    TabletErrorCode.NOT_THE_LEADER,
+    TabletErrorCode.TABLET_NOT_FOUND,
+    TabletErrorCode.TABLET_NOT_RUNNING,
+    TabletErrorCode.WRONG_SERVER_UUID,
+)
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class Lead(NamedTuple):
+    """What a server knows about a Raft group: its term, and whether this server leads."""
+
+    term: int
+    leads: bool
+
+
+class Memory:
+    """What one client learned from answers, to spare requests and to encode rows."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, tuple[Column, ...]] = {}  # by table id
+        self.applied: dict[str, tuple[Column, ...]] = {}  # by tablet id, if the tablet lags behind
+        self.tables: dict[str, str] = {}  # table ids by tablet id
+        self.leads: dict[tuple[str, str], Lead] = {}  # by uuid of the server, and tablet id
+        self.hosts: dict[str, Values] = {}  # the addresses that servers advertise, by uuid
+
+    def columns_of(self, tablet_id: str) -> tuple[Column, ...]:
+        """The columns of a tablet's table. Raises `RpcConnectionError` if they are unknown."""
+        table_id = self.tables.get(tablet_id, "")
+        columns = self.applied.get(tablet_id) or self.columns.get(table_id)
+        if columns is None:
+            message = f"the columns of tablet {tablet_id} are not known yet"
+            raise RpcConnectionError(message, sent=False)
+        return columns
+
+    def learn_columns(self, table_id: str, columns: tuple[Column, ...]) -> None:
+        """Remember the columns of a table, as a master knows them."""
+        remember(self.columns, table_id, columns)
+        for tablet_id in [each for each in self.applied if self.tables.get(each) == table_id]:
+            del self.applied[tablet_id]
+
+
+def remember(held: dict[K, T], key: K, value: T) -> None:
+    """Put `value` into `held`, and drop the oldest entry if there are too many."""
+    held.pop(key, None)
+    held[key] = value
+    if len(held) > _HELD_MAX:
+        del held[next(iter(held))]
+
+
+class Session:
+    """The calls of one operation on one server; `names` maps uuids to "node:port"."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        uuid: str,
+        names: Mapping[str, str],
+        memory: Memory,
+        deadline: float,
+    ) -> None:
+        self.connection = connection
+        self.uuid = uuid
+        self.memory = memory
+        self._names = names
+        self._deadline = deadline
+
+    async def ask(
+        self, method: Method, request: Values | None = None, *, rows_id: RowsId | None = None
+    ) -> Reply:
+        """Make one call. Raises `RpcError`."""
+        left_s = self._deadline - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            message = f"no time is left to call {method.name} at {self.connection.address}"
+            raise RpcTimeoutError(message, sent=False)
+        return await self.connection.call(method, request or {}, timeout_s=left_s, rows_id=rows_id)
+
+    def name_of(self, uuid: str, host_port: Values | None) -> str:
+        """The address "node:port" of a server; of an unknown one the address that it advertises."""
+        where = host_port or {}
+        if host_port is not None:
+            remember(self.memory.hosts, uuid, host_port)
+        return self._names.get(uuid) or f"{where.get('host', '?')}:{where.get('port', 0)}"
+
+    def uuid_of(self, address: str) -> str | None:
+        """The uuid of the server at "node:port", if it is known."""
+        return next((uuid for uuid, name in self._names.items() if name == address), None)
+
+    # --- terms -------------------------------------------------------------------------------
+
+    async def raft(self, group: str = SYSTEM_TABLET_ID, *, health: bool = False) -> Reply:
+        """Ask for the state of a Raft group, which by default is the masters'."""
+        request = {"tablet_ids": [group], "report_health": 2 if health else 1}
+        reply = await self.ask(GET_CONSENSUS_STATE, request)
+        state = state_of(reply, group)
+        lead = Lead(0, False)
+        if state is not None:
+            leads = state.get("leader_uuid", "") == self.uuid
+            lead = Lead(int(state.get("current_term", 0)), leads)
+        remember(self.memory.leads, (self.uuid, group), lead)
+        return reply
+
+    async def lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
+        """Ask for the term of a Raft group, and whether this server leads it."""
+        await self.raft(group)
+        return self.memory.leads[self.uuid, group]
+
+    async def in_one_term(
+        self, ask: Callable[[], Awaitable[T]], group: str = SYSTEM_TABLET_ID
+    ) -> tuple[T, Lead]:
+        """Return the answer of `ask`, and the lead in which it was given.
+
+        Raises `RpcError` with `sent` if the term changed meanwhile: the answer may be of any term.
+        An answer that says nothing about the group's state needs no term.
+        """
+        before = self.memory.leads.get((self.uuid, group))
+        if before is None or not before.leads:
+            before = await unsent(self.lead(group))
+        answer = await ask()
+        if _is_of_no_term(answer):
+            return answer, before
+        try:
+            after = await self.lead(group)
+        except RpcError as error:
+            message = f"the answer came, but not the term in which it was given: {error}"
+            raise RpcConnectionError(message, sent=True) from error
+        if before != after:
+            message = (
+                f"the answer came while the term of {self.connection.address} changed from "
+                f"{before.term} to {after.term}"
+            )
+            raise RpcConnectionError(message, sent=True)
+        return answer, after
+
+
+def _is_of_no_term(answer: object) -> bool:
+    """Whether an answer is an error by which no leader judged the request."""
+    error = getattr(answer, "error", None)
+    if not isinstance(error, MasterError | TabletError):
+        return False
+    return error.indeterminate or any(error.code is code for code in _NO_LEADER)
+
+
+async def unsent(call: Awaitable[T]) -> T:
+    """Await a call that comes before the request itself; its `RpcError` has `sent` false."""
+    try:
+        return await call
+    except RpcError as error:
+        raise RpcConnectionError(str(error), sent=False) from error
+
+
+def state_of(reply: Values, group: str) -> Values | None:
+    """The consensus state of `group` in an answer, if it has one."""
+    for tablet in reply.get("tablets", ()):
+        if tablet.get("tablet_id") == group:
+            state: Values | None = tablet.get("state")
+            return state
+    return None

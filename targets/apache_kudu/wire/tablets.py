@@ -1,0 +1,222 @@
+"""Requests for rows, as tablet servers of real Kudu execute them.
+
+The bundled clients name columns by id; real servers want the names and types, which the client
+remembers from the table's schema. A scan is read to its end within one call, so that its answer has
+all rows of the tablet in the order of keys.
+
+A real server answers READ_LATEST in any role. So a read that wants the leader's answer is made
+between two looks at the server's consensus state, and is refused as NOT_THE_LEADER unless the
+server leads in both, in the same term. As on the bundled target in the profile `modern`, that
+leader may have been deposed without knowing it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from targets.apache_kudu.wire import methods as w
+from targets.apache_kudu.wire.connection import Reply
+from targets.apache_kudu.wire.errors import REQUEST_STALE, RpcLayerError, row_error, tablet_error
+from targets.apache_kudu.wire.frames import RowsId
+from targets.apache_kudu.wire.protobuf import Values, WireFormatError
+from targets.apache_kudu.wire.rows import pack, unpack
+from targets.apache_kudu.wire.session import Session, remember
+from targets.apache_kudu.wire.tables import ROLES, UNSTATED, column_values, read_schema
+from targets.kudu import messages as m
+from targets.kudu.rpc import RpcConnectionError, RpcError
+
+PAGES_MAX: Final = 10_000
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_TABLET_STATES: Final = {
+    0: "BOOTSTRAPPING",
+    1: "RUNNING",
+    2: "FAILED",
+    3: "STOPPING",
+    4: "SHUTDOWN",
+    5: "INITIALIZED",
+    6: "NOT_INITIALIZED",
+    7: "STOPPED",
+}
+_DATA_STATES: Final = {0: "COPYING", 1: "READY", 2: "DELETED", 3: "TOMBSTONED"}
+
+
+# --- writes -----------------------------------------------------------------------------------
+
+
+async def write(s: Session, request: m.WriteRequest, attempt_no: int) -> m.WriteResponse:
+    """Write rows under the request's id; the answer has the term, if this server leads."""
+    columns = s.memory.columns_of(request.tablet_id)
+    try:
+        packed = pack(columns, request.operations)
+    except WireFormatError as error:
+        return m.WriteResponse(m.TabletError(m.TabletErrorCode.MISMATCHED_SCHEMA, str(error)))
+    values: Values = {
+        "tablet_id": request.tablet_id,
+        "schema": {"columns": [column_values(column) for column in columns]},
+        "row_operations": packed._asdict(),
+        "propagated_timestamp": request.propagated_timestamp or None,
+    }
+    own = request.request_id
+    rows_id = RowsId(own.client_id, own.seq_no, own.first_incomplete_seq_no, attempt_no)
+
+    async def ask() -> m.WriteResponse:
+        try:
+            return _written(await s.ask(w.WRITE, values, rows_id=rows_id))
+        except RpcLayerError as error:
+            if error.code != REQUEST_STALE:
+                raise
+            stale = m.TabletErrorCode.REQUEST_STALE
+            return m.WriteResponse(m.TabletError(stale, str(error), indeterminate=True))
+
+    response, lead = await s.in_one_term(ask, request.tablet_id)
+    if _is_mismatch(response):
+        with contextlib.suppress(RpcError):  # only for the next request
+            await _learn_applied(s, request.tablet_id)
+    return msgspec.structs.replace(response, term=lead.term)
+
+
+def _is_mismatch(response: m.TabletResponse) -> bool:
+    error = response.error
+    return error is not None and error.code is m.TabletErrorCode.MISMATCHED_SCHEMA
+
+
+async def _learn_applied(s: Session, tablet_id: str) -> None:
+    """Learn the columns of a tablet from its server, because a column was added or dropped."""
+    reply = await s.ask(w.LIST_TABLETS, {"need_schema_info": True})
+    for each in reply["tablets"]:
+        if each["status"]["tablet_id"] == tablet_id and "schema" in each:
+            remember(s.memory.applied, tablet_id, read_schema(each["schema"]).columns)
+
+
+def _written(reply: Reply) -> m.WriteResponse:
+    error = tablet_error(reply)
+    if error is not None:
+        return m.WriteResponse(error)
+    refused: list[Values] = reply["per_row_errors"]
+    errors = [row_error(each["row_index"], each.get("error", {})) for each in refused]
+    known = tuple(each for each in errors if each is not None)
+    if len(known) < len(errors):
+        text = f"rows were refused for reasons that are not known: {refused}"
+        unknown = m.TabletErrorCode.UNKNOWN_ERROR
+        return m.WriteResponse(m.TabletError(unknown, text, indeterminate=True))
+    timestamp = reply.get("timestamp", 0)
+    return m.WriteResponse(None, timestamp, known, timestamp)
+
+
+# --- reads ------------------------------------------------------------------------------------
+
+
+async def scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
+    """Read all rows of a tablet that are in the range."""
+    if request.mode is not m.ReadMode.READ_LATEST or request.allow_followers:
+        return await _scan(s, request)
+
+    async def ask() -> m.ScanResponse:
+        return await _scan(s, request)
+
+    response, lead = await s.in_one_term(ask, request.tablet_id)
+    if response.error is not None:
+        return response
+    if not lead.leads:
+        text = f"{s.connection.address} does not lead the tablet in term {lead.term}"
+        return m.ScanResponse(m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text))
+    replica = m.ReplicaInfo(s.uuid, "LEADER", lead.term)
+    return msgspec.structs.replace(response, replica=replica)
+
+
+async def _scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
+    """Scan with the known columns, and once more with the server's if they do not fit."""
+    response = await _scan_once(s, request)
+    if not _is_mismatch(response):
+        return response
+    await _learn_applied(s, request.tablet_id)
+    return await _scan_once(s, request)
+
+
+async def _scan_once(s: Session, request: m.ScanRequest) -> m.ScanResponse:
+    columns = s.memory.columns_of(request.tablet_id)
+    new: Values = {
+        "tablet_id": request.tablet_id,
+        "projected_columns": [column_values(column) for column in columns],
+        "read_mode": int(request.mode),
+        "snap_timestamp": request.snapshot_timestamp or None,
+        "propagated_timestamp": request.propagated_timestamp or None,
+        "start_primary_key": request.key_start or None,
+        "stop_primary_key": request.key_end or None,
+    }
+    pages = await _pages(s, new)
+    error = tablet_error(pages[-1])
+    if error is not None:
+        return m.ScanResponse(error)
+    rows = [row for page in pages for row in _page(columns, page)]
+    keys = [position for position, column in enumerate(columns) if column.is_key]
+    rows.sort(key=lambda row: tuple(row[position] for position in keys))
+    return m.ScanResponse(
+        None,
+        tuple(column.id for column in columns),
+        tuple(rows),
+        snap_timestamp=pages[0].get("snap_timestamp", 0),
+        propagated_timestamp=max(page.get("propagated_timestamp", 0) for page in pages),
+        replica=m.ReplicaInfo(s.uuid),
+    )
+
+
+async def _pages(s: Session, new: Values) -> list[Reply]:
+    """All pages of a scan; an error ends them."""
+    values: Values = {"new_scan_request": new, "call_seq_id": 0, "batch_size_bytes": _BATCH_BYTES}
+    pages: list[Reply] = []
+    while len(pages) < PAGES_MAX:
+        reply = await s.ask(w.SCAN, values)
+        pages.append(reply)
+        if "error" in reply or not reply.get("has_more_results", False):
+            return pages
+        scanner = {"scanner_id": reply["scanner_id"], "call_seq_id": len(pages)}
+        values = {**scanner, "batch_size_bytes": _BATCH_BYTES}
+    raise RpcConnectionError(f"the tablet has more than {PAGES_MAX} pages", sent=True)
+
+
+def _page(columns: tuple[m.Column, ...], reply: Reply) -> list[tuple[m.Value, ...]]:
+    block = reply.get("data", {})
+    count = block.get("num_rows", 0)
+    if not count:
+        return []
+    rows, texts = block["rows_sidecar"], block.get("indirect_data_sidecar")
+    last = max(rows, texts or 0)
+    if last >= len(reply.sidecars):
+        raise WireFormatError(f"the answer has {len(reply.sidecars)} sidecars; {last} is missing")
+    behind = b"" if texts is None else reply.sidecars[texts]
+    return unpack(columns, count, reply.sidecars[rows], behind)
+
+
+async def list_tablets(s: Session, request: m.ListTabletsRequest) -> m.ListTabletsResponse:
+    """Ask a tablet server for its replicas, and for the terms and leaders that they know."""
+    del request
+    reply = await s.ask(w.LIST_TABLETS, {"need_schema_info": True})
+    groups = await s.ask(w.GET_CONSENSUS_STATE, {})
+    states = {group["tablet_id"]: group.get("state", {}) for group in groups["tablets"]}
+    tablets = [_hosted(s, each, states) for each in reply["tablets"]]
+    by_id = sorted(tablets, key=lambda tablet: tablet.tablet_id)
+    return m.ListTabletsResponse(s.uuid, tuple(by_id))
+
+
+def _hosted(s: Session, each: Values, states: Mapping[str, Values]) -> m.HostedTablet:
+    status, part = each["status"], each["status"].get("partition", {})
+    tablet_id: str = status["tablet_id"]
+    state = states.get(tablet_id, {})
+    return m.HostedTablet(
+        tablet_id,
+        status.get("table_id") or s.memory.tables.get(tablet_id, ""),
+        status.get("table_name", ""),
+        _TABLET_STATES.get(status.get("state", -1), "UNKNOWN"),
+        _DATA_STATES.get(status.get("data_state", -1), "UNKNOWN"),
+        ROLES.get(each.get("role", -1), "UNKNOWN_ROLE"),
+        state.get("current_term", 0),
+        state.get("leader_uuid") or None,
+        m.Partition(part.get("start", b""), part.get("end", b"")),
+        each.get("schema_version", UNSTATED),
+        UNSTATED,
+    )
