@@ -376,6 +376,8 @@ def test_every_code_has_an_effect_and_only_listed_ones_are_definite():
         Code.EVEN_REPLICATION_FACTOR,
         Code.ILLEGAL_REPLICATION_FACTOR,
         Code.HIVE_METASTORE_ERROR,
+        Code.NOT_AUTHORIZED,
+        Code.TABLE_SOFT_DELETED,
     }
     for code in Code:
         error = refusal(code, Status.INVALID_ARGUMENT, indeterminate=True)

@@ -230,7 +230,7 @@ def test_timestamps_go_with_every_later_request():
 def test_a_read_asks_the_leader_for_one_key():
     script = located() | {(SERVERS[0], "Scan"): [page(("a", "1", None))]}
     (completion,), rpc = invoke([READ], script)
-    value = {"table_id": "id", "tablet": "T0", "term": 0, "timestamp": 50, "row": {"v": "1"}}
+    value = {"table_id": "id", "tablet": "T0", "term": None, "timestamp": 50, "row": {"v": "1"}}
     assert (completion.type, completion.value) == (OpType.OK, value)
     (request,) = rpc.requests("Scan")
     assert (request.key_start, request.key_end) == (b"a", b"a\0")

@@ -58,7 +58,7 @@ _TABLET_CODES: Final = {
     3: m.TabletErrorCode.MISMATCHED_SCHEMA,
     4: m.TabletErrorCode.MISMATCHED_SCHEMA,
 }
-"""Codes of refused writes that the bundled target does not have, as those that it has."""
+"""Codes of refused writes that exist only in Kudu, and the codes of the bundled target."""
 _TABLET_REFUSALS: Final = frozenset({2, 3, 4, 5, 6, 12, 16, 19, 21})
 _CONSENSUS_CODES: Final = {
     6: ConsensusErrorCode.TABLET_NOT_FOUND,
@@ -92,14 +92,14 @@ def master_error(answer: Values) -> m.MasterError | None:
     if error is None:
         return None
     code, status, text = _parts(error)
-    known = _member(m.MasterErrorCode, code, m.MasterErrorCode.UNKNOWN_ERROR)
+    listed = _member(m.MasterErrorCode, code, m.MasterErrorCode.UNKNOWN_ERROR)
     lost = any(phrase in text for phrase in _LOST)
-    if known is m.MasterErrorCode.NOT_THE_LEADER:
+    if listed is m.MasterErrorCode.NOT_THE_LEADER:
         lost = lost or not any(phrase in text for phrase in _NOT_LEADING)
-    lost = lost or known is m.MasterErrorCode.HIVE_METASTORE_ERROR
-    if int(known) != code:
+    lost = lost or listed is m.MasterErrorCode.HIVE_METASTORE_ERROR
+    if int(listed) != code:
         text = f"code {code}: {text}"
-    return m.MasterError(known, status, text, indeterminate=lost)
+    return m.MasterError(listed, status, text, indeterminate=lost)
 
 
 def tablet_error(answer: Values) -> m.TabletError | None:
@@ -110,11 +110,11 @@ def tablet_error(answer: Values) -> m.TabletError | None:
     code, status, text = _parts(error)
     if _NOT_LEADER_OF_TABLET in text:
         return m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text)
-    known = _TABLET_CODES.get(code) or _member(
+    listed = _TABLET_CODES.get(code) or _member(
         m.TabletErrorCode, code, m.TabletErrorCode.UNKNOWN_ERROR
     )
     text = f"{status.name}, code {code}: {text}"
-    return m.TabletError(known, text, indeterminate=code not in _TABLET_REFUSALS)
+    return m.TabletError(listed, text, indeterminate=code not in _TABLET_REFUSALS)
 
 
 def consensus_error(answer: Values) -> ConsensusError | None:
@@ -123,29 +123,29 @@ def consensus_error(answer: Values) -> ConsensusError | None:
     if error is None:
         return None
     code, status, text = _parts(error)
-    known = _CONSENSUS_CODES.get(code)
-    if known is None and status is m.AppStatus.ILLEGAL_STATE:
-        known = ConsensusErrorCode.ILLEGAL_STATE
-    if known is None and status is m.AppStatus.INVALID_ARGUMENT:
-        known = ConsensusErrorCode.INVALID_CONFIG
+    listed = _CONSENSUS_CODES.get(code)
+    if listed is None and status is m.AppStatus.ILLEGAL_STATE:
+        listed = ConsensusErrorCode.ILLEGAL_STATE
+    if listed is None and status is m.AppStatus.INVALID_ARGUMENT:
+        listed = ConsensusErrorCode.INVALID_CONFIG
     text = f"{status.name}, code {code}: {text}"
-    return ConsensusError(known or ConsensusErrorCode.ABORTED, text)
+    return ConsensusError(listed or ConsensusErrorCode.ABORTED, text)
 
 
 def row_error(position: int, status: Values) -> m.RowError | None:
-    """Why a row was not written; `None` for a reason that is not known."""
+    """The error of a row that was not written; `None` for an unknown reason."""
     code, text = int(status.get("code", 0)), str(status.get("message", ""))
     if code == m.RowErrorCode.NOT_FOUND and _OTHER_PARTITION in text:
         return m.RowError(position, m.RowErrorCode.OUT_OF_RANGE)
-    known = _member(m.RowErrorCode, code, m.RowErrorCode.OUT_OF_RANGE)
-    return m.RowError(position, known) if int(known) == code else None
+    listed = _member(m.RowErrorCode, code, m.RowErrorCode.OUT_OF_RANGE)
+    return m.RowError(position, listed) if int(listed) == code else None
 
 
 def _parts(error: Values) -> tuple[int, m.AppStatus, str]:
     """The code, the status and the text of an error."""
     status = error.get("status", {})
-    known = _member(m.AppStatus, int(status.get("code", 0)), m.AppStatus.RUNTIME_ERROR)
-    return int(error.get("code", 0)), known, str(status.get("message", ""))
+    listed = _member(m.AppStatus, int(status.get("code", 0)), m.AppStatus.RUNTIME_ERROR)
+    return int(error.get("code", 0)), listed, str(status.get("message", ""))
 
 
 def _member(codes: type[E], number: int, other: E) -> E:

@@ -41,14 +41,14 @@ K = TypeVar("K")
 
 
 class Lead(NamedTuple):
-    """What a server knows about a Raft group: its term, and whether this server leads."""
+    """A server's view of a Raft group: the term, and whether this server leads."""
 
     term: int
     leads: bool
 
 
 class Memory:
-    """What one client learned from answers, to spare requests and to encode rows."""
+    """Facts that one client learned from answers, to spare requests and to encode rows."""
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[Column, ...]] = {}  # by table id

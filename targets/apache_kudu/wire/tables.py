@@ -1,6 +1,6 @@
 """Requests for tables, as masters of real Kudu execute them.
 
-Real answers say less than those of the bundled masters: most have no table id, and only
+Answers of real masters say less than answers of bundled masters: most have no table id, and only
 IsAlterTableDone has a schema version. The missing values are learnt from further calls of the same
 master, but only if they are certain; otherwise they stay out of the answer:
 

@@ -60,8 +60,10 @@ async def write(s: Session, request: m.WriteRequest, attempt_no: int) -> m.Write
         "row_operations": packed._asdict(),
         "propagated_timestamp": request.propagated_timestamp or None,
     }
-    own = request.request_id
-    rows_id = RowsId(own.client_id, own.seq_no, own.first_incomplete_seq_no, attempt_no)
+    identity = request.request_id
+    rows_id = RowsId(
+        identity.client_id, identity.seq_no, identity.first_incomplete_seq_no, attempt_no
+    )
 
     async def ask() -> m.WriteResponse:
         try:
@@ -98,13 +100,13 @@ def _written(reply: Reply) -> m.WriteResponse:
         return m.WriteResponse(error)
     refused: list[Values] = reply["per_row_errors"]
     errors = [row_error(each["row_index"], each.get("error", {})) for each in refused]
-    known = tuple(each for each in errors if each is not None)
-    if len(known) < len(errors):
+    listed = tuple(each for each in errors if each is not None)
+    if len(listed) < len(errors):
         text = f"rows were refused for reasons that are not known: {refused}"
         unknown = m.TabletErrorCode.UNKNOWN_ERROR
         return m.WriteResponse(m.TabletError(unknown, text, indeterminate=True))
     timestamp = reply.get("timestamp", 0)
-    return m.WriteResponse(None, timestamp, known, timestamp)
+    return m.WriteResponse(None, timestamp, listed, timestamp)
 
 
 # --- reads ------------------------------------------------------------------------------------

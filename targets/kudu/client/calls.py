@@ -168,16 +168,15 @@ def _altered(name: str, request_id: m.RequestId, **changes: Any) -> Call:
 
 
 def _schema(response: m.GetTableSchemaResponse) -> dict[str, Any]:
-    value = {**_changed(response), "comment": response.comment}
-    if response.applied_schema_version < 0:
-        return value  # columns of an unknown version prove nothing
-    columns = [column for column in response.schema.columns if not column.is_key]
-    return {
-        **value,
-        "applied_schema_version": response.applied_schema_version,
-        "columns": [column.name for column in columns],
-        "column_ids": [column.id for column in columns],
-    }
+    proven: dict[str, Any] = {}
+    if response.applied_schema_version >= 0:  # columns of an unknown version prove nothing
+        columns = [column for column in response.schema.columns if not column.is_key]
+        proven = {
+            "applied_schema_version": response.applied_schema_version,
+            "columns": [column.name for column in columns],
+            "column_ids": [column.id for column in columns],
+        }
+    return {**_changed(response), **proven, "comment": response.comment}
 
 
 def _tables(response: m.ListTablesResponse) -> dict[str, Any]:

@@ -1,0 +1,389 @@
+"""Requests of the bundled clients, as calls of a scripted server of Kudu."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from targets.apache_kudu.wire import WireRpc, members, tables, tablets
+from targets.apache_kudu.wire.errors import consensus_error, master_error, tablet_error
+from targets.apache_kudu.wire.tables import UNSTATED, Version, shown_versions
+from targets.kudu import messages as m
+from targets.kudu.client.classify import Effect, mutation_effect
+from targets.kudu.consensus.messages import ConsensusErrorCode
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
+from targets.kudu.rpc import RpcConnectionError, RpcError
+from tests.apache_kudu.scripted import HERE, Scripted, failed, raft_state, serving
+
+ID = m.RequestId("c", 1, "n")
+NAMED = m.TableIdentifier(table_name="t")
+NOT_FOUND = failed(3, 1, "the table does not exist")
+SEEN = {"table_id": "i1", "schema": {"columns": [{"id": 0, "name": "key", "type": 8}]}}
+CREATE = m.CreateTableRequest(
+    "t",
+    m.Schema((m.Column(0, "key", is_key=True, is_nullable=False),)),
+    m.PartitionSchema(1, ("key",)),
+    ID,
+)
+
+
+def version(number, done=True):
+    return {"schema_version": number, "done": done}
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+LOST = (
+    "operation requested can only be executed on a leader master, but this master is no longer "
+    "the leader: Aborted: an error occurred while writing to the sys-catalog: Op aborted"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "effect"),
+    [
+        (failed(7, 9, "Not the leader. Local UUID: a"), Effect.NONE),
+        (failed(7, 13, "Leader not yet ready to serve requests"), Effect.NONE),
+        (failed(7, 13, "Catalog manager is not initialized. State: Starting"), Effect.NONE),
+        (failed(7, 13, LOST), Effect.UNKNOWN),
+        (failed(7, 11, "Failed initiating master Raft ChangeConfig request"), Effect.UNKNOWN),
+        (failed(1, 14, "an error occurred while updating the sys-catalog: x"), Effect.UNKNOWN),
+        (failed(3, 1, "the table does not exist"), Effect.REFUSED),
+        (failed(4, 13, "new table name t is already reserved"), Effect.REFUSED),
+        (failed(10, 4, "replication factor must be odd"), Effect.REFUSED),
+        (failed(13, 8, "the metastore"), Effect.UNKNOWN),
+        (failed(14, 10, "no rights"), Effect.REFUSED),
+        (failed(99, 999, "from the future"), Effect.UNKNOWN),
+        ({}, Effect.DONE),
+    ],
+)
+def test_the_effect_of_errors_of_masters(answer, effect):
+    assert mutation_effect(master_error(answer)) is effect
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "indeterminate"),
+    [
+        (
+            failed(1, 9, "Replica x is not leader of this config. Role: FOLLOWER."),
+            "NOT_THE_LEADER",
+            False,
+        ),
+        (failed(1, 11, "Op aborted by new leader"), "UNKNOWN_ERROR", True),
+        (failed(1, 14, "timed out"), "UNKNOWN_ERROR", True),
+        (failed(6, 1, "Tablet not found"), "TABLET_NOT_FOUND", False),
+        (failed(12, 9, "not RUNNING"), "TABLET_NOT_RUNNING", False),
+        (failed(5, 4, "column v1 is not present"), "MISMATCHED_SCHEMA", False),
+        (failed(2, 4, "no key"), "MISMATCHED_SCHEMA", False),
+        (failed(20, 9, "failed"), "UNKNOWN_ERROR", True),
+    ],
+)
+def test_the_effect_of_errors_of_tablet_servers(answer, code, indeterminate):
+    error = tablet_error(answer)
+    assert (error.code.name, error.indeterminate) == (code, indeterminate)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (failed(17, 9, "cas"), ConsensusErrorCode.CAS_FAILED),
+        (failed(1, 9, "another change is pending"), ConsensusErrorCode.ILLEGAL_STATE),
+        (failed(1, 4, "bad peer"), ConsensusErrorCode.INVALID_CONFIG),
+        (failed(1, 11, "aborted"), ConsensusErrorCode.ABORTED),
+        (failed(15, 9, "not leader"), ConsensusErrorCode.NOT_THE_LEADER),
+    ],
+)
+def test_only_certain_refusals_of_a_change_are_no_abort(answer, code):
+    assert consensus_error(answer).code is code
+
+
+# --- terms ------------------------------------------------------------------------------------
+
+
+def of_master(*terms, leader=HERE):
+    return [raft_state(SYSTEM_TABLET_ID, term, leader) for term in terms]
+
+
+async def in_term(connection, request, handler):
+    session = connection.session()
+    return await session.in_one_term(lambda: handler(session, request))
+
+
+async def test_an_answer_between_two_looks_at_one_term_is_of_this_term():
+    connection = Scripted(GetConsensusState=of_master(3), CreateTable=[{"table_id": "i1"}])
+    answer, lead = await in_term(connection, CREATE, tables.create_table)
+    assert (answer.table_id, answer.schema_version, lead) == ("i1", UNSTATED, (3, True))
+
+
+@pytest.mark.parametrize("states", [of_master(3, 4), [*of_master(3), RpcError("lost", sent=True)]])
+@pytest.mark.parametrize("answer", [{"table_id": "i1"}, failed(4, 6, "exists")])
+async def test_an_answer_of_an_uncertain_term_proves_nothing(states, answer):
+    connection = Scripted(GetConsensusState=states, CreateTable=[answer])
+    with pytest.raises(RpcError) as caught:
+        await in_term(connection, CREATE, tables.create_table)
+    assert caught.value.sent
+
+
+async def test_without_a_first_look_nothing_is_sent():
+    connection = Scripted(GetConsensusState=[RpcError("lost", sent=True)], CreateTable=[])
+    with pytest.raises(RpcError) as caught:
+        await in_term(connection, CREATE, tables.create_table)
+    assert not caught.value.sent
+    assert "CreateTable" not in connection.names_asked()
+
+
+@pytest.mark.parametrize("text", ["Not the leader", LOST])
+async def test_errors_by_which_no_leader_judged_need_no_term(text):
+    states = [*of_master(3), RpcError("lost", sent=True)]
+    connection = Scripted(GetConsensusState=states, CreateTable=[failed(7, 13, text)])
+    answer, _ = await in_term(connection, CREATE, tables.create_table)
+    assert answer.error.indeterminate is (text == LOST)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from(["alter", "applied", "look", "read"]), max_size=30))
+def test_shown_versions_are_never_wrong(steps):
+    """The oracle is a table that alters and applies; a read lies between each two looks."""
+    committed = applied = 0
+    before, truth = None, []
+    for step in steps:
+        if step == "alter":
+            committed += 1
+        elif step == "applied":
+            applied = committed
+        elif step == "read":
+            truth.append((applied, committed))
+        else:
+            after = Version("i", committed, applied == committed)
+            if before is not None:
+                shown = shown_versions(before, after)
+                for real in truth:
+                    for number, actual in zip(shown, real, strict=True):
+                        assert number in (UNSTATED, actual)
+            before, truth = after, []
+
+
+def test_versions_of_a_quiet_table_are_shown():
+    quiet = Version("i", 4, True)
+    assert shown_versions(quiet, quiet) == (4, 4)
+    assert shown_versions(quiet, Version("i", 5, False)) == (4, UNSTATED)
+    assert shown_versions(quiet, quiet._replace(table_id="j")) == (UNSTATED, UNSTATED)
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ([version(2)], (2, 2)),
+        ([version(2, False), version(2)], (2, 2)),
+        ([version(2, False)], (UNSTATED, 2)),
+        ([NOT_FOUND], (UNSTATED, UNSTATED)),
+    ],
+)
+async def test_a_schema_is_read_between_two_looks_at_its_version(versions, expected):
+    connection = Scripted(GetTableSchema=[SEEN], IsAlterTableDone=versions)
+    session = connection.session()
+    answer = await tables.get_table_schema(session, m.GetTableSchemaRequest(NAMED))
+    assert (answer.applied_schema_version, answer.schema_version) == expected
+    assert answer.table_id == "i1"
+    assert session.memory.columns["i1"] == answer.schema.columns
+
+
+@pytest.mark.parametrize(
+    ("versions", "made"),
+    [([version(2), version(3, False)], 3), ([version(2), version(4)], UNSTATED)],
+)
+async def test_an_alter_made_the_only_version_between_two_looks(versions, made):
+    connection = Scripted(
+        GetTableSchema=[SEEN], IsAlterTableDone=versions, AlterTable=[{"table_id": "i1"}]
+    )
+    request = m.AlterTableRequest(NAMED, ID, new_table_name="u")
+    answer = await tables.alter_table(connection.session(), request)
+    assert (answer.error, answer.table_id, answer.schema_version) == (None, "i1", made)
+    assert connection.names_asked().count("AlterTable") == 1
+
+
+async def test_a_delete_names_the_id_that_the_name_has():
+    connection = Scripted(GetTableSchema=[SEEN], DeleteTable=[{}])
+    answer = await tables.delete_table(connection.session(), m.DeleteTableRequest(NAMED, ID))
+    assert (answer.error, answer.table_id) == (None, "i1")
+    ((_, request),) = [each for each in connection.asked if each[0] == "DeleteTable"]
+    assert request == {"table": {"table_id": "i1", "table_name": "t"}}
+
+
+async def test_a_delete_whose_name_moved_on_is_asked_again_by_its_new_id():
+    seen = [SEEN, {**SEEN, "table_id": "i2"}]
+    connection = Scripted(GetTableSchema=seen, DeleteTable=[NOT_FOUND, {}])
+    answer = await tables.delete_table(connection.session(), m.DeleteTableRequest(NAMED, ID))
+    assert (answer.error, answer.table_id) == (None, "i2")
+
+
+async def test_the_id_of_a_refused_delete_is_not_claimed():
+    connection = Scripted(GetTableSchema=[NOT_FOUND], DeleteTable=[NOT_FOUND])
+    answer = await tables.delete_table(connection.session(), m.DeleteTableRequest(NAMED, ID))
+    assert (answer.error.code, answer.table_id) == (m.MasterErrorCode.TABLE_NOT_FOUND, "")
+    assert connection.asked[-1] == ("DeleteTable", {"table": {"table_id": None, "table_name": "t"}})
+
+
+# --- members ----------------------------------------------------------------------------------
+
+
+async def test_only_a_ready_leader_lists_masters():
+    connection = Scripted(ConnectToMaster=[{"role": 0}], GetConsensusState=of_master(3))
+    answer = await members.list_masters(connection.session(), m.ListMastersRequest())
+    assert answer.error.code is m.MasterErrorCode.NOT_THE_LEADER
+    assert "ListMasters" not in connection.names_asked()
+
+
+async def test_the_role_of_a_master_is_of_its_term_or_later():
+    connection = Scripted(ConnectToMaster=[{"role": 1}], GetConsensusState=of_master(3))
+    answer = await members.connect_to_master(connection.session(), m.ConnectToMasterRequest())
+    assert (answer.role, answer.meta.term) == ("LEADER", 3)
+    assert connection.names_asked() == ["GetConsensusState", "ConnectToMaster"]
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+def with_tablet(connection):
+    session = connection.session()
+    columns = (m.Column(0, "key", is_key=True, is_nullable=False), m.Column(1, "v"))
+    session.memory.learn_columns("i1", columns)
+    session.memory.tables["T"] = "i1"
+    return session
+
+
+def of_tablet(*terms, leader=HERE):
+    return [raft_state("T", term, leader) for term in terms]
+
+
+WRITE = m.WriteRequest("T", m.RowRequestId("c", 1), (m.RowOperation(m.RowKind.INSERT, ("k",)),))
+
+
+async def test_a_write_has_the_term_of_its_leader_and_the_errors_of_its_rows():
+    refused = {"row_index": 0, "error": {"code": 6}}
+    written = {"timestamp": 70, "per_row_errors": [refused]}
+    connection = Scripted(GetConsensusState=of_tablet(2), Write=[written])
+    answer = await tablets.write(with_tablet(connection), WRITE, 1)
+    errors = (m.RowError(0, m.RowErrorCode.ALREADY_PRESENT),)
+    assert answer == m.WriteResponse(None, 70, errors, 70, term=2)
+
+
+async def test_a_row_that_was_refused_for_an_unknown_reason_leaves_the_write_open():
+    refused = {"row_index": 0, "error": {"code": 5}}
+    connection = Scripted(GetConsensusState=of_tablet(2), Write=[{"per_row_errors": [refused]}])
+    answer = await tablets.write(with_tablet(connection), WRITE, 1)
+    assert answer.error.indeterminate
+
+
+async def test_a_write_of_a_column_that_is_gone_is_refused_unsent():
+    connection = Scripted(Write=[])
+    operation = m.RowOperation(m.RowKind.INSERT, ("k",), {9: "x"})
+    request = m.WriteRequest("T", m.RowRequestId("c", 1), (operation,))
+    answer = await tablets.write(with_tablet(connection), request, 1)
+    assert answer.error.code is m.TabletErrorCode.MISMATCHED_SCHEMA
+    assert not answer.error.indeterminate
+    assert connection.asked == []
+
+
+@pytest.mark.parametrize(
+    ("leader", "request_", "error"),
+    [
+        (HERE, m.ScanRequest("T"), None),
+        ("another", m.ScanRequest("T"), m.TabletErrorCode.NOT_THE_LEADER),
+        ("another", m.ScanRequest("T", allow_followers=True), None),
+        ("another", m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT), None),
+    ],
+)
+async def test_only_the_leader_answers_reads_of_the_latest_state(leader, request_, error):
+    connection = Scripted(GetConsensusState=of_tablet(2, leader=leader), Scan=[{}])
+    answer = await tablets.scan(with_tablet(connection), request_)
+    assert (answer.error and answer.error.code) == error
+
+
+async def test_a_scan_after_an_alter_takes_the_columns_of_the_server():
+    mismatch = failed(5, 4, "Some columns are not present in the current schema: v")
+    columns = [
+        {"id": 0, "name": "key", "type": 8, "is_key": True},
+        {"id": 2, "name": "w", "type": 8},
+    ]
+    hosted = {"status": {"tablet_id": "T"}, "schema": {"columns": columns}}
+    connection = Scripted(Scan=[mismatch, {}], ListTablets=[{"tablets": [hosted]}])
+    session = with_tablet(connection)
+    request = m.ScanRequest("T", allow_followers=True)
+    answer = await tablets.scan(session, request)
+    assert (answer.error, answer.column_ids) == (None, (0, 2))
+
+
+# --- connections ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "sent"),
+    [
+        ("hang up", True),
+        (None, True),
+        (("error", 1), True),
+        (("error", 2), False),
+        (("error", 4), False),
+        (("error", 7), True),
+        (("error", 11), True),
+        (("error", 15), False),
+    ],
+)
+async def test_calls_without_an_answer_say_whether_they_were_sent(answer, sent):
+    def answers(name):
+        return of_master(1)[0] if name == "GetConsensusState" else answer
+
+    async with serving(answers) as env:
+        rpc = WireRpc(env, {})
+        with pytest.raises(RpcError) as caught:
+            await rpc.call("m1:7051", CREATE, timeout_s=0.2)
+        assert caught.value.sent is sent
+        rpc.close()
+        await asyncio.gather(*env.tasks, return_exceptions=True)
+
+
+async def test_calls_overlap_on_one_connection_which_is_opened_again_after_its_end():
+    tables_ = {"tables": [{"id": "i1", "name": "t"}]}
+    ends = iter([False, False, True, False])
+
+    def answers(name):
+        if name == "GetConsensusState":
+            return of_master(1)[0]
+        return "hang up" if next(ends) else tables_
+
+    async with serving(answers) as env:
+        rpc = WireRpc(env, {})
+        calls = [rpc.call("m1:7051", m.ListTablesRequest(), timeout_s=5.0) for _ in range(2)]
+        listed = await asyncio.gather(*calls)
+        assert [[each.name for each in answer.tables] for answer in listed] == [["t"]] * 2
+        assert {answer.meta.term for answer in listed} == {1}
+        with pytest.raises(RpcConnectionError):
+            await rpc.call("m1:7051", m.ListTablesRequest(), timeout_s=5.0)
+        assert (await rpc.call("m1:7051", m.ListTablesRequest(), timeout_s=5.0)).error is None
+        rpc.close()
+        with pytest.raises(RpcError):
+            await rpc.call("m1:7051", m.ListTablesRequest(), timeout_s=5.0)
+        await asyncio.gather(*env.tasks, return_exceptions=True)
+
+
+async def test_nobody_listens_means_unsent():
+    async with serving(lambda name: None) as env:
+        pass
+    rpc = WireRpc(env, {})
+    with pytest.raises(RpcError) as caught:
+        await rpc.call("m1:7051", m.ListTablesRequest(), timeout_s=1.0)
+    assert not caught.value.sent
+
+
+async def test_a_flag_that_the_server_refuses_is_an_error_of_the_caller():
+    async with serving(lambda name: {"result": 2, "msg": "no such flag"}) as env:
+        rpc = WireRpc(env, {})
+        with pytest.raises(UsageError, match="no such flag"):
+            await rpc.set_flag("m1:7051", "nonsense", "1", timeout_s=5.0)
+        rpc.close()
+        await asyncio.gather(*env.tasks, return_exceptions=True)
