@@ -16,7 +16,9 @@ Rules of the model, with their reasons:
   stays open. These faults are harsher than TCP, on purpose, and only nemeses that request them
   cause them.
 * The pieces of a byte stream (`Pipe.is_stream`) are never lost, repeated or reordered: TCP sends a
-  dropped piece again, so it and what follows arrive late.
+  dropped piece again, so it and what follows arrive late. As on Linux, what arrived before a reset
+  can still be read, and a dead process leaves a connection to its kernel: the peer gets the rest of
+  the stream and its end, or a reset if the process had data left to read.
 * A pipe holds at most `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so
   a cancelled `send` has sent nothing.
 """
@@ -331,13 +333,23 @@ class SimConn:
         """Whether the peer has announced that no more frames follow."""
         return self._ended
 
-    def receive_nowait(self) -> bytes:
-        """Return the content of all frames that have arrived, as a piece of a byte stream."""
-        frames = [*self._inbox]
-        self._inbox.clear()
-        for frame in frames:
+    def receive_nowait(self, size: int) -> bytes:
+        """Return at most `size` bytes of what has arrived, as a piece of a byte stream."""
+        pieces: list[bytes] = []
+        while self._inbox and size > 0:
+            frame = self._inbox.popleft()
+            pieces.append(frame[:size])
             self.incoming.drained(frame)
-        return b"".join(frames)
+            if rest := frame[size:]:
+                self._inbox.appendleft(rest)
+                self.incoming.buffered_bytes += len(rest) + _FRAME_OVERHEAD_BYTES
+            size -= len(pieces[-1])
+        return b"".join(pieces)
+
+    @property
+    def arrived_bytes(self) -> int:
+        """The size of what has arrived and is still to be received."""
+        return sum(map(len, self._inbox))
 
     # --- for the fabric ---------------------------------------------------------------------
 
@@ -365,8 +377,17 @@ class SimConn:
             self._become(EndState.RESET)
 
     def die(self) -> None:
-        """Reset this end, since its node was killed, and send a reset to the peer."""
-        if self.state is EndState.OPEN:
+        """Give this end up, since its node was killed: the peer of a stream gets what was sent and
+        the end, if nothing was left to read; otherwise it gets a reset.
+        """
+        if self.state is not EndState.OPEN:
+            return
+        if self.notify is not None and not self._inbox:
+            if not self._finished:
+                self._finished = True
+                self.out.transmit(_Mark.END)
+            self._become(EndState.CLOSED)
+        else:
             self._become(EndState.RESET)
             self.out.transmit_reset()
 
@@ -376,7 +397,8 @@ class SimConn:
 
     def _become(self, state: EndState) -> None:
         self.state = state
-        self._inbox.clear()
+        if self.notify is None:
+            self._inbox.clear()
         if state is EndState.RESET:
             self.out.held.clear()
         self.out.fabric.end_changed(self)

@@ -27,6 +27,8 @@ Ts = TypeVarTuple("Ts")
 _NS: Final = 1_000_000_000
 _Future: Final = asyncio.Future
 _TASKS_KEPT_MIN: Final = 64
+GeneratorHooks = tuple[Callable[[Any], None] | None, Callable[[Any], None] | None]
+"""The hooks of `sys.set_asyncgen_hooks` while a loop's callbacks run."""
 
 
 class NodeHandle(asyncio.Handle):
@@ -115,6 +117,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._tasks_max = _TASKS_KEPT_MIN
         self._tasks_named = 0
+        self.generator_hooks: GeneratorHooks = (None, None)
 
     # --- what asyncio asks of a loop --------------------------------------------------------
 

@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import sys
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -158,12 +159,13 @@ class World:
         _set_running_loop(loop)
         self.tripwires.armed = loop.armed
         self.tripwires.pretend = loop.pretend
+        sys.set_asyncgen_hooks(*loop.generator_hooks)
 
     # --- the loop of loops ------------------------------------------------------------------
 
     def run(self) -> None:
         """Run the world until `stop`; raises the error of `fail`, a limit, livelock or deadlock."""
-        outer = _get_running_loop()
+        outer, outer_hooks = _get_running_loop(), sys.get_asyncgen_hooks()
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -173,6 +175,7 @@ class World:
             self.current = None
             self.tripwires.armed = False
             _set_running_loop(outer)
+            sys.set_asyncgen_hooks(*outer_hooks)
             if collecting:
                 gc.enable()
         if self._failure is not None:

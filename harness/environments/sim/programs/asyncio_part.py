@@ -99,14 +99,19 @@ class Runner:
         return self._loop
 
     def run(self, coro: Any, *, context: Any = None) -> Any:
-        main = self._loop.create_task(coro, context=context)
+        loop = self._loop
+        loop.main = loop.create_task(coro, context=context)
         try:
-            return self._loop.complete(main)
+            return loop.complete(loop.main)
+        except asyncio.CancelledError:
+            loop.check_interrupted()
+            raise
         finally:
-            self._loop.complete(self._loop.create_task(end_tasks(self._loop)))
+            loop.main = None
 
     def close(self) -> None:
-        """Do nothing: the loop ends with the node."""
+        """Cancel the tasks that are left; the loop itself ends with the node."""
+        self._loop.complete(self._loop.create_task(end_tasks(self._loop)))
 
 
 class Policy(asyncio.AbstractEventLoopPolicy):

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from harness.environments.sim.clock import SimClock
     from harness.environments.sim.programs.program_loop import ProgramLoop
 
 _NS: Final = 1_000_000_000
@@ -20,14 +19,9 @@ _UTC: Final = dt.timezone.utc  # noqa: UP017 - the class of programs is a substi
 class Clocks:
     """The clocks of a node, as its program reads them; blocking calls let them advance."""
 
-    def __init__(self, loop: ProgramLoop, clock: SimClock) -> None:
-        self._loop, self._clock = loop, clock
-
-    def wall_ns(self) -> int:
-        return self._clock.wall_ns() + self._loop.free_at_ns - self._loop.world.now_ns
-
-    def monotonic_ns(self) -> int:
-        return self._clock.monotonic_ns() + self._loop.free_at_ns - self._loop.world.now_ns
+    def __init__(self, loop: ProgramLoop) -> None:
+        self._loop = loop
+        self.wall_ns, self.monotonic_ns = loop.wall_ns, loop.local_ns
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The functions of `time` that read clocks or wait, by name."""
@@ -119,6 +113,11 @@ class Clocks:
             @classmethod
             def today(cls) -> Any:
                 moment = now_utc()
+                return cls(moment.year, moment.month, moment.day)
+
+            @classmethod
+            def fromtimestamp(cls, timestamp: float) -> Any:
+                moment = real.fromtimestamp(timestamp, _UTC)
                 return cls(moment.year, moment.month, moment.day)
 
         for kind, name in ((SimDateTime, "datetime"), (SimDate, "date")):

@@ -9,6 +9,7 @@ imports, to read them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import io
 import os
@@ -16,6 +17,7 @@ import posixpath
 import sys
 import sysconfig
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from harness.environments.sim.programs.folder import FolderStore, os_error
 
@@ -123,6 +125,7 @@ class Files:
         self.store, self._loop, self._trouble = store, loop, trouble
         self._open: dict[int, SimRaw] = {}
         self._fds = 0
+        self._buffers: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.folder = DATA
         self._real = tuple({os.path.realpath(p) for p in sysconfig.get_paths().values()})
 
@@ -137,10 +140,12 @@ class Files:
 
     def is_code(self, path: str) -> bool:
         """Whether the path belongs to the Python packages that a program may read."""
-        if path.startswith(_SIMULATED) or path == "/":
+        image = self.store.image
+        if path in image.names or path in image.folders:
             return False
         return any(
-            root and path.startswith(posixpath.join(root, "")) for root in (*self._real, *sys.path)
+            root and root not in _SIMULATED and path.startswith(posixpath.join(root, ""))
+            for root in (*self._real, *sys.path)
         )
 
     def writable(self, path: str) -> str:
@@ -177,7 +182,7 @@ class Files:
         self._loop.block(self.store.append_ns() if takes_ns is None else takes_ns)
         note = f"{kind} {at} {what.get('to', '')} {what.get('offset', '')}".rstrip()
         self._loop.world.note(self._loop.name, note, what.get("data", b""))
-        self.store.change(kind, self._loop.free_at_ns, **what)
+        self.store.change(kind, self._loop.free_at_ns, wall_ns=self._loop.wall_ns(), **what)
 
     # --- open files -------------------------------------------------------------------------
 
@@ -293,9 +298,17 @@ class Files:
             buffered = io.BufferedReader(raw, size)
         else:
             buffered = io.BufferedWriter(raw, size)
+        self._buffers[raw.fileno()] = buffered
         if "b" in mode:
             return buffered
         encoding = "utf-8" if encoding in (None, "locale") else encoding
         text = io.TextIOWrapper(buffered, encoding, errors, newline, line_buffering=buffering == 1)
         text.mode = mode  # type: ignore[misc]
+        self._buffers[raw.fileno()] = text
         return text
+
+    def flush(self) -> None:
+        """Write what files that are still open have buffered, as an interpreter does at its end."""
+        for file in list(self._buffers.values()):
+            with contextlib.suppress(OSError, ValueError):
+                file.flush()

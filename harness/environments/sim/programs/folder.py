@@ -29,15 +29,17 @@ class Entry(NamedTuple):
     """One change of the file system, which completes at `at_ns`."""
 
     at_ns: int
-    kind: str  # write, truncate, create, rename, unlink, mkdir, rmdir, sync
+    kind: str  # write, truncate, create, touch, rename, unlink, mkdir, rmdir, sync
     inode: int = -1
     path: str = ""
     to: str = ""
     offset: int = 0
     data: bytes = b""
+    wall_ns: int = 0  # the node's own time, for `st_mtime`
 
 
 _OF_DATA: Final = ("write", "truncate")
+_MODIFYING: Final = (*_OF_DATA, "create", "touch")
 
 
 class Image:
@@ -47,6 +49,7 @@ class Image:
         self.names: dict[str, int] = {}
         self.folders: dict[str, None] = dict.fromkeys(_FOLDERS)
         self.data: dict[int, bytearray] = {}
+        self.modified_ns: dict[int, int] = {}
 
     def copy(self) -> Image:
         """A copy without the files that no name leads to any more."""
@@ -54,10 +57,13 @@ class Image:
         other.names = dict(self.names)
         other.folders = dict(self.folders)
         other.data = {inode: bytearray(self.data[inode]) for inode in self.names.values()}
+        other.modified_ns = {inode: self.modified_ns.get(inode, 0) for inode in other.data}
         return other
 
     def apply(self, entry: Entry) -> None:
         """Apply a change; a change of a file or folder that did not survive has no effect."""
+        if entry.kind in _MODIFYING:
+            self.modified_ns[entry.inode] = entry.wall_ns
         match entry.kind:
             case "write":
                 content = self.data.get(entry.inode)

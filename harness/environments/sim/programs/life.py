@@ -81,13 +81,11 @@ class Life:
         process.exit(code)
 
     async def _run_coroutine(self, coroutine: Any) -> Any:
-        process = self._process
-        process.main = self._loop.create_task(coroutine, name="program")
+        self._loop.main = self._loop.create_task(coroutine, name="program")
         try:
-            return await process.main
+            return await self._loop.main
         except asyncio.CancelledError:
-            if process.interrupted:
-                raise KeyboardInterrupt from None
+            self._loop.check_interrupted()
             raise
         finally:
             if self._loop.alive:

@@ -8,12 +8,16 @@ import posix
 import posixpath
 import stat
 from typing import Any, Final, Self
+from zlib import crc32
 
 from harness.environments.sim.programs.files import Files, is_simulated
 from harness.environments.sim.programs.folder import os_error
 
 _BLOCK_BYTES: Final = 4096
 _FREE_BLOCKS: Final = 1 << 20
+_FOLDERS_FROM: Final = 1 << 32  # above all numbers of files
+_OWNER: Final = 1000
+_NS: Final = 1_000_000_000
 
 
 class OsCalls:
@@ -78,7 +82,7 @@ class OsCalls:
 
     def _os_fstat(self, fd: Any) -> os.stat_result:
         file = self._files.file(fd)
-        return self._stat_of(file.inode)
+        return self._stat_of(file.inode, file.path)
 
     def stat(
         self, path: Any, *, dir_fd: Any = None, follow_symlinks: bool = True
@@ -92,21 +96,26 @@ class OsCalls:
         self._files.check(where, writes=False)
         image = self._files.store.image
         if where in image.folders:
-            return self._stat_of(-1)
+            return self._stat_of(-1, where)
         if where not in image.names:
             above = posixpath.dirname(where)
             number = errno.ENOTDIR if above in image.names else errno.ENOENT
             raise os_error(number, os.fsdecode(path))
-        return self._stat_of(image.names[where])
+        return self._stat_of(image.names[where], where)
 
     def _os_lstat(self, path: Any, *, dir_fd: Any = None) -> os.stat_result:
         return self.stat(path, dir_fd=dir_fd)
 
-    def _stat_of(self, inode: int) -> os.stat_result:
+    def _stat_of(self, inode: int, path: str) -> os.stat_result:
         folder = inode < 0
         mode = stat.S_IFDIR | 0o755 if folder else stat.S_IFREG | 0o644
         size = _BLOCK_BYTES if folder else self._files.size_of(inode)
-        return os.stat_result((mode, inode + 2, 1, 1, 1000, 1000, size, 0, 0, 0))
+        number = _FOLDERS_FROM + crc32(path.encode()) if folder else inode
+        ns = self._files.store.image.modified_ns.get(inode, 0)
+        times = {f"st_{kind}time": ns / _NS for kind in "amc"}
+        times |= {f"st_{kind}time_ns": ns for kind in "amc"}
+        places = (mode, number, 1, 1, _OWNER, _OWNER, size, *[ns // _NS] * 3)
+        return os.stat_result(places, times)
 
     def _os_access(self, path: Any, mode: int, **_: Any) -> bool:
         where = self._files.locate(path)
@@ -196,7 +205,17 @@ class OsCalls:
     def _os_chmod(self, *_: Any, **__: Any) -> None:
         """Do nothing: simulated files have no owners."""
 
-    _os_utime = _os_fchmod = _os_chmod
+    _os_fchmod = _os_chmod
+
+    def _os_utime(self, path: Any, times: Any = None, *, ns: Any = None, **_: Any) -> None:
+        """Set the time of a file's last change to the node's own; other times are not kept."""
+        del times, ns
+        where = self._files.locate(path)
+        inode = self._files.store.image.names.get(where)
+        if inode is not None:
+            self._files.change("touch", where, inode=inode)
+        elif where not in self._files.store.image.folders:
+            raise os_error(errno.ENOENT, where)
 
     def _os_isatty(self, fd: int) -> bool:
         del fd

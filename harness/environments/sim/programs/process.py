@@ -6,11 +6,10 @@ graceful stop sends it SIGTERM, or the node's `stop_signal`.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from harness.cluster import NodeSpec
 from harness.environments.host.placeholders import fill_in, package_folder
@@ -70,11 +69,9 @@ class Process:
         base |= {f"{name}_NO_EXTENSIONS": "1" for name in _PURE}
         self.environment = base | {key: fill(word) for key, word in spec.environment.items()}
         self.interruption = Interruption()
-        self.interrupted = False
-        self.main: asyncio.Task[Any] | None = None  # the main task, if the callable is a coroutine
         self.at_exit: list[Callable[[], object]] = []
         self.streams: tuple[LogStream, ...] = ()
-        self.clocks = Clocks(loop, machine.clock)
+        self.clocks = Clocks(loop)
         self.files = Files(machine.disk, loop, machine.trouble)
         loop.on_exit = self._exit_by
         owner.on_stop = self._stop
@@ -82,9 +79,10 @@ class Process:
     # --- the end ----------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Do what an interpreter does at its end: call exit handlers, and flush the streams."""
+        """Do what an interpreter does at its end: call exit handlers, and flush files."""
         for function in reversed(self.at_exit):
             function()
+        self.files.flush()
         for stream in self.streams:
             stream.finish()
 
@@ -128,10 +126,9 @@ class Process:
 
     def _interrupt(self) -> bool:
         """Do what Python does on SIGINT: interrupt the call that blocks, or the main task."""
-        if self.main is None:
+        if self.loop.main is None:
             return self.interruption.send(KeyboardInterrupt())
-        self.interrupted = True
-        return self.main.cancel()
+        return self.loop.interrupt()
 
     def kill(self, pid: int, number: int) -> None:
         """`os.kill`, which reaches only the program itself."""

@@ -6,9 +6,12 @@ import asyncio
 import inspect
 import re
 import signal
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import Context
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
+from harness.environments.sim.loop import NodeTimer
 from harness.environments.sim.programs.blocking import wait_for
 from harness.environments.sim.programs.stream_loop import StreamLoop
 
@@ -26,6 +29,9 @@ class ProgramLoop(StreamLoop):
     """Ends the node, after `SystemExit` or `KeyboardInterrupt` in a callback."""
 
     slow_callback_duration = 0.1
+    main: asyncio.Task[Any] | None = None
+    """The task that SIGINT cancels: that of `asyncio.run`, or of the program's callable."""
+    interrupted = False
     _factory: Any = None
     _handler: Any = None
     _system: asyncio.Task[Any] | None = None
@@ -35,7 +41,8 @@ class ProgramLoop(StreamLoop):
         """Set the program's own versions of functions, by names such as `time.monotonic`."""
         self._pretend = pretend
         self.signal_handlers: dict[int, Callable[[], object]] = {}
-        self._generators: list[Any] = []
+        self._generators: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self.generator_hooks = (self._generator_begins, self._generator_is_dropped)
         self.on_callback_error = self._callback_failed
 
     def pretend(self, name: str) -> Callable[..., Any] | None:
@@ -59,6 +66,27 @@ class ProgramLoop(StreamLoop):
     def block(self, takes_ns: int) -> None:
         """Keep the node busy for some time, as a blocking call does."""
         self.busy_until_ns = self.free_at_ns + takes_ns
+
+    def local_ns(self) -> int:
+        """The node's monotonic clock after the blocking calls so far."""
+        return self.clock.monotonic_ns() + self.free_at_ns - self.world.now_ns
+
+    def wall_ns(self) -> int:
+        """The node's wall clock after the blocking calls so far."""
+        return self.clock.wall_ns() + self.free_at_ns - self.world.now_ns
+
+    def time(self) -> float:
+        return self.local_ns() / 1e9
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> NodeTimer:
+        local_ns = self.local_ns() + max(0, round(delay * 1e9))
+        return self._add_timer(local_ns, callback, args, context)
 
     # --- tasks ------------------------------------------------------------------------------
 
@@ -124,7 +152,7 @@ class ProgramLoop(StreamLoop):
                 done_ns, self.busy_until_ns = self.free_at_ns, busy_ns
             waits_s = (done_ns - self.world.now_ns) / 1e9
             if waits_s:
-                self.call_later(waits_s, _complete, future, result, error)
+                super(ProgramLoop, self).call_later(waits_s, _complete, future, result, error)
             else:
                 _complete(future, result, error)
 
@@ -151,6 +179,18 @@ class ProgramLoop(StreamLoop):
         self._stop = self.create_future()
         wait_for(self._stop)
 
+    def interrupt(self) -> bool:
+        """Cancel the main task because of SIGINT; returns false if it is done."""
+        assert self.main is not None
+        self.interrupted = self.main.cancel()
+        return self.interrupted
+
+    def check_interrupted(self) -> None:
+        """Raise `KeyboardInterrupt` if SIGINT was what cancelled the main task."""
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt from None
+
     def stop(self) -> None:
         if self._stop is not None and not self._stop.done():
             self._stop.set_result(None)
@@ -158,10 +198,22 @@ class ProgramLoop(StreamLoop):
     def close(self) -> None:
         """Do nothing: the loop ends with the node."""
 
+    def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[id(generator)] = generator
+
+    def _generator_is_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Run the `finally` blocks of a generator to which nothing refers any more."""
+        if self.alive:
+            self.create_task(generator.aclose())
+
     async def shutdown_asyncgens(self) -> None:
-        generators, self._generators = self._generators, []
-        for generator in generators:
-            await generator.aclose()
+        generators = list(self._generators.values())
+        self._generators.clear()
+        closing = [generator.aclose() for generator in generators]
+        for result in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(result, Exception):
+                message = "an error occurred during closing of asynchronous generator"
+                self.call_exception_handler({"message": message, "exception": result})
 
     def set_debug(self, enabled: bool) -> None:
         """Do nothing: a simulated loop has no debug mode."""

@@ -123,7 +123,7 @@ class StreamLoop(NetLoop):
 
         server = StreamServer(self, listening)
         if start_serving:
-            server.begin()
+            await server.start_serving()
         return server
 
     def _listen(

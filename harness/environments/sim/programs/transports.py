@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -56,18 +57,15 @@ class StreamTransport(asyncio.Transport):
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
         self._high, self._low = _HIGH_WATER, _HIGH_WATER // 4
-        self._closing = self._lost = self._eof_sent = self._eof_seen = False
+        self._closing = self._given_up = self._lost = False
+        self._eof_sent = self._eof_seen = False
         self._reading = True
         self._writing_paused = self._noticed = self._flushing = False
-        self._pending = b""  # data that arrived and that the protocol still has to get
         conn.out.is_stream = conn.incoming.is_stream = True
         conn.notify = self._notice
         if server is not None:
             server.attach()
-        loop.call_soon(self._begin)
-
-    def _begin(self) -> None:
-        self._protocol.connection_made(self)
+        loop.call_soon(protocol.connection_made, self)
         self._notice()
 
     # --- reading ----------------------------------------------------------------------------
@@ -79,28 +77,21 @@ class StreamTransport(asyncio.Transport):
             self._loop.call_soon(self._receive)
 
     def _receive(self) -> None:
+        """Read once. Without reading, an end or a reset goes unnoticed, as in asyncio."""
         self._noticed = False
         conn = self._conn
-        if self._lost:
+        if self._lost or self._closing or self._eof_seen or not self._reading:
             return
-        if conn.state is EndState.RESET:
-            error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-            self._lose(error)
-            return
-        if not self._reading or self._closing:
-            return
-        data = self._pending + conn.receive_nowait()
-        self._pending = b""
-        if data:
-            size = min(len(data), _RECEIVE_BYTES)
+        if size := min(conn.arrived_bytes, _RECEIVE_BYTES):
             random = conn.out.fabric.random
             if size > 1 and random.random() < _SPLIT_SHARE:
                 size = random.randrange(1, size)
-            data, self._pending = data[:size], data[size:]
-            self._call(self._deliver, data)
-            if self._pending or conn.has_ended:
+            self._call(self._deliver, conn.receive_nowait(size))
+            if conn.arrived_bytes or conn.has_ended or conn.state is EndState.RESET:
                 self._notice()
-        elif conn.has_ended and not self._eof_seen:
+        elif conn.state is EndState.RESET:
+            self._abort(_reset_by_peer())
+        elif conn.has_ended:
             self._eof_seen = True
             if not self._call(self._protocol.eof_received):
                 self.close()
@@ -124,7 +115,7 @@ class StreamTransport(asyncio.Transport):
             return function(*args)
         except (SystemExit, KeyboardInterrupt):
             raise
-        except Exception as error:  # noqa: BLE001 - reported to the loop's handler
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as in asyncio
             context = {"message": "Fatal error: protocol call failed.", "exception": error}
             self._loop.call_exception_handler(context | {"transport": self})
             self._abort(error)
@@ -150,13 +141,16 @@ class StreamTransport(asyncio.Transport):
             )
         if self._eof_sent:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self._closing or self._lost or not data:
+        if self._given_up or not data:
             return
         content = bytes(data)
         for start in range(0, len(content), _PIECE_BYTES):
             self._backlog.append(content[start : start + _PIECE_BYTES])
         self._backlog_bytes += len(content)
         self._flush()
+        self._pause_writing()
+
+    def _pause_writing(self) -> None:
         if self._backlog_bytes > self._high and not self._writing_paused:
             self._writing_paused = True
             self._call(self._protocol.pause_writing)
@@ -177,7 +171,10 @@ class StreamTransport(asyncio.Transport):
             return
         while self._backlog:
             if conn.state is not EndState.OPEN:
-                self._notice()
+                ended = conn.has_ended  # the peer had closed it before it sent the reset
+                self._abort(
+                    BrokenPipeError(errno.EPIPE, "Broken pipe") if ended else _reset_by_peer()
+                )
                 return
             if self._loop.paused:
                 self._flushing = True
@@ -202,7 +199,7 @@ class StreamTransport(asyncio.Transport):
             self._writing_paused = False
             self._loop.call_soon(self._protocol.resume_writing)
         if self._closing and not self._backlog:
-            self._loop.call_soon(self._lose, None)
+            self._give_up(None)
 
     def write_eof(self) -> None:
         if not self._closing and not self._eof_sent:
@@ -225,6 +222,7 @@ class StreamTransport(asyncio.Transport):
         if not high >= low >= 0:
             raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
         self._high, self._low = high, low
+        self._pause_writing()
 
     # --- the end ----------------------------------------------------------------------------
 
@@ -235,26 +233,27 @@ class StreamTransport(asyncio.Transport):
         if not self._closing:
             self._closing = True
             if not self._backlog:
-                self._loop.call_soon(self._lose, None)
+                self._give_up(None)
 
     def abort(self) -> None:
         self._abort(None)
 
     def _abort(self, error: BaseException | None) -> None:
         if not self._lost:
-            self._closing = True
             self._backlog.clear()
             self._backlog_bytes = 0
-            self._conn.die()
+            self._closing = True
+            self._give_up(error)
+
+    def _give_up(self, error: BaseException | None) -> None:
+        """Write nothing more, and close the connection in a callback."""
+        if not self._given_up:
+            self._given_up = True
             self._loop.call_soon(self._lose, error)
 
     def _lose(self, error: BaseException | None) -> None:
-        if self._lost:
-            return
-        self._lost = self._closing = True
-        self._backlog.clear()
-        self._backlog_bytes = 0
-        self._conn.close()
+        self._lost = True
+        self._conn.die()
         try:
             self._protocol.connection_lost(error)
         finally:
@@ -294,8 +293,16 @@ class StreamListener(SimListener):
     def accept(self, conn: SimConn) -> None:
         self.backlog -= 1
         if conn.state is EndState.OPEN:
-            protocol = self._factory()
+            try:
+                protocol = self._factory()
+            except Exception:
+                conn.close()
+                raise
             StreamTransport(self._loop, conn, protocol, port=self._port, server=self._server)
+
+
+def _reset_by_peer() -> ConnectionResetError:
+    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
 async def _refuse_frames(_: Any) -> None:
@@ -344,6 +351,7 @@ class StreamServer(asyncio.AbstractServer):
 
     async def start_serving(self) -> None:
         self.begin()
+        await asyncio.sleep(0)  # as in asyncio
 
     async def serve_forever(self) -> None:
         if self._forever is not None:
@@ -378,8 +386,8 @@ class StreamServer(asyncio.AbstractServer):
         self._wake()
 
     async def wait_closed(self) -> None:
-        """Return at once, as Python 3.11 does: it waits for connections only before `close`."""
-        if self._closed:
+        """Wait for the end of all connections; Python 3.11 waits only before `close`."""
+        if self._closed and (sys.version_info < (3, 12) or self._open == 0):
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
