@@ -142,7 +142,7 @@ LARGE = {
         480,
         "a program that is copied into a node alone",
     ),
-    "harness/environments/sim/connection.py": (420, "one model of a connection, frame by frame"),
+    "harness/environments/sim/connection.py": (425, "one model of a connection, frame by frame"),
     "harness/environments/process/node.py": (460, "one node's life: process, pace, folder, log"),
     "harness/run/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (500, "the ground floor: operations, histories, verdicts"),

@@ -1,11 +1,11 @@
 """Replays unmodified asyncio programs seed by seed, and compares with other simulators of asyncio.
 
-    python -m bench.targets.asyncio_programs seeds --target consensual --seeds 200
+    python -m bench.targets.asyncio_programs seeds --program raft --seeds 200
     python -m bench.targets.asyncio_programs peers --python /path/to/python3.13
 
-`seeds` runs each seed twice and compares the digests of the two runs, byte for byte. Then it looks
-for the program's planted race, from the first seed on. The targets are those of
-`examples/asyncio_service`.
+`seeds` looks for a program's planted race, from the first seed on. Then it runs each seed of the
+sound program twice and compares the digests of the two runs, byte for byte. The programs are those
+of `examples/asyncio_service`.
 
 `peers` runs two examples of simloop's documentation (a lost update between two clients, and
 exchanges over one connection) under simloop, simloom and the harness. `--python` is an interpreter
@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,16 +36,29 @@ from harness.environments.sim import SimEnvironment
 from harness.plugins import DeploymentPlan
 
 PROGRAMS: Final = Path(__file__).with_name("asyncio_peers")
-TARGETS: Final = {"aiohttp-register": "--race", "consensual": "--local-reads"}
+EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "asyncio_service"
+SERVICES: Final = ("aiohttp", "plain", "raft")
 _CALM: Final = ("--time-limit", "0.6", "--rate", "40", "--interval", "0.4", "--duration", "0.2")
-_BUSY: Final = {
-    "aiohttp-register": ("--time-limit", "1", "--rate", "300", "--concurrency", "12"),
-    "consensual": ("--time-limit", "1", "--rate", "60"),
-}
+_BUSY: Final = ("--time-limit", "1", "--rate", "300", "--concurrency", "12")
 
 
-def run(target: str, seed: int, store: str, *arguments: str) -> dict[str, Any]:
-    words = ["run", "--env", "sim", "--target", target, "--workload", "register", "--json"]
+def declared(program: str, folder: Path, *, race: bool = False) -> Path:
+    """Write the example's file for one of its programs, beside a copy of their modules."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for module in EXAMPLE.glob("*.py"):
+        shutil.copy(module, folder)
+    text = (EXAMPLE / "service.toml").read_text().replace("aiohttp_service", f"{program}_service")
+    if program == "raft":
+        text = text.replace('quorum = "all"', 'quorum = "majority"')
+    if race:
+        text = text.replace("--data {data}", "--data {data} --race")
+    file = folder / f"{program}{'-race' if race else ''}.toml"
+    file.write_text(text)
+    return file
+
+
+def run(system: Path, seed: int, store: str, *arguments: str) -> dict[str, Any]:
+    words = ["run", "--env", "sim", "--system", str(system), "--json"]
     words += ["--store", store, "--seed", str(seed), "--cas-percent", "60", *arguments]
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
@@ -52,32 +66,36 @@ def run(target: str, seed: int, store: str, *arguments: str) -> dict[str, Any]:
     return json.loads(output.getvalue())  # type: ignore[no-any-return]
 
 
-def seeds(target: str, count: int, store: str) -> None:
+def seeds(program: str, count: int, store: str) -> None:
+    system = declared(program, Path(store) / "programs")
     begun = time.process_time()
-    verdicts: dict[str, int] = {}
+    verdicts: dict[str, list[int]] = {}
     different = []
     for seed in range(1, count + 1):
         first, second = (
-            run(target, seed, store, "--nemesis", "partition-halves", *_CALM) for _ in range(2)
+            run(system, seed, store, "--nemesis", "partition-halves", *_CALM) for _ in range(2)
         )
-        verdicts[first["verdict"]] = verdicts.get(first["verdict"], 0) + 1
+        verdicts.setdefault(first["verdict"], []).append(seed)
         keys = ("trace_digest", "history_sha256", "verdict")
         if any(first[key] != second[key] for key in keys):
             different.append(seed)
+        counts = {verdict: len(each) for verdict, each in verdicts.items()}
         print(
-            f"{target}: {seed} of {count} seeds, each run twice: {len(different)} differ "
-            f"{different[:5]}, verdicts {verdicts}, {time.process_time() - begun:.0f} CPU s",
+            f"{program}: {seed} of {count} seeds, each run twice: {len(different)} differ "
+            f"{different[:5]}, verdicts {counts}, {time.process_time() - begun:.0f} CPU s",
             flush=True,
         )
+    print(f"{program}: invalid are the seeds {verdicts.get('invalid', [])}", flush=True)
 
 
-def race(target: str, count: int, store: str) -> None:
+def race(program: str, count: int, store: str) -> None:
+    system = declared(program, Path(store) / "programs", race=True)
     for seed in range(1, count + 1):
-        report = run(target, seed, store, TARGETS[target], *_BUSY[target])
+        report = run(system, seed, store, *_BUSY)
         if report["verdict"] == "invalid":
-            print(f"{target} {TARGETS[target]}: found by seed {seed}", flush=True)
+            print(f"{program} --race: found by seed {seed}", flush=True)
             return
-    print(f"{target} {TARGETS[target]}: not found by {count} seeds", flush=True)
+    print(f"{program} --race: not found by {count} seeds", flush=True)
 
 
 # --- other simulators ---------------------------------------------------------------------------
@@ -152,7 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for_seeds = commands.add_parser("seeds")
-    for_seeds.add_argument("--target", choices=TARGETS, required=True)
+    for_seeds.add_argument("--program", choices=SERVICES, required=True)
     for_seeds.add_argument("--seeds", type=int, default=200)
     for_peers = commands.add_parser("peers")
     for_peers.add_argument("--python", required=True)
@@ -163,8 +181,8 @@ def main() -> None:
         peers(options.python, options.seeds, options.exchanges)
         return
     with tempfile.TemporaryDirectory() as store:
-        race(options.target, options.seeds, store)
-        seeds(options.target, options.seeds, store)
+        race(options.program, options.seeds, store)
+        seeds(options.program, options.seeds, store)
 
 
 if __name__ == "__main__":

@@ -262,7 +262,6 @@ def _refuse_for_program(node: NodeSpec) -> None:
             "setup commands": form.setup,
             "a readiness command": isinstance(form.ready, ReadyCommand),
             "a user": form.user,
-            "a faulty_disk": form.faulty_disk,
         }
         setting = next((what for what, value in wanted.items() if value), None)
         if setting is not None:

@@ -1,13 +1,15 @@
 """Python programs as nodes: a command such as `python:app:main --port {port:8080}`.
 
 The first word names a module and a callable without arguments, which may be a coroutine function.
-The other words become `sys.argv`. The program is an ordinary asyncio program that knows nothing of
-the harness. The simulation runs it on simulated transports, files and clocks; processes run it as
-it is (`launch` is the source that calls it there).
+The other words become `sys.argv`. Modules are looked up in the folders of the node's PYTHONPATH,
+and then where the harness's own are. The program is an ordinary asyncio program that knows nothing
+of the harness. The simulation runs it on simulated transports, files and clocks; processes run it
+as it is (`_LAUNCHER` is the source that calls it there).
 """
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final, NamedTuple
 
@@ -50,6 +52,11 @@ def program_of(spec: NodeSpec) -> Program:
             "'python:MODULE:CALLABLE', such as 'python:app:main' or 'python:shop.server:run'"
         )
     return Program(module, function, spec.command[1:])
+
+
+def import_folders(spec: NodeSpec) -> tuple[str, ...]:
+    """The folders of the node's PYTHONPATH, in which its program's modules are looked up first."""
+    return tuple(filter(None, spec.environment.get("PYTHONPATH", "").split(os.pathsep)))
 
 
 def real_command(spec: NodeSpec, interpreter: str) -> tuple[str, ...]:

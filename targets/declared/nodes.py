@@ -13,8 +13,10 @@ from typing import Final, NamedTuple
 
 from harness.cluster import NodeSpec
 from harness.errors import UsageError, choices_near
+from harness.nodes.program import PREFIX
 from targets.declared.file import NODES_MAX, Declared, Each, NodeTable
 from targets.declared.packages import folder_with
+from targets.declared.programs import import_path
 from targets.declared.readiness import readiness
 
 __all__ = ["command_nodes", "only_port", "serving"]
@@ -227,6 +229,15 @@ class _Builder:
     def spec(self) -> NodeSpec:
         table, key = self.table, self.group.key
         command = tuple(map(self._placed, self._command(f"{key}.command", table.command)))
+        environment = {
+            variable: self._filled(f"{key}.environment.{variable}", str(value))
+            for variable, value in table.environment.items()
+        }
+        if command and command[0].startswith(PREFIX):
+            path = environment.get("PYTHONPATH", ".")
+            environment |= import_path(
+                self.declared, f"{key}.command", command[0], path, self.environment
+            )
         dockerfile = self._dockerfile(command)
         ports = tuple(self.ports[self.name])
         return NodeSpec(
@@ -237,10 +248,7 @@ class _Builder:
             image=table.image,
             dockerfile=dockerfile,
             debian_package=table.package,
-            environment={
-                variable: self._filled(f"{key}.environment.{variable}", str(value))
-                for variable, value in table.environment.items()
-            },
+            environment=environment,
             files=self._files(),
             setup=tuple(self._command(f"{key}.setup", each) for each in table.setup),
             ready=readiness(self.declared, key, table, ports, self.client_port, self._command),

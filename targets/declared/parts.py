@@ -78,6 +78,12 @@ class Parts:
                 )
         else:
             nodes = command_nodes(declared, environment, self.port)
+            if environment == "sim" and not self.protocol.in_simulation:
+                raise declared.error(
+                    "client.protocol",
+                    f"is {self.protocol.name!r}, whose connections the simulation cannot see; use "
+                    "--env process, or a protocol on asyncio, such as http",
+                )
         try:
             check_nodes(nodes)
         except UsageError as error:

@@ -1,12 +1,23 @@
 """Nodes of a command line: names, placeholders, ports and readiness."""
 
+import re
+
 import pytest
 
 from harness.cluster import ReadyCommand, ReadyHttp, ReadyLog, ReadyPort
 from harness.errors import UsageError
+from harness.nodes.program import import_folders
 from harness.plugins import TargetSettings
 from targets.declared import DeclaredTarget
-from tests.declared.support import NODES, declaration, kept
+from tests.declared.support import CLIENT, NODES, OPERATIONS, declaration, kept
+
+HELPER = """\
+[client]
+protocol = "program"
+port = 8080
+command = "python3 helper.py {host} {port}"
+vocabularies = ["register"]
+"""
 
 
 def nodes_of(folder, text, environment="process", **files):
@@ -58,6 +69,37 @@ def test_a_script_beside_the_file_is_named_with_its_folder(tmp_path):
     (tmp_path / "server.py").unlink()
     (node,) = nodes_of(tmp_path, declaration(nodes=nodes))  # of the node's own folder
     assert node.command[1] == "server.py"
+
+
+PROGRAM = '[nodes]\ncommand = "python:shop.app:main --port {port:8080}"\n'
+
+
+def test_a_python_program_is_looked_up_beside_the_file_or_in_the_folders_it_names(tmp_path):
+    (node,) = nodes_of(tmp_path, declaration(nodes=PROGRAM), "sim")
+    assert node.command == ("python:shop.app:main", "--port", "{port:8080}")
+    assert import_folders(node) == (str(tmp_path),)
+
+    named = PROGRAM + 'environment.PYTHONPATH = "src:/opt/lib"\n'
+    (node,) = nodes_of(tmp_path, declaration(nodes=named))
+    assert import_folders(node) == (str(tmp_path / "src"), "/opt/lib")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "client", "environment", "named"),
+    [
+        (PROGRAM, CLIENT, "docker", "nodes.command runs 'python:shop.app:main'"),
+        (PROGRAM.replace(":main", ""), CLIENT, "sim", "nodes.command is malformed"),
+        (PROGRAM, HELPER, "sim", "client.protocol is 'program'"),
+    ],
+)
+def test_a_python_program_where_it_cannot_run_is_refused(
+    tmp_path, nodes, client, environment, named
+):
+    operations = "" if client is HELPER else OPERATIONS
+    with pytest.raises(UsageError, match="line [0-9]+.*" + re.escape(named)):
+        nodes_of(
+            tmp_path, declaration(nodes=nodes, client=client, operations=operations), environment
+        )
 
 
 def test_a_node_without_a_data_folder_has_no_faulty_disk(tmp_path):

@@ -37,6 +37,12 @@ SOUND = [
         marks=[*process("etcd", "fuse"), pytest.mark.nightly],
         id="etcd, power cuts",
     ),
+    pytest.param(
+        "asyncio_service/service.toml",
+        ("--nemesis", "partition,kill,pause"),
+        marks=process(),
+        id="asyncio service",
+    ),
 ]
 CONVICTED = [
     pytest.param(

@@ -37,7 +37,7 @@ from harness.environments.process.squatters import PortWatch
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError
 from harness.nodes.deployment import as_variant
-from harness.nodes.program import is_program, real_command
+from harness.nodes.program import import_folders, is_program, real_command
 
 _ROOM_BYTES_MIN: Final = 1024 * 1024
 """The free disk space below which a failure of a node is blamed on the host."""
@@ -272,7 +272,8 @@ class ProcessNode(RealNode):
             command = spec.command
             if is_program(spec):
                 command = real_command(spec, sys.executable)
-                environment["PYTHONPATH"] = python_path()
+                folders = (*import_folders(spec), python_path())
+                environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
             return [self._filled(word) for word in command], environment
         node = NodeFile(
             name=spec.name,

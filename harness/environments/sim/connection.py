@@ -377,7 +377,7 @@ class SimConn:
             self._become(EndState.RESET)
 
     def die(self) -> None:
-        """Give this end up, since its node was killed: the peer of a stream gets what was sent and
+        """Give this end up, since its node was killed: the peer of a stream gets the rest and
         the end, if nothing was left to read; otherwise it gets a reset.
         """
         if self.state is not EndState.OPEN:

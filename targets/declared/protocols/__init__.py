@@ -169,6 +169,8 @@ class Protocol(ABC):
     """Whether its sessions can tell whether their node leads."""
     addresses: Sequence[Address] = ()
     """Addresses of other nodes that its sessions ask, such as Sentinels."""
+    in_simulation: ClassVar[bool] = True
+    """Whether its sessions use only asyncio's streams, which the simulation has, too."""
 
     @abstractmethod
     def __init__(self, settings: Mapping[str, Any]) -> None:

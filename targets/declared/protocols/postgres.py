@@ -73,6 +73,7 @@ class Postgres(SqlProtocol):
     """PostgreSQL."""
 
     name, port, knows_leader = "postgres", 5432, True
+    in_simulation = False
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         try:

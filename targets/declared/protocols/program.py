@@ -81,6 +81,7 @@ class Program(Protocol):
     """A helper program that speaks JSON lines."""
 
     name = "program"
+    in_simulation = False
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings_of(ProgramSettings, settings)

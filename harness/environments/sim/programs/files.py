@@ -16,6 +16,7 @@ import os
 import posixpath
 import sys
 import sysconfig
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -121,13 +122,17 @@ class SimRaw(io.RawIOBase):
 class Files:
     """The file system as one life of a program sees it."""
 
-    def __init__(self, store: FolderStore, loop: ProgramLoop, trouble: DiskTrouble) -> None:
+    def __init__(
+        self, store: FolderStore, loop: ProgramLoop, trouble: DiskTrouble, code: Iterable[str] = ()
+    ) -> None:
+        """`code` are folders of the program's own modules."""
         self.store, self._loop, self._trouble = store, loop, trouble
         self._open: dict[int, SimRaw] = {}
         self._fds = 0
         self._buffers: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.folder = DATA
-        self._real = tuple({os.path.realpath(p) for p in sysconfig.get_paths().values()})
+        installed = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
+        self._code = (*code, *installed)
 
     # --- paths ------------------------------------------------------------------------------
 
@@ -145,7 +150,7 @@ class Files:
             return False
         return any(
             root and root not in _SIMULATED and path.startswith(posixpath.join(root, ""))
-            for root in (*self._real, *sys.path)
+            for root in (*self._code, *sys.path)
         )
 
     def writable(self, path: str) -> str:

@@ -7,7 +7,6 @@ the loop is dead, and the files, streams and transports of a dead life have no e
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import inspect
 import operator
 from collections.abc import Callable, Mapping
@@ -18,21 +17,24 @@ from harness.env import NodeMain
 from harness.environments.sim.machine import SimEnv
 from harness.environments.sim.programs.asyncio_part import end_tasks
 from harness.environments.sim.programs.blocking import run_blocking
-from harness.environments.sim.programs.modules import Modules
+from harness.environments.sim.programs.modules import Modules, find_module
 from harness.environments.sim.programs.process import INTERRUPTED, Process
 from harness.environments.sim.programs.substitutes import place_files, pretended, substitutes
 from harness.errors import UsageError
-from harness.nodes.program import program_of
+from harness.nodes.program import import_folders, program_of
 
 
 def program_main(spec: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
     """The entry of a node whose command is a Python program; raises `UsageError`."""
     program = program_of(spec)
     top = program.module.partition(".")[0]
-    if importlib.util.find_spec(top) is None:
+    folders = import_folders(spec)
+    if find_module(top, folders) is None:
         raise UsageError(
-            f"node {spec.name!r} runs {spec.command[0]!r}, but there is no module {top!r}; install "
-            "its package into the harness's environment, or add its folder to PYTHONPATH"
+            f"node {spec.name!r} runs {spec.command[0]!r}, but there is no module {top!r}"
+            + (f" in {' or '.join(folders)}" if folders else "")
+            + "; install its package into the harness's environment, or add its folder to "
+            "PYTHONPATH in the node's environment"
         )
 
     async def main(env: Any, _: dict[str, Any]) -> None:
@@ -55,7 +57,9 @@ class Life:
             "breakpoint": _no_breakpoint,
         }
         self._loop.prepare(pretended(process))
-        self._modules = Modules(substitutes(process), replaced, process.refuse)
+        self._modules = Modules(
+            substitutes(process), replaced, process.refuse, process.import_folders
+        )
 
     async def run(self) -> None:
         """Import the program and call its callable; exit with its code."""

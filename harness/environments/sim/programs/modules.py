@@ -70,7 +70,7 @@ class NativeCodeError(ImportError):
 class _Code:
     """The compiled modules of this process, and where they are."""
 
-    specs: ClassVar[dict[tuple[str, tuple[str, ...] | None], ModuleSpec | None]] = {}
+    specs: ClassVar[dict[tuple[str, tuple[str, ...], bool], ModuleSpec | None]] = {}
     code: ClassVar[dict[str, CodeType | None]] = {}
     shared: ClassVar[dict[str, None]] = {}  # libraries that work only with their native parts
 
@@ -83,11 +83,15 @@ class Modules:
         substitutes: Mapping[str, Callable[[Modules], ModuleType]],
         replaced: Mapping[str, Any],
         refuse: Callable[[str, str], Any],
+        folders: tuple[str, ...] = (),
     ) -> None:
-        """`substitutes` make modules; `replaced` are builtins; `refuse` ends the run."""
+        """`substitutes` make modules; `replaced` are builtins; `refuse` ends the run; `folders` are
+        searched first.
+        """
         self.loaded: dict[str, ModuleType] = {}
         self._substitutes = substitutes
         self._refuse = refuse
+        self._folders = folders
         self._depth = 0
         self._hidden: dict[str, ModuleType | None] = {}
         self.builtins = {**builtins.__dict__, **NAMES, **replaced, "__import__": self.import_}
@@ -205,7 +209,7 @@ class Modules:
             raise ModuleNotFoundError(
                 f"No module named {name!r}; {holder.__name__!r} is not a package", name=name
             )
-        spec = _find(name, path)
+        spec = find_module(name, self._folders if path is None else path, within=holder is not None)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         if isinstance(spec.loader, ExtensionFileLoader):
@@ -267,22 +271,15 @@ def _is_standard(name: str) -> bool:
     return name.partition(".")[0] in sys.stdlib_module_names
 
 
-def _find(name: str, path: tuple[str, ...] | None) -> ModuleSpec | None:
-    key = name, path
+def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) -> ModuleSpec | None:
+    """Find a module: in these folders, or after them where the harness's own modules are, unless it
+    is `within` a package.
+    """
+    key = name, folders, within
     if key not in _Code.specs:
-        places = None if path is None else list(path)
-        _Code.specs[key] = _search(name, places)
+        spec = PathFinder.find_spec(name, [*folders, *(() if within else sys.path)])
+        _Code.specs[key] = spec or _by_finders(name, list(folders) if within else None)
     return _Code.specs[key]
-
-
-def _search(name: str, places: list[str] | None) -> ModuleSpec | None:
-    if places is None:
-        return importlib.util.find_spec(name) if name not in sys.modules else _found_again(name)
-    return PathFinder.find_spec(name, places) or _by_finders(name, places)
-
-
-def _found_again(name: str) -> ModuleSpec | None:
-    return PathFinder.find_spec(name) or _by_finders(name, None)
 
 
 def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:

@@ -21,7 +21,7 @@ from harness.environments.sim.programs.files import DATA, FILES, Files
 from harness.environments.sim.programs.folder import FolderStore
 from harness.environments.sim.programs.output import LogStream
 from harness.environments.sim.programs.program_loop import ProgramLoop
-from harness.nodes.program import Program
+from harness.nodes.program import Program, import_folders
 
 INTERRUPTED: Final = 130
 """The exit code of a program that SIGINT ended."""
@@ -67,12 +67,13 @@ class Process:
         base = {"HOME": DATA, "HOSTNAME": env.name, "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
         base |= {"PWD": DATA, "TZ": "UTC", "USER": "node", "PYTHONHASHSEED": "0"}
         base |= {f"{name}_NO_EXTENSIONS": "1" for name in _PURE}
+        self.import_folders = import_folders(spec)
         self.environment = base | {key: fill(word) for key, word in spec.environment.items()}
         self.interruption = Interruption()
         self.at_exit: list[Callable[[], object]] = []
         self.streams: tuple[LogStream, ...] = ()
         self.clocks = Clocks(loop)
-        self.files = Files(machine.disk, loop, machine.trouble)
+        self.files = Files(machine.disk, loop, machine.trouble, self.import_folders)
         loop.on_exit = self._exit_by
         owner.on_stop = self._stop
 

@@ -12,12 +12,9 @@ from harness.env import Address
 from harness.environments.sim.connection import SimConn
 from harness.environments.sim.programs.datagrams import DatagramTransport
 from harness.environments.sim.programs.net_loop import NetLoop
+from harness.environments.sim.programs.servers import StreamListener, StreamServer
 from harness.environments.sim.programs.sockets import SimSocket
-from harness.environments.sim.programs.transports import (
-    StreamListener,
-    StreamServer,
-    StreamTransport,
-)
+from harness.environments.sim.programs.transports import StreamTransport
 
 _REFUSED: Final = {
     "TLS": "plain TCP: the simulated network needs no encryption",

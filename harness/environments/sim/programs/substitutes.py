@@ -285,7 +285,7 @@ def _sys_module(process: Process, modules: Modules) -> ModuleType:
         __stdin__=None,
         __stdout__=out,
         __stderr__=err,
-        path=[*sys.path],
+        path=[*process.import_folders, *sys.path],
         warnoptions=[],
         settrace=lambda _: None,
         setprofile=lambda _: None,

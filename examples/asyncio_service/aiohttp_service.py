@@ -1,7 +1,6 @@
-"""An ordinary aiohttp service: one register, kept by a primary; the other nodes forward to it.
+"""A register on aiohttp: the first member keeps it on its disk, and the others forward to it.
 
-It imports nothing of the harness: `python -c 'import asyncio_service.register_app as app; app.main()'
---port 8080 --data /tmp/register` runs it, too.
+python -c 'import aiohttp_service; aiohttp_service.main()' --port 8080
 """
 
 import argparse
@@ -59,9 +58,13 @@ class Register:
         return True
 
 
+async def role(request: web.Request) -> web.Response:
+    return web.json_response({"leads": request.app["leads"], "term": 1})
+
+
 def primary(register: Register) -> web.Application:
     async def read(_: web.Request) -> web.Response:
-        return web.json_response(register.value)
+        return web.json_response({"value": register.value})
 
     async def write(request: web.Request) -> web.Response:
         await register.set(await request.json())
@@ -70,10 +73,12 @@ def primary(register: Register) -> web.Application:
     async def cas(request: web.Request) -> web.Response:
         body = await request.json()
         done = await register.compare_and_set(body["old"], body["new"])
-        return web.json_response(done)
+        return web.json_response({"done": done})
 
     app = web.Application()
+    app["leads"] = True
     app.add_routes([web.get("/", read), web.put("/", write), web.post("/cas", cas)])
+    app.router.add_get("/role", role)
     return app
 
 
@@ -99,29 +104,27 @@ def forwarder(address: str) -> web.Application:
             return web.Response(status=502, text="the primary does not answer")
 
     app = web.Application()
+    app["leads"] = False
     app.cleanup_ctx.append(session)
+    app.router.add_get("/role", role)
     app.router.add_route("*", "/{path:.*}", forward)
     return app
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--data", type=Path, default=Path())
     parser.add_argument("--host")
-    parser.add_argument(
-        "--primary", help="host:port of the primary; without it, this is the primary"
-    )
-    parser.add_argument("--race", action="store_true")
-    parser.add_argument("--unsynced", action="store_true")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--address", help="host:port under which others reach this")
+    parser.add_argument("--members", default="", help="host:port of all, first the primary")
+    parser.add_argument("--data", type=Path, default=Path())
+    parser.add_argument("--race", action="store_true", help="compare and set without the lock")
+    parser.add_argument("--unsynced", action="store_true", help="do not wait for the disk")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    if options.primary is None:
+    first = options.members.split(",")[0]
+    if first in ("", options.address):
         app = primary(Register(options.data, race=options.race, unsynced=options.unsynced))
     else:
-        app = forwarder(options.primary)
+        app = forwarder(first)
     web.run_app(app, host=options.host, port=options.port, access_log=None)
-
-
-if __name__ == "__main__":
-    main()

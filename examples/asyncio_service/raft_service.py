@@ -1,8 +1,7 @@
 """A register on the Raft library `consensual` from PyPI, over aiohttp.
 
-Nobody here wrote the library, and this program imports nothing of the harness. A write is a command
-of the log; it is answered once the library has applied it on the asked node. A read is a command,
-too, unless `--local-reads` (a planted race) answers it from the node's own copy.
+A write is a command of the log; it is answered once the library has applied it on the asked node. A
+read is a command, too, unless `--race` answers it from the node's own copy.
 """
 
 import argparse
@@ -38,7 +37,7 @@ class Register:
             waiter.get_loop().call_soon_threadsafe(waiter.set_result, result)
 
 
-def http(node: Node, register: Register, *, local_reads: bool) -> web.Application:
+def http(node: Node, register: Register, members: int, *, race: bool) -> web.Application:
     async def submit(command: dict) -> web.Response:
         command["id"] = uuid.uuid4().hex
         waiter = register.waiting[command["id"]] = asyncio.get_running_loop().create_future()
@@ -49,7 +48,7 @@ def http(node: Node, register: Register, *, local_reads: bool) -> web.Applicatio
         return web.json_response(await waiter)
 
     async def read(_: web.Request) -> web.Response:
-        if local_reads:
+        if race:
             return web.json_response({"done": True, "value": register.value})
         return await submit({"kind": "read"})
 
@@ -61,12 +60,9 @@ def http(node: Node, register: Register, *, local_reads: bool) -> web.Applicatio
 
     async def role(_: web.Request) -> web.Response:
         role = node._role  # the library has no public way to ask for it
-        members = sorted(node._cluster.nodes_ids)
-        stable = bool(node._cluster.stable)
-        leads = role.leader_node_id == node._id
-        return web.json_response(
-            {"leads": leads, "term": role.term, "members": members, "stable": stable}
-        )
+        whole = node._cluster.stable and len(node._cluster.nodes_ids) == members
+        leads = whole and role.leader_node_id == node._id
+        return web.json_response({"leads": leads, "term": role.term})
 
     async def receive(request: web.Request) -> web.Response:
         body = await request.json()
@@ -114,9 +110,10 @@ def main() -> None:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", required=True, help="host:port under which others reach this")
-    parser.add_argument("--found", nargs="*", help="found the cluster with these nodes (host:port)")
+    parser.add_argument("--members", required=True, help="host:port of all; the first founds")
     parser.add_argument("--heartbeat", type=float, default=0.3)
-    parser.add_argument("--local-reads", action="store_true")
+    parser.add_argument("--data", help="nothing: the library keeps its log in memory")
+    parser.add_argument("--race", action="store_true", help="read without asking the others")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     asyncio.run(serve(options))
@@ -132,13 +129,11 @@ async def serve(options: argparse.Namespace) -> None:
         processors={"apply": register.apply},
         sender=HttpSender(url, options.heartbeat),
     )
-    runner = web.AppRunner(http(node, register, local_reads=options.local_reads), access_log=None)
+    first, *others = options.members.split(",")
+    app = http(node, register, 1 + len(others), race=options.race)
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, options.host, options.port).start()
-    if options.found is not None:
-        await found(node, [URL(f"http://{peer}") for peer in options.found])
+    if first == options.address:
+        await found(node, [URL(f"http://{peer}") for peer in others])
     await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,0 @@
-"""An aiohttp service and a Raft library from PyPI, as targets of the harness."""
