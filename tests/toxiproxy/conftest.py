@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toxiproxy.api import APIConsumer
 
 from tests.support.programs import run_program
 from tests.support.waiting import LIMIT_S
@@ -150,8 +149,6 @@ def ours(both_servers: Callable[[str], Server]) -> Server:
 def _clean(server: Server) -> Server:
     for name in server.request("GET", "/proxies")[1]:
         server.request("DELETE", f"/proxies/{name}")
-    # toxiproxy-python keeps the address in a class, so all clients of the process share it.
-    APIConsumer.host, APIConsumer.port = server.host, server.port
     return server
 
 
