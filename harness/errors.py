@@ -26,6 +26,7 @@ __all__ = [
     "HistoryError",
     "InfrastructureError",
     "InternalError",
+    "StartError",
     "TargetError",
     "UsageError",
     "choices_near",
@@ -83,6 +84,20 @@ class CleaningError(InfrastructureError):
 
 class TargetError(HarnessError):
     """The target did not start, or its plug-in broke its contract. The run has no verdict."""
+
+
+class StartError(TargetError):
+    """A node did not start as it is declared, or the target did not become ready.
+
+    `node` and `part` (`image`, `command`, `setup` or `ready`) name the wrong part of a declaration;
+    without a node, the whole target was not ready. `log` has the last lines of the nodes' output.
+    """
+
+    def __init__(
+        self, what: str, *, node: str = "", part: str = "ready", log: Sequence[str] = ()
+    ) -> None:
+        super().__init__("\n  ".join([what, *log]))
+        self.what, self.node, self.part, self.log = what, node, part, tuple(log)
 
 
 class CheckerLimitError(HarnessError):

@@ -13,7 +13,7 @@ import msgspec
 
 from harness.cluster import CLIENT, NodeSpec
 from harness.env import ClientEnv
-from harness.errors import UsageError
+from harness.errors import HarnessError, StartError, UsageError
 from harness.ops import Completion, Request
 from harness.permits import Permit
 from harness.plugins._base import Plugin, set_traits
@@ -204,6 +204,13 @@ class Target(Plugin):
         needs no file. Raises `UsageError`.
         """
         raise UsageError(f"--system {path}: the target {self.name!r} is not declared by a file")
+
+    def start_failure(self, settings: TargetSettings, error: StartError) -> HarnessError:
+        """Return the error with which a command ends if the target did not start; by default, the
+        error itself. A target that users declare returns a `UsageError` that quotes their file.
+        """
+        del settings
+        return error
 
     def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
         """Return a file for `--system` that declares the system of a Compose file, without the

@@ -16,6 +16,7 @@ from harness.pytesting.markers import case_from_settings, stored_case
 from harness.pytesting.runs import Fixture, JudgedRun, LastRun
 from harness.registry import load_plugin
 from harness.run.keep import run_and_keep
+from harness.run.starting import explained_start
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 
@@ -57,15 +58,16 @@ class RunCase(Fixture):
             replay = replay_command(runs.shown(folder.path / "case.json"), environment.name)
         else:
             replay = runs.test_again(environment.name)
-        kept = run_and_keep(
-            plan,
-            environment,
-            folder,
-            run_id=folder.run_id,
-            checkers=judges,
-            time_limit_s=check_time_limit,
-            replay=replay,
-        )
+        with explained_start(plan):
+            kept = run_and_keep(
+                plan,
+                environment,
+                folder,
+                run_id=folder.run_id,
+                checkers=judges,
+                time_limit_s=check_time_limit,
+                replay=replay,
+            )
         last = LastRun(plan.case, kept.outcome.history, folder, kept.record)
         runs.take(last, kept.judgement.results)
         if kept.outcome.stop_asked:

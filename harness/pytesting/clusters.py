@@ -26,6 +26,7 @@ from harness.pytesting.runs import Fixture, LastRun, RunsOfTest
 from harness.run.keep import finish_run, new_record
 from harness.run.phases import Outcome
 from harness.run.recorder import Recorder
+from harness.run.starting import explained_start
 from harness.verdict.judge import Judgement
 
 T = TypeVar("T")
@@ -94,7 +95,8 @@ class Deployment:
 
         interrupted = False
         try:
-            return self._environment.execute(plan, main)
+            with explained_start(self._plan):
+                return self._environment.execute(plan, main)
         except KeyboardInterrupt:
             interrupted = True
             raise
@@ -131,7 +133,7 @@ class Deployment:
     ) -> T:
         __tracebackhide__ = True
         live = LiveCluster(self._plan, session, recorder, self._environment, self._clocks)
-        await live.wait_ready(READY_BOUND_S)
+        await live.become_ready(READY_BOUND_S)
         self._runs.live = live
         task = asyncio.ensure_future(body(live))
         stop = asyncio.ensure_future(session.interrupted.wait())

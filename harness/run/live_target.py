@@ -15,7 +15,7 @@ import msgspec
 
 from harness.case import stream
 from harness.cluster import Cluster
-from harness.errors import TargetError, shown
+from harness.errors import StartError, TargetError, shown
 from harness.faults.door import Door
 from harness.generator import GeneratorLike
 from harness.ops import NS_PER_S
@@ -115,7 +115,7 @@ class OpenedTarget:
         return await _look_at_groups(self.system.groups, self.plan.case.target)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
-        """Wait until the target is ready; after `bound_s`, raise `TargetError` with the pending
+        """Wait until the target is ready; after `bound_s`, raise `StartError` with the pending
         conditions and the last lines of node logs.
         """
         state = await self.poll(self.system.ready, bound_s=bound_s, every_s=POLL_S)
@@ -125,9 +125,7 @@ class OpenedTarget:
                 logs.append(f"--- {name}")
                 logs.extend(await self.cluster.logs(name, last_lines=5))
             pending = "; ".join(state.pending) or "no reason given"
-            raise TargetError(
-                f"the target was not ready within {bound_s:g} s: {pending}\n" + "\n".join(logs)
-            )
+            raise StartError(f"the target was not ready within {bound_s:g} s: {pending}", log=logs)
         self.scribe.observe_roles(await self.roles())
 
     async def poll(

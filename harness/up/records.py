@@ -106,6 +106,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     frozen: Frozen | None = None
 
 
+_KINDS: Final = (UsageError, TargetError)
+"""The classes of errors that survive the way to another process."""
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why a holder ended or refused a question."""
 
@@ -114,10 +118,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: HarnessError) -> Failure:
-        return cls(error=str(error), kind=type(error).__name__)
+        kind = next((each for each in _KINDS if isinstance(error, each)), type(error))
+        return cls(error=str(error), kind=kind.__name__)
 
     def as_error(self) -> HarnessError:
-        kinds = {each.__name__: each for each in (UsageError, TargetError)}
+        kinds = {each.__name__: each for each in _KINDS}
         return kinds.get(self.kind, InfrastructureError)(self.error)
 
 

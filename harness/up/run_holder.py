@@ -22,6 +22,7 @@ from harness.registry import load_plugin
 from harness.run.freeze import Freezer
 from harness.run.phases import Run
 from harness.run.recorder import Recorder
+from harness.run.starting import explained_start
 from harness.store.folder import OPS_LOG
 from harness.store.oplog import OpLog
 from harness.up.cluster import OPS_KEPT, StandingCluster
@@ -63,7 +64,8 @@ class RunHolder:
         )
         self._log = OpLog(self._folder / OPS_LOG)
         try:
-            return self._environment.execute(deployment, self._main)
+            with explained_start(self._plan):
+                return self._environment.execute(deployment, self._main)
         finally:
             self._log.close()
 

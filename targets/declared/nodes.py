@@ -19,7 +19,7 @@ from targets.declared.packages import folder_with
 from targets.declared.programs import import_path
 from targets.declared.readiness import readiness
 
-__all__ = ["command_nodes", "only_port", "serving"]
+__all__ = ["command_nodes", "key_of", "only_port", "serving"]
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)(?::([^{}]*))?\}")
 _KNOWN: Final = ("name", "number", "host", "port", "peer", "address", "data", "files", "package")
@@ -55,6 +55,13 @@ def command_nodes(declared: Declared, environment: str | None, port: int) -> lis
         for group in groups
         for number, name in enumerate(group.names, start=1)
     ]
+
+
+def key_of(declared: Declared, node: str) -> tuple[str | int, ...]:
+    """Return the path of the table in the file that declares a node."""
+    groups = _groups(declared)
+    index = next(index for index, group in enumerate(groups) if node in group.names)
+    return ("nodes", index) if isinstance(declared.declaration.nodes, list) else ("nodes",)
 
 
 def only_port(declared: Declared) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
 from harness.cluster import NodeSpec
-from harness.errors import UsageError
+from harness.errors import HarnessError, StartError, UsageError
 from harness.plugins import (
     TARGET_API_VERSION,
     Ask,
@@ -26,6 +26,7 @@ from harness.plugins import (
 from targets.declared.draft import drafted
 from targets.declared.file import as_text, from_disk
 from targets.declared.parts import Parts, parts_of
+from targets.declared.starting import explained
 from targets.declared.system import DeclaredSystem
 
 __all__ = ["DeclaredTarget"]
@@ -53,6 +54,10 @@ class DeclaredTarget(Target):
     @override
     def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
         return drafted(compose, ask, without)
+
+    @override
+    def start_failure(self, settings: TargetSettings, error: StartError) -> HarnessError:
+        return explained(parts_of(settings.options[_OPTION]), error)
 
     @override
     def configured(self, options: Mapping[str, Any]) -> Target:

@@ -11,7 +11,7 @@ from harness.environments.docker.image.debian import (
     read_sources,
 )
 from harness.environments.docker.image.dockerfiles import built_tag, image_of, provide_images
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, StartError, UsageError
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def test_images_are_built_or_pulled_once(folder):
 def test_an_unavailable_image_is_reported_with_its_node(folder):
     engine = FakeEngine()
     engine.refuses = True
-    with pytest.raises(InfrastructureError, match=r"'x:1' of node 'n'.*no registry.*`dockerfile`"):
+    with pytest.raises(StartError, match=r"'x:1' of node 'n'.*no registry.*`dockerfile`"):
         provide_images(engine, [node(image="x:1")], print)
-    with pytest.raises(InfrastructureError, match="cannot be built: a step failed"):
+    with pytest.raises(StartError, match="cannot be built: a step failed"):
         provide_images(engine, [node(dockerfile=str(folder))], print)
 
 

@@ -26,6 +26,7 @@ from harness.plan.planning import Plan, plan_case
 from harness.plugins import Environment
 from harness.run.keep import SIM, KeptRun, run_and_keep
 from harness.run.phases import Outcome
+from harness.run.starting import explained_start
 from harness.store import RunFolder, check_place, new_run_id
 from harness.verdict.judge import Judgement
 
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
     conducting = freezing(plan.checkers, environment) if parsed.freeze else None
-    environment.prepare_nodes(plan.nodes, note)
+    with explained_start(plan):
+        environment.prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
     progress = Progress(simulated=environment.name == SIM)
     bugs = f"bug {','.join(plan.case.bugs)}, " if plan.case.bugs else ""
@@ -63,17 +65,18 @@ def main(arguments: Sequence[str]) -> int:
     )
     replay = replay_command(folder.path / "case.json", environment.name)
     try:
-        kept = run_and_keep(
-            plan,
-            environment,
-            folder,
-            run_id=folder.run_id,
-            time_limit_s=parsed.check_time_limit,
-            replay=replay,
-            link_proxy=parsed.link_proxy,
-            listener=None if parsed.quiet else progress,
-            conducting=conducting,
-        )
+        with explained_start(plan):
+            kept = run_and_keep(
+                plan,
+                environment,
+                folder,
+                run_id=folder.run_id,
+                time_limit_s=parsed.check_time_limit,
+                replay=replay,
+                link_proxy=parsed.link_proxy,
+                listener=None if parsed.quiet else progress,
+                conducting=conducting,
+            )
     except BaseException:
         if conducting is not None and conducting.standing is not None:
             note(f"harness: the frozen cluster stays: `harness down {conducting.standing.name}`")

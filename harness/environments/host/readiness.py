@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NoReturn
 
 from harness.cluster import NodeSpec, ReadyCommand, ReadyHttp, ReadyLog, ReadyPort
-from harness.errors import InfrastructureError, TargetError
+from harness.errors import InfrastructureError, StartError
 from harness.nodes.deployment import describe
 
 SETUP_S: Final = 300.0
@@ -31,12 +31,15 @@ RunCommand = Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]]
 
 
 def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, output: str) -> NoReturn:
-    """Raise `TargetError` for a failed set-up command; the exit code `None` means a timeout."""
+    """Raise `StartError` for a failed set-up command; the exit code `None` means a timeout."""
     how = f"took longer than {SETUP_S:.0f} s" if code is None else f"exited with {code}"
-    end = output.strip()[-_SETUP_CHARACTERS_MAX:]
-    quoted = "".join(f"\n  {line}" for line in end.splitlines()) or " nothing"
-    raise TargetError(
-        f"the set-up of node {spec.name!r} failed: {' '.join(command)!r} {how}; its output:{quoted}"
+    lines = output.strip()[-_SETUP_CHARACTERS_MAX:].splitlines()
+    raise StartError(
+        f"the set-up of node {spec.name!r} failed: {' '.join(command)!r} {how}; its output:"
+        + ("" if lines else " nothing"),
+        node=spec.name,
+        part="setup",
+        log=lines,
     )
 
 
@@ -98,11 +101,13 @@ async def _missing(
     return None if watch.seen else ""
 
 
-def not_ready(reason: str, log: Sequence[str], *, by_host: bool) -> NoReturn:
+def not_ready(node: str, reason: str, log: Sequence[str], *, by_host: bool) -> NoReturn:
     """Raise an error for a node that did not become ready, with the end of the node's log.
 
-    The error is an `InfrastructureError` if the host ended the node, and otherwise a `TargetError`.
+    The error is an `InfrastructureError` if the host ended the node, and otherwise a `StartError`.
     """
-    quoted = "".join(f"\n  {line}" for line in log[-LOG_LINES:]) or " it is empty"
-    kind = InfrastructureError if by_host else TargetError
-    raise kind(f"{reason}; the end of its log:{quoted}")
+    lines = log[-LOG_LINES:]
+    what = f"{reason}; the end of its log:" + ("" if lines else " it is empty")
+    if by_host:
+        raise InfrastructureError("\n  ".join([what, *lines]))
+    raise StartError(what, node=node, log=lines)

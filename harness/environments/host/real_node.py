@@ -229,11 +229,12 @@ class RealNode(ABC):
     async def require_ready(self) -> None:
         """Wait until the node is ready, and raise an error if it does not become ready.
 
-        The error is an `InfrastructureError` if the host ended the node, else a `TargetError`.
+        The error is an `InfrastructureError` if the host ended the node, else a `StartError`.
         """
         reason = await self.wait_ready()
         if reason is not None:
-            not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self.ended_by_host)
+            log = self.log.tail(EXIT_LOG_LINES)
+            not_ready(self.spec.name, reason, log, by_host=self.ended_by_host)
 
     # --- for primitives ----------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import shutil
@@ -35,12 +36,14 @@ from harness.environments.process.clocks import ProcessClock
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.process.squatters import PortWatch
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, StartError
 from harness.nodes.deployment import as_variant
 from harness.nodes.program import import_folders, is_program, real_command
 
 _ROOM_BYTES_MIN: Final = 1024 * 1024
 """The free disk space below which a failure of a node is blamed on the host."""
+_NO_PROGRAM: Final = frozenset({errno.EACCES, errno.ENOENT, errno.ENOEXEC, errno.ENOTDIR})
+"""The numbers of errors that blame the command, and not this machine."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 
@@ -221,19 +224,24 @@ class ProcessNode(RealNode):
         self._oom_kills = procfs.oom_kills()
         if self.spec.entry is None:
             self._ports.let_go(self.spec.name)
-        child = Child(
-            argv,
-            environment=environment,
-            folder=self._data,
-            listens=self.spec.entry is not None,
-            on_output=self.log.feed,
-            on_exit=self._exited,
-            on_lost=lambda error: self.tell(
-                f"the output of {self.spec.name} cannot be read any more: {error}"
-            ),
-            account=self._account,
-            calling=self._calling,
-        )
+        try:
+            child = Child(
+                argv,
+                environment=environment,
+                folder=self._data,
+                listens=self.spec.entry is not None,
+                on_output=self.log.feed,
+                on_exit=self._exited,
+                on_lost=lambda error: self.tell(
+                    f"the output of {self.spec.name} cannot be read any more: {error}"
+                ),
+                account=self._account,
+                calling=self._calling,
+            )
+        except InfrastructureError as error:
+            if not self.boots and getattr(error.__cause__, "errno", None) in _NO_PROGRAM:
+                raise StartError(str(error), node=self.spec.name, part="command") from error
+            raise
         self._child = child
         self._warden.guard(self._kill_key, Kill(*child.identity))
         self._callers.note(self.spec.name, child.identity)

@@ -148,10 +148,11 @@ class SimCluster:
         return None if runs else f"node {node!r} is down"
 
     async def require_ready(self, node: str) -> None:
-        """Wait until the node is ready; raises `TargetError` if it does not become ready."""
+        """Wait until the node is ready; raises `StartError` if it does not become ready."""
         reason = await self.wait_ready(node)
         if reason is not None:
-            not_ready(reason, self._world.log_lines(node, last_lines=LOG_LINES), by_host=False)
+            log = self._world.log_lines(node, last_lines=LOG_LINES)
+            not_ready(node, reason, log, by_host=False)
 
     async def stop(self, node: str) -> bool:
         """Cancel the node's entry, and kill the node if it still runs after `stop_s`."""

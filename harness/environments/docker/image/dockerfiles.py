@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from harness.cluster import NodeSpec
 from harness.environments.docker.engine.archives import tar_files
-from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.engine.engine import Engine, EngineUnreachableError
 from harness.environments.docker.image.image import build_on, image_tag
 from harness.environments.host.placeholders import is_shared, package_folder
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, StartError, UsageError
 from harness.nodes.declaration import context_files
 from harness.nodes.deployment import forms_of
 
@@ -93,27 +93,31 @@ def provide_images(
 ) -> None:
     """Build or pull the images that these nodes need and the engine lacks.
 
-    Raises `UsageError` for an unusable Dockerfile folder, and `InfrastructureError` with the fix if
-    an image cannot be built or pulled.
+    Raises `UsageError` for an unusable Dockerfile folder, and `StartError` with the fix if an image
+    cannot be built or pulled, unless the engine is unreachable.
     """
     forms = [form for spec in nodes for form in forms_of(spec).values()]
-    for dockerfile in dict.fromkeys(form.dockerfile for form in forms):
+    for dockerfile, node in {form.dockerfile: form.name for form in reversed(forms)}.items():
         if dockerfile is not None:
-            _build(engine, dockerfile, progress)
+            _build(engine, dockerfile, node, progress)
     for image, node in {form.image: form.name for form in forms}.items():
         if image is None or engine.image_id(image) is not None:
             continue
         progress(f"pulling {image}")
         try:
             engine.pull(image, timeout_s=_PULL_TIMEOUT_S)
+        except EngineUnreachableError:
+            raise
         except InfrastructureError as error:
-            raise InfrastructureError(
+            raise StartError(
                 f"the engine lacks the image {image!r} of node {node!r} and cannot pull it: "
-                f"{error}; build or load the image, or declare a `dockerfile`"
+                f"{error}; build or load the image, or declare a `dockerfile`",
+                node=node,
+                part="image",
             ) from error
 
 
-def _build(engine: Engine, dockerfile: str, progress: Callable[[str], None]) -> None:
+def _build(engine: Engine, dockerfile: str, node: str, progress: Callable[[str], None]) -> None:
     context = _context(dockerfile)
     tag = context.tag
     if engine.image_id(tag) is not None:
@@ -122,7 +126,11 @@ def _build(engine: Engine, dockerfile: str, progress: Callable[[str], None]) -> 
     archive = tar_files(context.files, executable=context.executable)
     try:
         build_on(engine, image_tag(), archive, tag, progress)
+    except EngineUnreachableError:
+        raise
     except InfrastructureError as error:
-        raise InfrastructureError(
-            f"the image for the folder {context.folder} cannot be built: {error}"
+        raise StartError(
+            f"the image for the folder {context.folder} cannot be built: {error}",
+            node=node,
+            part="image",
         ) from error

@@ -1,0 +1,22 @@
+"""Failures to start, in the words of the target: a declared system quotes the line of its file.
+
+Soaks leave such errors as they are, since one failed start among many seeds is no mistake of the
+user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from harness.errors import StartError
+from harness.plan.planning import TargetPlan
+
+
+@contextlib.contextmanager
+def explained_start(plan: TargetPlan) -> Iterator[None]:
+    """Let the plan's target explain a `StartError` of the block (`Target.start_failure`)."""
+    try:
+        yield
+    except StartError as error:
+        raise plan.target.start_failure(plan.settings, error) from error

@@ -1,0 +1,56 @@
+"""Failures to start, with the line of the declaration or of the Compose file that is to blame."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from harness.errors import StartError, UsageError, clipped
+from targets.declared.compose.document import ComposeDocument
+from targets.declared.document import Path
+from targets.declared.nodes import key_of
+from targets.declared.parts import Parts
+
+__all__ = ["explained"]
+
+_CHARACTERS_MAX: Final = 600
+_OUTPUT: Final = re.compile(r"; (?:the end of its log|its output|its last output):")
+_KEYS: Final = {
+    "image": ("image", "build", "dockerfile", "package"),
+    "command": ("command", "entrypoint", "image", "build"),
+    "setup": ("setup",),
+    "ready": ("ready", "healthcheck", "command", "entrypoint", "image", "build"),
+}
+"""Map the parts of a declaration to the keys that may have them, in both kinds of files."""
+
+
+def explained(parts: Parts, error: StartError) -> UsageError:
+    """Return the error as one line that quotes the user's file, with the last line of output."""
+    last = next((line.strip() for line in reversed(error.log) if line.strip()), "")
+    what = " ".join(_OUTPUT.split(error.what)[0].split())
+    if last and error.node:
+        what += f"; the last line of its output is {last!r}"
+    what = clipped(what, _CHARACTERS_MAX)
+    declared = parts.declared
+    if not error.node:
+        return declared.document.error(_of_whole(error.what, parts), what)
+    if declared.declaration.compose is not None:
+        document = ComposeDocument(declared.declaration.compose, declared.folder)
+        path = _narrowed(document.values, ("services", error.node), error.part)
+        return document.error(path, f"is to blame: {what}")
+    path = _narrowed(declared.document.values, key_of(declared, error.node), error.part)
+    return declared.document.error(path, what)
+
+
+def _narrowed(values: Any, place: Path, part: str) -> Path:
+    """Return the path of the key that has this part of the table at `place`, or of the table."""
+    for step in place:
+        values = values[step]
+    key = next((key for key in _KEYS[part] if key in values), None)
+    return place if key is None else (*place, key)
+
+
+def _of_whole(what: str, parts: Parts) -> tuple[str, ...]:
+    """The key that is to blame if all nodes run, and the system does not get ready."""
+    leads = parts.declared.declaration.leader is not None and "[leader]" in what
+    return ("leader", "leads") if leads else ("client",)
