@@ -56,9 +56,9 @@ def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> 
 def port_of(kind: Kind | None, service: Service) -> int:
     """Return the port on which a service serves clients, or 0 if the file does not show it."""
     text = _port_text(kind, service) or ""
-    shown = re.search(r"(\d{1,5})$", text.strip("/"))
-    if shown is not None:
-        return int(shown[1])
+    match = re.search(r"(\d{1,5})$", text.strip("/"))
+    if match is not None:
+        return int(match[1])
     if kind is not None and (kind.port in service.ports or not service.ports):
         return kind.port
     if kind is None:
@@ -208,17 +208,17 @@ def _password(password: _Setting, unneeded: bool, server: str, ask: Questions) -
 
 
 def _required(text: str) -> str:
-    shown = _REQUIRED.search(text)
-    return "" if shown is None else shown[1]
+    match = _REQUIRED.search(text)
+    return "" if match is None else match[1]
 
 
 def _master(sentinels: Sequence[Service]) -> _Setting:
     for service in sentinels:
         name = service.variable("REDIS_MASTER_SET", "REDIS_MASTER_NAME", "SENTINEL_MASTER_NAME")
         for text in (*service.words, *service.texts):
-            shown = _MONITOR.search(text)
-            if shown is not None and "$" not in shown[1]:
-                return _Setting(shown[1], f"`sentinel monitor` of {service.name}")
+            match = _MONITOR.search(text)
+            if match is not None and "$" not in match[1]:
+                return _Setting(match[1], f"`sentinel monitor` of {service.name}")
         if name:
             return _Setting(name, f"a variable of {service.name}")
     return _Setting("", "")

@@ -107,8 +107,8 @@ class _Drafting:
             yield f"no volume, so power cuts lose nothing there: {_names(bare)}"
 
     def _why(self) -> str:
-        shown = self.chosen.members[0].recognized
-        return "" if shown is None else f" ({shown.why})"
+        recognized = self.chosen.members[0].recognized
+        return "" if recognized is None else f" ({recognized.why})"
 
     def _top(self) -> Iterable[Line]:
         kind = self.chosen.kind
@@ -163,9 +163,9 @@ class _Drafting:
         answers: dict[tuple[str, ...], str] = {}
         for service in self.nodes:
             folders = service.folders
-            shown = service.flag("--data-dir", "-data-dir") or service.variable("ETCD_DATA_DIR")
+            flag = service.flag("--data-dir", "-data-dir") or service.variable("ETCD_DATA_DIR")
             best = () if service.recognized is None else service.recognized.kind.data
-            match = next((folder for folder in (shown, *best) if folder in folders), None)
+            match = next((folder for folder in (flag, *best) if folder in folders), None)
             if match is None and len(folders) > 1:
                 question = f"The folder of {service.name} that power cuts should reach"
                 match = answers.get(folders) or self.questions.one_of(question, folders[0], folders)

@@ -129,7 +129,7 @@ def recognized(
     ports: Sequence[int],
 ) -> Recognized | None:
     """Return the kind that a service shows, or `None`."""
-    shown = (
+    seen = (
         _by_program(commands)
         or _by_image(image, "the image")
         or _by_dockerfile(dockerfile)
@@ -137,11 +137,11 @@ def recognized(
         or _by_port(ports)
         or (None if image or dockerfile else _by_name(name))
     )
-    if shown is not None and shown.kind is REDIS:
+    if seen is not None and seen.kind is REDIS:
         texts = " ".join(commands)
         if "sentinel" in f"{name} {texts}".lower() or SENTINEL.port in ports:
-            return Recognized(SENTINEL, f"{shown.why}, as a Sentinel")
-    return shown
+            return Recognized(SENTINEL, f"{seen.why}, as a Sentinel")
+    return seen
 
 
 def foreign_name(*names: str) -> str:
@@ -180,9 +180,9 @@ def _by_image(image: str, what: str) -> Recognized | None:
 
 def _by_dockerfile(text: str) -> Recognized | None:
     for base in re.findall(r"^\s*FROM\s+(?:--\S+\s+)?(\S+)", text, re.MULTILINE | re.IGNORECASE):
-        shown = _by_image(base, "its Dockerfile begins with")
-        if shown is not None:
-            return shown
+        seen = _by_image(base, "its Dockerfile begins with")
+        if seen is not None:
+            return seen
     installs = " ".join(re.findall(r"(?:install|apk add)\b(?:[^\n\\]|\\\n)*", text))
     for kind in KINDS:
         for package in kind.packages:

@@ -17,8 +17,8 @@ _HTTP: Final = "http"
 
 
 class Selection(NamedTuple):
-    """The services by their part: those that clients talk to, those that these need, and the rest
-    by name with the reason.
+    """The members, which clients talk to; the services that support them; and the names of all
+    others with the reason why each is left out.
     """
 
     kind: Kind | None  # none for an HTTP service of any kind
