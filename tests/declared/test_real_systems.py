@@ -90,9 +90,14 @@ protocol = "redis"
             id="a node that does not start",
         ),
         pytest.param(
-            REDIS.replace("redis-server", "no-such-program-at-all"),
+            REDIS.replace("redis-server", "no-such-program-at-all").replace(
+                "[client]", 'package = "such"\n[client]'
+            ),
             EXIT_USAGE,
-            ["'n1' runs 'no-such-program-at-all', which this machine lacks"],
+            [
+                "'n1' runs 'no-such-program-at-all', which this machine lacks",
+                "Debian's package such",
+            ],
             id="a program that is missing",
         ),
     ],

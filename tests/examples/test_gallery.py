@@ -17,7 +17,17 @@ LINES_MAX = 30
 SEEDS = range(1, 5)
 LEADER_CUT = ("--nemesis", "partition-leader", "--time-limit", "8", "--interval", "8")
 """One cut that outlasts the load, while pinned clients keep asking the leader that was replaced."""
-POWER_CUT = ("--fault", "power-cut all at 7s for 1s", "--time-limit", "9")
+FOLLOWER_CUT = (
+    *("--nemesis", "partition-pair", "--time-limit", "20"),
+    *("--interval", "6", "--duration", "3"),
+)
+POWER_CUTS = (
+    *("--nemesis", "power-cut-all", "--time-limit", "60"),
+    *("--interval", "8", "--duration", "2"),
+)
+STALE = {"linearizable-register"}
+LOST = {"linearizable-register", "crash"}
+"""The judges of members that lost writes: some do not start on what their disks still have."""
 
 
 def process(*needs):
@@ -30,6 +40,12 @@ def process(*needs):
 SOUND = [
     pytest.param(
         "etcd/etcd.toml", ("--nemesis", "partition,kill,pause"), marks=process("etcd"), id="etcd"
+    ),
+    pytest.param(
+        "zookeeper/zookeeper.toml",
+        ("--nemesis", "partition,kill"),
+        marks=process("zookeeper"),
+        id="zookeeper",
     ),
     pytest.param(
         "etcd/etcd.toml",
@@ -49,15 +65,23 @@ CONVICTED = [
         "etcd/etcd.toml",
         ("# serializable = true", "serializable = true"),
         LEADER_CUT,
-        SEEDS,
+        STALE,
         marks=process("etcd"),
         id="etcd, serializable reads",
     ),
-    pytest.param(  # a third of the runs: the others wrote back just before the cut
+    pytest.param(
+        "zookeeper/zookeeper.toml",
+        ("\nsync = true", "\nsync = false"),
+        FOLLOWER_CUT,
+        STALE,
+        marks=process("zookeeper"),
+        id="zookeeper, plain reads",
+    ),
+    pytest.param(
         "etcd/etcd.toml",
         ("etcd --name", "etcd --unsafe-no-fsync --name"),
-        POWER_CUT,
-        (31, 54, 68) * 4,
+        POWER_CUTS,
+        LOST,
         marks=[*process("etcd", "fuse"), pytest.mark.nightly],
         id="etcd, no fsync",
     ),
@@ -84,24 +108,26 @@ def test_it_keeps_its_promise(capsys, tmp_path, file, faults):
     )
 
     assert code in {EXIT_VALID, EXIT_UNKNOWN}, verdicts
-    assert verdicts.pop("stats") in {"valid", "unknown"}  # a fault may miss on a busy machine
+    for proof in ("stats", "liveness"):  # a busy machine may prove nothing
+        assert verdicts.pop(proof) in {"valid", "unknown"}
     assert set(verdicts.values()) == {"valid"}, verdicts
 
 
-@pytest.mark.parametrize(("file", "line", "faults", "seeds"), CONVICTED)
-def test_one_changed_line_convicts_it(capsys, tmp_path, file, line, faults, seeds):
+@pytest.mark.parametrize(("file", "line", "faults", "judges"), CONVICTED)
+def test_one_changed_line_convicts_it(capsys, tmp_path, file, line, faults, judges):
     text = (EXAMPLES / file).read_text()
     assert text.count(line[0]) == 1
     changed = tmp_path / "changed.toml"
     changed.write_text(text.replace(*line))
-    for seed in seeds:
+    for seed in SEEDS:
         more = ("--concurrency", "9", "--op-timeout", "1", "--seed", str(seed))
         code, verdicts = judged(capsys, changed, tmp_path, *faults, *more)
         if code == EXIT_INVALID:
             break
 
     convicted = {name for name, verdict in verdicts.items() if verdict == "invalid"}
-    assert (code, convicted) == (EXIT_INVALID, {"linearizable-register"}), verdicts
+    assert code == EXIT_INVALID, verdicts
+    assert convicted <= judges, verdicts
 
 
 @pytest.mark.parametrize("file", sorted({row.values[0] for row in [*SOUND, *CONVICTED]}))

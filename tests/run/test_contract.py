@@ -11,11 +11,9 @@ from harness.plugins import Checker, Nemesis
 ROOT = Path(__file__).parents[2]
 EXAMPLES = (
     "docs/example/abd_register",
-    "examples/etcd/etcd_example",
     "examples/http_register/http_register/target.py",
     "examples/postgres/postgres_example",
     "examples/toy_register/toy_register.py",
-    "examples/zookeeper/zookeeper_example.py",
 )
 MISSPELT = """
 from collections.abc import Mapping, Sequence

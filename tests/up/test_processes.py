@@ -11,6 +11,7 @@ import pytest
 from harness.environments import procfs
 from harness.environments.controller import Controller
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE
+from tests.docs.pages import ROOT
 from tests.process.conftest import processes_of
 from tests.support.cleaning import only_cleaner
 from tests.support.waiting import wait_until
@@ -174,6 +175,7 @@ def test_a_starter_that_is_killed_takes_all_with_it(up):
 
 
 def test_a_failed_start_is_reported_and_leaves_nothing(up):
-    words = ("up", "--env", "process", "--name", "t-never", "--target", "etcd")
+    system = ROOT / "examples" / "etcd" / "etcd.toml"
+    words = ("up", "--env", "process", "--name", "t-never", "--system", str(system))
     assert "etcd" in up.call(*words, code=EXIT_USAGE, PATH="/nowhere")
     assert not up.folder("t-never").exists()

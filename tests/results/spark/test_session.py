@@ -321,8 +321,8 @@ def test_workers_are_sent_the_plug_ins_that_they_lack_and_no_others():
 
 
 def test_plug_ins_that_do_not_arrive_are_told():
-    there = Workers("etcd-example", "toy-register", help_=False)
-    told = "do not find the plug-ins of etcd-example, toy-register, although the driver sent"
+    there = Workers("http-register", "toy-register", help_=False)
+    told = "do not find the plug-ins of http-register, toy-register, although the driver sent"
     with pytest.raises(InfrastructureError, match=told):
         spark.prepare_workers(there)
 
