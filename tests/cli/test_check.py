@@ -147,7 +147,7 @@ def test_a_verdict_whose_certificate_does_not_hold_is_a_crash(flag, tmp_path, ca
         assert (found["verdict"], found["certificate"]) == ("unknown", None)
 
 
-def test_a_core_that_is_none_is_a_crash(tmp_path, capsys, monkeypatch):
+def test_an_invalid_core_is_a_crash(tmp_path, capsys, monkeypatch):
     def shortened(*arguments, **named):
         outcome = TRUTH(*arguments, **named)
         failure = dataclasses.replace(outcome.failure, core=(4,))
@@ -160,7 +160,7 @@ def test_a_core_that_is_none_is_a_crash(tmp_path, capsys, monkeypatch):
     assert "does not hold for the verdict Illegal: core (4,) has a legal order" in out
 
 
-def test_what_nobody_confirms_in_time_is_unknown(tmp_path, capsys, monkeypatch):
+def test_an_unconfirmed_verdict_is_unknown(tmp_path, capsys, monkeypatch):
     (tmp_path / "b.edn").write_text(STALE)
     monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     monkeypatch.setattr(proof, "_confirm", lambda *_: "")
@@ -171,7 +171,7 @@ def test_what_nobody_confirms_in_time_is_unknown(tmp_path, capsys, monkeypatch):
     assert found["certificate"]["confirmed_by"] == ""
 
 
-def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, capsys):
+def test_folders_are_searched_and_other_files_skipped(tmp_path, capsys):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "x.edn").write_text(GOOD)
     (tmp_path / "README.md").write_text("no history")
@@ -183,7 +183,7 @@ def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, cap
 
 
 @pytest.mark.parametrize("hidden", [".soak/a.log", ".results/tables/t.parquet", ".x.edn"])
-def test_what_is_hidden_in_a_folder_is_no_history_unless_it_is_named(hidden, tmp_path, capsys):
+def test_hidden_files_are_histories_only_if_named(hidden, tmp_path, capsys):
     """Soaks and reports keep hidden files in a store."""
     (tmp_path / "seen.edn").write_text(GOOD)
     path = tmp_path / hidden
@@ -205,7 +205,7 @@ def test_jobs_give_the_same_lines(tmp_path, capsys):
     assert code == EXIT_INVALID
 
 
-def test_what_a_failure_means_depends_on_the_model(tmp_path, capsys):
+def test_the_meaning_of_a_failure_depends_on_the_model(tmp_path, capsys):
     path = tmp_path / "h.edn"
     path.write_text(GOOD + edn((0, "invoke", "cas", "[1 2]"), (0, "fail", "cas", "[1 2]")))
     assert run([path, "--model", "cas-register"], capsys)[0] == EXIT_VALID
@@ -387,7 +387,7 @@ def test_pipes_within_folders_are_no_histories(tmp_path, capsys):
         (b"PK\x03\x04 and so on", "compressed (zip); unpack it"),
     ],
 )
-def test_files_without_a_history_say_what_they_are(content, words, tmp_path, capsys):
+def test_files_without_a_history_are_described(content, words, tmp_path, capsys):
     (tmp_path / "h.edn").write_bytes(content)
     err = refusal([tmp_path / "h.edn", "--model", "cas-register"], capsys)
     assert f"{tmp_path / 'h.edn'}, line 1, column 1: " in err
@@ -395,7 +395,7 @@ def test_files_without_a_history_say_what_they_are(content, words, tmp_path, cap
 
 
 @pytest.mark.parametrize("asked", [".", "closed", "closed/h.edn"])
-def test_what_may_not_be_looked_into_is_one_line(asked, tmp_path, capsys, monkeypatch):
+def test_an_unreadable_folder_is_one_line(asked, tmp_path, capsys, monkeypatch):
     (tmp_path / "closed").mkdir()
     (tmp_path / "open.edn").write_text(GOOD)
     real = os.stat
@@ -462,7 +462,7 @@ def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, cap
         ),
     ],
 )
-def test_what_was_not_looked_at_is_unknown(model, text, tmp_path, capsys):
+def test_unchecked_histories_are_unknown(model, text, tmp_path, capsys):
     (tmp_path / "h.edn").write_text(text)
     code, out, _ = run([tmp_path / "h.edn", "--model", model, "--json"], capsys)
     (found,) = objects(out)

@@ -86,7 +86,7 @@ def test_the_installed_command_is_the_guarded_one():
         "ctypes.CDLL(None).exit(1)",
     ],
 )
-def test_whoever_ends_the_process_gives_no_verdict(deed, unruly):
+def test_a_terminated_check_gives_no_verdict(deed, unruly):
     assert process(RUN, unruly, UNRULY=deed).returncode == EXIT_CRASH
 
 

@@ -38,16 +38,14 @@ def test_defaults_of_a_folder_give_way_to_the_command_line(capsys, tmp_path, mon
 
 
 @pytest.mark.parametrize("name", plugin_names("workloads"))
-def test_a_workload_runs_by_its_name_alone_or_says_what_it_needs(
-    name, capsys, tmp_path, monkeypatch
-):
+def test_a_workload_runs_by_its_name_alone_or_names_its_needs(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = main([*DRY, "--env", "sim", "--workload", name])
     assert code == 0 or re.search("add --target|with --system", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("name", plugin_names("nemeses"))
-def test_a_nemesis_runs_by_its_name_alone_or_says_what_it_needs(name):
+def test_a_nemesis_runs_by_its_name_alone_or_names_its_needs(name):
     sim = load_plugin("environments", "sim")
     try:
         plan_case(Case(seed=1, nemeses=(name,)), sim)

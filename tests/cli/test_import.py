@@ -87,7 +87,7 @@ def test_the_run_is_judged_as_its_file_is_and_a_report_finds_the_key(tmp_path, c
         ([SURE[4]], ("--independent", "--model", "register"), "no client did anything"),
     ],
 )
-def test_what_cannot_be_judged_by_key_is_refused(tmp_path, capsys, lines, arguments, words):
+def test_histories_not_judged_by_key_are_refused(tmp_path, capsys, lines, arguments, words):
     file = tmp_path / "history.edn"
     file.write_text("\n".join(lines) + "\n")
     store = tmp_path / "store"

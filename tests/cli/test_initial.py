@@ -24,7 +24,7 @@ def test_a_symbol_is_refused_and_the_way_out_is_named(initial, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("initial", ["NaN", "##NaN", "Infinity", '{"x": ##NaN}'])
-def test_what_equals_nothing_is_no_initial_value(initial, tmp_path, capsys):
+def test_a_value_unequal_to_itself_is_no_initial_value(initial, tmp_path, capsys):
     assert checked(tmp_path, READ % "5", initial) == EXIT_USAGE
 
 
@@ -46,7 +46,7 @@ KEYED = """1 :invoke :read [1 nil]
 
 
 @pytest.mark.parametrize("options", [[], ["--independent"]])
-def test_a_map_says_what_each_register_held_at_first(options, tmp_path, capsys):
+def test_a_map_gives_the_initial_value_of_each_register(options, tmp_path, capsys):
     path = tmp_path / "history.txt"
     path.write_text(KEYED)
     whole = '{1 5, :b 6, "c" 7}'

@@ -38,7 +38,7 @@ def test_a_reader_that_has_enough_is_no_crash(run_folder):
     assert (code, done.stderr) == ("141", "")
 
 
-def test_help_that_nobody_reads_is_no_crash():
+def test_a_closed_pipe_is_no_crash_of_help():
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as deaf:
@@ -137,7 +137,7 @@ def test_a_refused_import_leaves_nothing(run_folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", ["", " \n", "; nothing\n", "[]"])
-def test_what_holds_no_operation_is_not_imported(content, tmp_path, capsys):
+def test_files_without_operations_are_not_imported(content, tmp_path, capsys):
     file = tmp_path / "h.edn"
     file.write_text(content)
     assert main(["import", str(file), "--store", str(tmp_path / "store")]) == 254

@@ -15,7 +15,7 @@ from harness.support.atomic_file import descriptor_of, replacing
 VERBS = pytest.mark.parametrize("verb", ["trace", "export"])
 
 
-def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
     link, target = tmp_path / "link.xml", tmp_path / "kept" / "junit.xml"
     target.parent.mkdir()
     link.symlink_to(target)
@@ -53,7 +53,7 @@ def write_half(path, failure):
 
 
 @pytest.mark.parametrize("failure", [OSError, ValueError, KeyboardInterrupt])
-def test_what_fails_leaves_the_old_file_and_nothing_else(failure, tmp_path):
+def test_a_failure_leaves_only_the_old_file(failure, tmp_path):
     path = tmp_path / "out"
     path.write_text("old")
     with pytest.raises(failure):

@@ -35,11 +35,11 @@ def deaf_pipe(unbuffered):
     os.close(writer)
 
 
-def test_nobody_reads_the_results(deaf_pipe, tmp_path):
+def test_a_closed_pipe_for_results(deaf_pipe, tmp_path):
     assert exit_code(RUN, tmp_path, stdout=deaf_pipe, stderr=subprocess.DEVNULL) == 0
 
 
-def test_nobody_reads_the_progress(deaf_pipe, tmp_path):
+def test_a_closed_pipe_for_progress(deaf_pipe, tmp_path):
     assert exit_code(RUN, tmp_path, stdout=subprocess.DEVNULL, stderr=deaf_pipe) == 0
 
 
@@ -72,7 +72,7 @@ def test_closed_streams_are_never_files_of_ours(closed, tmp_path):
         ("infrastructure", {"node": "t1", "what": "was stopped"}, "t1: was stopped"),
     ],
 )
-def test_progress_blames_nobody_else(f, value, words):
+def test_progress_blames_no_other_process(f, value, words):
     stream = io.StringIO()
     progress = Progress(stream)
     progress(Op(0, 0, HARNESS, OpType.INFO, f, value))

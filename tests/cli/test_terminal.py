@@ -119,7 +119,7 @@ def test_nouns_of_a_summary_agree_with_their_numbers(operations, changes, words)
     assert in_numbers(Judgement((result,))) == words
 
 
-def test_what_is_unusual_is_said_without_asking():
+def test_unusual_facts_are_reported_unasked():
     idle = {"nemesis": "kill-leader", "targets": ["m1"], "bite": {"count": 0, "unit": "processes"}}
     hit = {"nemesis": "cut", "targets": ["m1"], "bite": {"count": 9, "unit": "frames"}}
     certificate = {

@@ -122,7 +122,7 @@ def config_entry(index: int, *voters: str, learners: tuple[str, ...] = ()) -> ms
 
 
 class TestElections:
-    def test_the_owner_is_told_when_the_leader_of_its_term_becomes_known(self):
+    def test_the_owner_learns_the_leader_of_its_term(self):
         core = core_of(term=3)
         heartbeat = update("b", 3, EMPTY)
 
@@ -282,7 +282,7 @@ class TestFollower:
         assert answer.last_received_current_leader.index == 0  # nothing is durable yet
 
     @pytest.mark.parametrize("make", [RaftCore, mutants.CommitsBeyondMatch])
-    def test_it_commits_only_what_it_matched_with_this_leader(self, make):
+    def test_it_commits_only_entries_matched_with_this_leader(self, make):
         core = core_of(term=1, entries=(entry(1, 1), entry(1, 2)), make=make)
 
         core.step(update("b", 2, msg.OpId(1, 1), committed=2), 0)
@@ -312,7 +312,7 @@ class TestFollower:
         assert all_of(effects, ev.AppendLog) == []
         assert answer_of(effects).last_received_current_leader == msg.OpId(1, 1)
 
-    def test_a_gap_is_refused_with_what_is_there(self):
+    def test_a_gap_is_refused_with_the_last_index(self):
         core = core_of(term=1, entries=(entry(1, 1),))
 
         answer = answer_of(core.step(update("b", 2, msg.OpId(2, 5), entry(2, 6)), 0))
@@ -336,7 +336,7 @@ class TestFollower:
         with pytest.raises(AssertionError, match="truncation"):
             core.step(update("c", 2, EMPTY, entry(2, 1)), 0)
 
-    def test_what_a_snapshot_covers_is_skipped(self):
+    def test_entries_in_a_snapshot_are_skipped(self):
         core = core_of(term=1, base=msg.OpId(1, 5))
 
         entries = tuple(entry(1, index) for index in range(4, 8))
@@ -440,7 +440,7 @@ class TestLeader:
         effects = core.step(ev.SnapshotSent("b", sent.request_id, msg.OpId(1, 10), done), 0)
         assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(1, 10)
 
-    def test_a_peer_that_came_back_empty_does_not_count_for_what_it_had(self):
+    def test_an_emptied_peer_does_not_count_for_its_old_log(self):
         core = core_of()
         lead(core)
         core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "t"), 0)
@@ -469,7 +469,7 @@ class TestLeader:
 
 
 class TestHeartbeats:
-    def test_only_what_went_to_all_peers_puts_the_next_heartbeat_off(self):
+    def test_only_requests_to_all_peers_delay_the_next_heartbeat(self):
         core = core_of()
         lead(core, 1 * S)
         assert core.all_sent_ns == 1 * S
@@ -602,7 +602,7 @@ class TestConfig:
         ],
         ids=lambda changes: "+".join(f"{c.type.value}-{c.peer.uuid}" for c in changes) or "none",
     )
-    def test_what_no_configuration_allows(self, changes):
+    def test_invalid_configurations(self, changes):
         core = leader_in_office()
 
         effects = change(core, *changes)
@@ -622,7 +622,7 @@ class TestConfig:
             ((adding("d", "NON_VOTER"), adding("e", "NON_VOTER"), removing("c")), "aV bV dN eN"),
         ],
     )
-    def test_what_changes_do(self, changes, members):
+    def test_effects_of_changes(self, changes, members):
         core = leader_in_office()
 
         change(core, *changes)
@@ -802,7 +802,7 @@ class TestTransfer:
 
         assert only(effects, ev.SendRunElection).peer_uuid == "b"
 
-    def test_nothing_is_written_meanwhile_and_nobody_taking_over_ends_it(self):
+    def test_a_transfer_blocks_writes_and_ends_without_a_successor(self):
         core = leader_in_office()
         core.step(ev.StepDown(msg.StepDownMode.GRACEFUL, "b"), 0)
         write = ev.Propose(msg.EntryKind.WRITE, b"x", "w")
@@ -814,7 +814,7 @@ class TestTransfer:
         assert core.role is Role.LEADER
         assert all_of(core.step(write, 2 * S), ev.ProposalAccepted) != []
 
-    def test_an_abrupt_end_asks_nobody(self):
+    def test_an_abrupt_end_asks_no_successor(self):
         core = leader_in_office()
 
         effects = core.step(ev.StepDown(), 0)
@@ -856,7 +856,7 @@ class TestHealth:
 
         assert [sent.peer_uuid for sent in all_of(effects, ev.SendUpdate)] == ["c"]
 
-    def test_a_server_that_lost_its_replica_does_not_count_for_what_it_had(self):
+    def test_a_server_without_its_replica_does_not_count_for_the_old_log(self):
         core = leader_in_office(tablet_copy=True)
         core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)  # not durable here
         acked(core, "b", 2)
@@ -945,7 +945,7 @@ class TestSnapshots:
         assert all_of(effects, ev.InstallSnapshot) == []
         assert answer_of(effects).installed
 
-    def test_what_was_to_be_synced_of_a_log_that_is_gone_is_forgotten(self):
+    def test_pending_syncs_of_a_removed_log_are_forgotten(self):
         core = core_of(term=1)
         core.step(update("b", 1, EMPTY, *(entry(1, index) for index in range(1, 10))), 0)
         self.install(core, 7, term=2)

@@ -66,7 +66,7 @@ def test_members_stay_as_they_were():
     assert kept == RaftConfig(7, (peers[0], peers[2]))
 
 
-def test_a_lone_survivor_leads_and_commits_what_it_has():
+def test_a_lone_survivor_leads_and_commits_its_log():
     core = core_of(term=2, entries=(entry(1, 1), entry(2, 2)))
     assert core.commit_index == 0
     effects = force(core, "a")
@@ -103,7 +103,7 @@ def test_a_pending_configuration_is_overruled_and_counts_for_nothing():
     only(force(refused, "a", "d"), ev.ProposalRejected)  # not in the committed configuration
 
 
-def test_several_survivors_need_their_majority_and_nobody_elses():
+def test_several_survivors_need_only_their_own_majority():
     five = config_of("a", "b", "c", "d", "e")
     core = core_of(config=five, term=2)
     effects = force(core, "a", "b")
@@ -140,7 +140,7 @@ def forced_leader() -> RaftCore:
     return core
 
 
-def test_who_was_left_out_may_lead_the_same_term():
+def test_an_excluded_member_may_lead_the_same_term():
     core = forced_leader()
     answer = answer_of(core.step(update("b", 3, msg.OpId(3, 4)), 0))
     assert answer.error.code is msg.ConsensusErrorCode.INVALID_TERM
@@ -195,7 +195,7 @@ def test_a_snapshot_of_another_history_is_refused(term, installed):
     assert (core.commit_index == 50) is installed
 
 
-def test_who_was_left_out_gets_no_vote_while_it_lacks_the_configuration():
+def test_an_excluded_member_gets_no_vote_without_the_configuration():
     core = forced_leader()
     core.step(ev.StepDown(msg.StepDownMode.ABRUPT, None), 0)
     request = vote_request("b", 9, msg.OpId(1, 99), ignore_live_leader=True)

@@ -80,7 +80,7 @@ async def test_a_lost_member_is_replaced_without_losing_a_majority(group):
 
 
 @on(simulate, snapshot_every=40)
-async def test_a_removed_member_disturbs_nobody(group):
+async def test_a_removed_member_disturbs_no_leader(group):
     await group.write_all(10)
     leader = await group.leader()
     removed = next(name for name in group.names if name != leader)
@@ -241,7 +241,7 @@ async def test_step_downs(group, mode, successor, code):
 
 
 @on(simulate, nodes=1)
-async def test_a_leader_alone_has_nobody_to_hand_over_to(group):
+async def test_a_lone_leader_has_no_successor(group):
     request = msg.LeaderStepDownRequest("uuid-n1", GROUP, msg.StepDownMode.GRACEFUL)
     await group.leader()
 
@@ -259,7 +259,7 @@ async def bury(group: Group, name: str) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts):
+def test_a_tombstone_votes_for_a_log_at_least_as_long(*, restarts):
     """One of three is lost, and one is a tombstone, whose vote lets the third one win."""
 
     async def main(group: Group) -> None:
@@ -279,7 +279,7 @@ def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts):
 
 
 @on(simulate)
-async def test_a_tombstone_does_not_vote_for_who_has_less(group):
+async def test_a_tombstone_does_not_vote_for_a_shorter_log(group):
     await group.write_all(3)
     leader = await group.leader()
     buried, behind = (name for name in group.names if name != leader)
@@ -309,7 +309,7 @@ async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group):
 
 
 @on(simulate)
-async def test_a_tombstone_that_is_filled_again_still_votes_for_nobody_with_less(group):
+async def test_a_refilled_tombstone_still_rejects_shorter_logs(group):
     """Its log is empty again, but it once acknowledged entries that the candidate lacks."""
     await group.write_all(3)
     leader = await group.leader()

@@ -77,7 +77,7 @@ async def test_a_late_member_of_a_new_group_does_not_disturb_its_leader(group):
 
 
 @on(simulate, trace_steps=True)
-async def test_what_is_sent_to_all_counts_as_a_heartbeat(group):
+async def test_requests_to_all_peers_count_as_heartbeats(group):
     leader = await group.leader()
     counts = []
     for writes in (0, 30):
@@ -94,7 +94,7 @@ async def test_what_is_sent_to_all_counts_as_a_heartbeat(group):
 
 
 @on(simulate)
-async def test_followers_say_who_leads(group):
+async def test_followers_name_the_leader(group):
     leader = await group.leader()
     follower = next(name for name in group.names if name != leader)
     write, read = await group.ask(follower, "Write", "x"), await group.ask(follower, "Read")

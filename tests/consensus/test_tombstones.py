@@ -35,7 +35,7 @@ class Surroundings:
         del self.serving[group_id]
 
 
-def test_what_takes_its_place_finds_the_vote_that_it_was_giving():
+def test_a_successor_finds_the_pending_vote():
     async def main() -> None:
         around: Any = Surroundings()
         path = cmeta.vote_state_path("f")

@@ -255,7 +255,7 @@ async def test_collected_segments_are_the_oldest_that_the_snapshot_covers():
     assert await recovered(disk, OpId(1, 10)) == [entry(1, i) for i in range(11, 20)]
 
 
-async def test_garbage_is_what_the_next_collection_would_remove():
+async def test_garbage_is_the_part_that_the_next_collection_removes():
     log = Log(MemoryDisk(), segment_bytes=120)
     for index in range(1, 9):
         await log.write(OpId(1, index - 1), entry(1, index))

@@ -71,7 +71,7 @@ def test_a_folder_of_a_package_is_found():
     assert built_tag("{package:tests}/tests/worlds/image").startswith("harness-built-image:")
 
 
-def test_a_folder_without_a_dockerfile_is_refused(folder, monkeypatch):
+def test_invalid_build_folders_are_refused(folder, monkeypatch):
     with pytest.raises(UsageError, match="/nowhere has no such file"):
         built_tag("/nowhere")
     with pytest.raises(UsageError, match="no_such_thing"):

@@ -163,7 +163,7 @@ def test_nil_and_an_empty_list_are_not_one_version_that_two_updated(other):
     assert "lost-update" not in check_list_append(unlike).anomalies
 
 
-def test_what_a_transaction_without_an_answer_read_tells_nothing():
+def test_reads_of_unanswered_transactions_prove_nothing():
     # The transaction may have aborted, and an aborted transaction may read anything. Upstream uses
     # such reads of lists (`wr-mop-dep`, `read-index` in list_append.clj), and calls both histories
     # invalid.
@@ -189,7 +189,7 @@ def test_a_transaction_still_open_may_have_happened():
     assert check_list_append(unseen[1:]).verdict == Verdict.UNKNOWN
 
 
-def test_what_a_request_does_not_forbid_is_not_mentioned():
+def test_allowed_anomalies_are_not_mentioned():
     history, *_ = LISTS["G1c"]
     result = check_list_append(history, consistency_models=(), anomalies=("G2",))
 
@@ -268,7 +268,7 @@ def test_a_value_out_of_nowhere_is_noted_and_may_be_the_initial_one():
     assert declared.notes == ()
 
 
-def test_declared_initial_values_are_what_was_there_at_first():
+def test_declared_initial_values_are_the_first_versions():
     history = concurrent("w x 1, w y 1", "r x 1, r y 0")
 
     assert check_rw_register(history).verdict is Verdict.VALID
@@ -285,7 +285,7 @@ def test_writes_whose_answer_was_lost_count_if_wanted():
 
 
 @pytest.mark.parametrize("check", [check_list_append, check_rw_register])
-def test_writes_that_cannot_be_told_apart_are_refused(check):
+def test_indistinguishable_writes_are_refused(check):
     f = "a" if check is check_list_append else "w"
     assert callable(check)
     result = check(concurrent(f"{f} x 1", f"{f} x 1"))
@@ -294,7 +294,7 @@ def test_writes_that_cannot_be_told_apart_are_refused(check):
     assert "1 is written to key x twice, by op 0 and op 1" in result.reason
 
 
-def test_a_search_that_ends_too_early_says_so_and_knows_what_is_refuted():
+def test_a_search_that_ends_early_says_so_and_keeps_refutations():
     history, not_ = LISTS["G-single-item"]
     result = check_list_append(history, search_steps=1)
 

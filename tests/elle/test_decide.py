@@ -142,7 +142,7 @@ def test_a_value_that_was_never_written_comes_first():
     assert found.not_ == ("strong-snapshot-isolation",)
 
 
-def test_a_read_of_what_was_written_loses_no_update():
+def test_a_read_of_the_own_write_loses_no_update():
     built = concurrent("w x 1, r x 1, w x 2", "r x 1, w x 3")  # only an intermediate read
     assert "lost-update" not in registers(built, "strict-serializable").anomalies
     lost = concurrent("w x 1", "r x 1, w x 2", "r x 1, w x 3")
@@ -262,7 +262,7 @@ def test_no_verdict_is_wrong(kind, seeds):
     assert wrong(kind, seeds) == []
 
 
-def test_brute_force_finds_what_the_search_would_miss(monkeypatch):
+def test_brute_force_notices_a_broken_search(monkeypatch):
     monkeypatch.setattr(decide, "allowed", lambda *_: True)
     monkeypatch.setattr(decide, "promises_of", lambda _: ())
     models = ("strict-serializable", "strong-snapshot-isolation")

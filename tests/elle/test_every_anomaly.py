@@ -151,7 +151,7 @@ BY_EXISTENCE = {
 
 
 @pytest.mark.parametrize("model", BY_EXISTENCE)
-def test_where_no_cycle_is_found_in_time_its_existence_is_told(model):
+def test_a_cycle_not_found_in_time_is_reported_as_existing(model):
     kind, options, history = CASES[BY_EXISTENCE[model]]
     result = check(kind, history, **options, search_steps=0)
 
@@ -172,7 +172,7 @@ def test_the_model_that_only_predicates_refute_is_not_refuted_without_them():
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_needs_predicates_is_not_claimed_without_them(level):
+def test_predicate_anomalies_are_not_claimed_without_predicates(level):
     for seed in range(8):
         history = run(level, seed)
         lists = check_list_append(history)
@@ -181,7 +181,7 @@ def test_what_needs_predicates_is_not_claimed_without_them(level):
             assert not set(result.anomalies) & (NEVER | PREDICATES | {existence_type("PL-3")})
 
 
-def test_write_skew_is_told_as_the_cycle_it_is():
+def test_write_skew_is_explained_as_a_cycle():
     history = concurrent("r x [], r y [], a x 1", "r x [], r y [], a y 1", "r x [1], r y [1]")
     result = check_list_append(history)
 

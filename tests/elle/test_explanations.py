@@ -44,7 +44,7 @@ def test_real_time_in_sentences():
     )
 
 
-def test_appends_nobody_saw_and_reads_by_the_writer():
+def test_unobserved_appends_and_reads_by_the_writer():
     result = check_list_append(
         concurrent("a x 1, a y 1", "a x 2, a y 2", "a x 3, a y 3", "r x [1 2]", "r y [2]")
     )
@@ -166,7 +166,7 @@ def test_plug_ins_judge_runs():
         ([["append", "x", None]], "op 0 writes nil to 'x'"),
     ],
 )
-def test_what_is_no_transaction_is_told(value, message):
+def test_invalid_transactions_are_reported(value, message):
     with pytest.raises(HistoryError) as raised:
         check_list_append(history(value))  # type: ignore[arg-type]
     assert message in str(raised.value)
@@ -180,7 +180,7 @@ def test_an_operation_is_a_transaction_by_its_value():
 
 
 @pytest.mark.parametrize("options", [{"consistency_models": ("acid",)}, {"anomalies": ("G7",)}])
-def test_unknown_names_are_told(options):
+def test_unknown_names_are_reported(options):
     with pytest.raises(UsageError, match="is unknown; choose one of"):
         check_list_append([], **options)  # type: ignore[arg-type]
 

@@ -210,7 +210,7 @@ def test_joints_say_what_the_product_says(sources, targets):
     assert direct == hops
 
 
-def test_many_readers_of_what_many_replaced_take_few_edges():
+def test_many_readers_and_many_writers_take_few_edges():
     readers = [Transaction([("r", "x", [])], i, 10_000) for i in range(1000)]
     writers = [Transaction([("append", "x", i)], i, 10_000) for i in range(1000)]
     both = [Transaction([("r", "x", []), ("append", "x", 5000)], 0, 10_000)]

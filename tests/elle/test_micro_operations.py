@@ -69,7 +69,7 @@ def test_an_answered_read_has_a_value(check):
 
 @pytest.mark.parametrize("pair", [(1, True), (1, 1.0), (True, 1), (0, False), ([1], [True])])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_what_only_seems_equal_is_another_element(pair, swapped):
+def test_similar_elements_are_distinct(pair, swapped):
     written, other = pair
     shown = [[written], [other]][:: -1 if swapped else 1]
     history = [Transaction([["append", "x", written]], 0, 1)]
@@ -82,7 +82,7 @@ def test_what_only_seems_equal_is_another_element(pair, swapped):
 
 @pytest.mark.parametrize("said", [{"code": "CONFLICT"}, "conflict", 7, [["w", 1]]])
 @pytest.mark.parametrize("checker", [ElleListAppend(), ElleRwRegister()])
-def test_what_a_failed_transaction_says_is_not_read(checker, said):
+def test_reads_of_failed_transactions_are_ignored(checker, said):
     """Clients may record an error as the value; the write in the invocation still counts."""
     write, seen = ("append", [1]) if isinstance(checker, ElleListAppend) else ("w", 1)
 

@@ -64,7 +64,7 @@ def test_existence_refutes_its_model_first(model):
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
-def test_a_model_falls_exactly_by_what_it_forbids(model):
+def test_a_model_is_refuted_exactly_by_forbidden_anomalies(model):
     forbidden = forbidden_by([model])
     for anomaly in sorted(ANOMALIES):
         falls = canonical(model) in impossible_models([anomaly])

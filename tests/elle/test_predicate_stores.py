@@ -32,7 +32,7 @@ KEEPS = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_store_shows_only_what_its_level_allows(level):
+def test_a_store_shows_only_anomalies_of_its_level(level):
     kept, allowed = KEEPS[level]
     for seed in range(HISTORIES):
         universe, history = run(

@@ -202,11 +202,11 @@ def test_a_search_without_steps_still_shows_a_cycle():
         (timed(("w x 1", 0, 1, 0), ("w x 2", 2, 3, 0), ("r x 1", 4, 5, 0)), {"x": 0}, set()),
     ],
 )  # fmt: skip
-def test_what_is_inferred(history, universe, expected):
+def test_inferred_dependencies(history, universe, expected):
     assert types(history, universe) == expected
 
 
-def test_the_cycle_is_told_in_words():
+def test_the_cycle_is_explained_in_words():
     case = check(*CASES["G-single"][:2]).anomalies["G-single"][0]
 
     assert list(case.text) == [
@@ -244,7 +244,7 @@ def test_every_edge_has_a_reason_even_where_values_hold_braces():
         (["w x 0"], {"x": 0}, "0 is written to key x twice, in the universe and by op 0"),
     ],
 )
-def test_writes_that_cannot_be_told_apart_are_unknown(txns, universe, text):
+def test_indistinguishable_writes_are_unknown(txns, universe, text):
     result = check(at_once(*txns), universe)
 
     assert result.verdict is Verdict.UNKNOWN
@@ -301,7 +301,7 @@ INIT = (
 
 
 @pytest.mark.parametrize("mop", HOSTILE)
-def test_what_is_no_transaction_is_refused_with_its_op(mop, tmp_path):
+def test_invalid_transactions_are_refused_with_their_op(mop, tmp_path):
     history = load_edn(_edn(tmp_path, *INIT, *_txn(f"[{mop}]")))
     with pytest.raises(HistoryError, match=r"^op 2\b") as caught:
         check_closed_predicate(history)

@@ -194,7 +194,7 @@ def test_a_budget_ends():
         late.spend(1)
 
 
-def test_what_a_part_leaves_stays():
+def test_a_part_of_a_budget_leaves_the_rest():
     whole = Budget(100, lambda: False)
     with whole.part(30) as part:
         part.spend(20)

@@ -92,7 +92,7 @@ def test_no_way_is_shorter():
     assert fewer > 100
 
 
-def test_a_stale_read_is_told_in_two_steps():
+def test_a_stale_read_is_explained_in_two_steps():
     result = check_list_append(planted(300, "stale", lists=True))
     (case,) = result.anomalies["G-single-item-realtime"]
 
@@ -127,7 +127,7 @@ def test_two_that_contradict_each_other_are_seen_in_any_component(history, name,
                 assert outcome(history, case, "list-append") == "verified"
 
 
-def test_time_closes_no_pair_where_nobody_asks_for_it(monkeypatch):
+def test_real_time_edges_close_no_pair_unless_requested(monkeypatch):
     late = [
         replace(txn, call=txn.call + 99, end=(txn.end or 0) + 99, process=txn.process + 9)
         for txn in planted(50, "stale", lists=True)
@@ -180,7 +180,7 @@ def test_of_several_relations_each_way_all_pairs_are_seen(first, second):
     assert sorted(found["G-single-item"].relations) == [WW, RW]
 
 
-def test_what_a_pair_shows_is_not_said_to_be_unknown(monkeypatch):
+def test_anomalies_of_pairs_are_not_reported_as_unknown(monkeypatch):
     history = concurrent("a x 1, a y 2", "a x 2, a y 1", "r x [1 2], r y [1 2]")
     monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
     result = check_list_append(history, consistency_models=("read-uncommitted",))

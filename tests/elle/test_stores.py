@@ -30,7 +30,7 @@ HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "20"))
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_no_level_is_blamed_for_what_it_keeps(level):
+def test_no_level_is_blamed_for_its_own_guarantees(level):
     kept, _ = LEVELS[level]
     for seed in SEEDS:
         history = run(level, seed, lost_answers=0.05 * (seed % 2))

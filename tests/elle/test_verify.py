@@ -311,7 +311,7 @@ NEARLY = {
 
 
 @pytest.mark.parametrize("name", NEARLY)
-def test_what_is_nearly_a_cycle_is_refused(name):
+def test_near_cycles_are_refused(name):
     history, kind, options, type_, text, holds = NEARLY[name]
     case = cycle(type_, text)
 
@@ -345,7 +345,7 @@ def test_what_is_nearly_a_cycle_is_refused(name):
         ("G-single", "rw ww", False),
     ],
 )
-def test_what_the_names_of_cycles_mean(name, kinds, holds):
+def test_meanings_of_cycle_names(name, kinds, holds):
     assert fits(name, kinds.split(), OF_DATA) is holds
 
 
@@ -398,7 +398,7 @@ SINGLE = {
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_what_only_resembles_an_anomaly_is_refused(name):
+def test_near_misses_of_anomalies_are_refused(name):
     text, type_, operations, details = SINGLE[name]
     case = Case(type_, (), operations, details)
 
@@ -413,7 +413,7 @@ def test_versions_in_one_order_are_not_cyclic():
         assert outcome(history, case, "rw-register", {"sequential_keys": True}) == "refused"
 
 
-def test_what_only_leads_to_cyclic_versions_is_none_of_them():
+def test_a_path_into_cyclic_versions_is_not_cyclic_itself():
     history = sequence("w x 9", "w x 1", "w x 2", "r x 1", "w x 8", processes="00000")
     told = {}
     for other in ("2", "8", "9"):
@@ -476,7 +476,7 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
     assert drawn is None
 
 
-def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so():
+def test_underivable_cases_keep_their_verdict_and_say_so():
     """The verifier is limited, so its failure to follow a case refutes nothing."""
     history = recorded(CASES["list/G0"][2])
     result = check_list_append(history)
@@ -498,7 +498,7 @@ def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so():
     assert proof["text"] == "1 of 2 cases verified"
 
 
-def test_what_verifies_may_not_stand_for_the_weakest_model():
+def test_a_verified_case_need_not_refute_the_weakest_model():
     """A true case against a strong model does not prove the reported violation of a weaker one."""
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
@@ -525,7 +525,7 @@ def test_verdicts_carry_their_certificate():
 
 
 @pytest.mark.parametrize("flag", ["linearizable_keys", "sequential_keys", "wfr_keys"])
-def test_the_verifier_is_told_what_is_promised(flag):
+def test_the_verifier_gets_the_declared_guarantees(flag):
     history = {
         "linearizable_keys": sequence("w x 1", "w x 2", "r x 1"),
         "sequential_keys": sequence("w x 1", "w x 2", "r x 1", processes="000"),

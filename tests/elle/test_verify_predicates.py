@@ -317,7 +317,7 @@ BEGINS_EMPTY = ("wrp of what matches", "rw of nil", "rw of nil, of two")
 @pytest.mark.parametrize(
     ("wanted", "name"), [(wanted, name) for wanted, cases in NEARLY.items() for name in cases]
 )
-def test_what_only_resembles_a_case_is_refused(wanted, name):
+def test_near_misses_of_cases_are_refused(wanted, name):
     history, case = NEARLY[wanted][name]
     universe = {} if name in BEGINS_EMPTY else {"x": 1, "y": 1}
 
@@ -342,7 +342,7 @@ def test_what_only_resembles_a_case_is_refused(wanted, name):
         ("G1c", "ww wr", False),
     ],
 )
-def test_what_the_names_of_cycles_mean(name, kinds, holds):
+def test_meanings_of_cycle_names(name, kinds, holds):
     assert fits(name, kinds.split(), verify_predicates.OF_DATA) is holds
 
 

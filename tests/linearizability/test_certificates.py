@@ -179,7 +179,7 @@ def test_the_whole_history_is_confirmed_where_the_core_is_too_much(monkeypatch):
     assert found.confirmed_by.startswith("the depth-first search")
 
 
-def test_what_nobody_confirms_in_time_is_unknown(monkeypatch):
+def test_an_unconfirmed_verdict_is_unknown(monkeypatch):
     monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     monkeypatch.setattr(proof, "_confirm", lambda *_: "")
     h = Writer()

@@ -148,7 +148,7 @@ async def a_port_that_somebody_takes_is_told(driver):
     await until(lambda: node._port_watch._own and node.interference() is None)
 
 
-def test_stopped_or_starved_processes_are_facts_of_the_host(run):
+def test_stopped_processes_and_taken_ports_are_facts_of_the_host(run):
     server = foreign("server", sys.executable, "-c", SERVER, "{host}", f"{{port:{PORT}}}")
 
     async def body(driver):

@@ -40,7 +40,7 @@ def remove_shared_memory_by_id(ident):
     ctypes.CDLL(None).shmctl(ident, 0, None)
 
 
-def test_ownership_decides(maker):
+def test_only_segments_of_the_process_are_removed(maker):
     process, made = maker
     identity = identify(process.pid)
     assert made in segments()

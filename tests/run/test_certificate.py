@@ -29,7 +29,7 @@ def catalog(looked: Any, exempt: Any, verdict: Verdict = VALID) -> CheckResult:
         ("many", None, VALID),
     ],
 )
-def test_a_check_that_exempts_most_of_what_it_is_for_proves_too_little(
+def test_a_check_that_exempts_most_operations_proves_too_little(
     looked: Any, exempt: Any, verdict: Verdict
 ) -> None:
     result = weighed(catalog(looked, exempt))
@@ -38,12 +38,12 @@ def test_a_check_that_exempts_most_of_what_it_is_for_proves_too_little(
 
 
 @pytest.mark.parametrize("verdict", [UNKNOWN, INVALID])
-def test_what_is_not_valid_keeps_its_verdict(verdict: Verdict) -> None:
+def test_results_that_are_not_valid_keep_their_verdict(verdict: Verdict) -> None:
     result = catalog({"ids": 9}, {"acknowledged": 1}, verdict)
     assert weighed(result) == result
 
 
-def test_the_certificate_says_what_every_checker_looked_at() -> None:
+def test_the_certificate_lists_the_coverage_of_every_checker() -> None:
     results = certified([catalog({"a": 1, "b": 2}, {"a": 1}), stats(), catalog("many", None)])
     assert results[1].details["certificate"] == {
         "ok": 3,

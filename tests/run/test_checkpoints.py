@@ -48,7 +48,7 @@ def test_it_finds_what_comparing_all_with_all_finds(told):
     )
 
 
-def test_a_divergence_says_who_was_there_before():
+def test_a_divergence_names_the_earlier_leader():
     compare = Checkpoints()
     compare.take("t1", {"group": "g", "index": 4, "log": "a", "state": "s"}, 10)
     assert compare.take("t2", {"group": "g", "index": 4, "log": "a"}, 20) == []
@@ -70,7 +70,7 @@ def test_other_groups_and_indices_are_other_places():
         assert compare.take("t1", {"group": group, "index": index, "log": log}, 0) == []
 
 
-def test_what_is_no_checkpoint_is_left_alone():
+def test_files_that_are_not_checkpoints_are_left_alone():
     compare = Checkpoints()
     for data in ({}, {"group": 1, "index": 1}):
         assert compare.take("t1", data, 0) == []
@@ -83,7 +83,7 @@ def test_what_is_no_checkpoint_is_left_alone():
         assert compare.take("t1", {"group": "g", "index": 1, "log": value}, 0) == []
 
 
-def test_memory_is_bounded_and_says_what_it_forgot(monkeypatch):
+def test_memory_is_bounded_and_counts_forgotten_entries(monkeypatch):
     monkeypatch.setattr(checkpoints, "POINTS_MAX", 2)
     compare = Checkpoints()
     for index in (1, 2, 3):
@@ -138,7 +138,7 @@ def test_it_keeps_when_anybody_first_had_reached_a_number(told):
             assert steps[:1] == first[:1]
 
 
-def test_what_was_said_first_counts_not_what_was_heard_first():
+def test_events_are_ordered_by_emission_not_by_arrival():
     compare = Checkpoints()
     for said_ns in (9, 4, 7):
         compare.take("t1", {"group": "g", "version": 1}, said_ns)

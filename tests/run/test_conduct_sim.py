@@ -310,7 +310,7 @@ def test_a_probe_that_fails_goes_on_with_another_process(works):
 
 
 @pytest.mark.slow
-def test_a_probe_says_whom_it_asked_after_the_bound():
+def test_a_probe_names_nodes_asked_after_the_bound():
     """Clients that ask only nodes outside the core prove nothing about the core."""
 
     def astray(env, process):
@@ -359,7 +359,7 @@ class Stoppable(Changed):
 
 @pytest.mark.parametrize(("gap_s", "gaps"), [(0.5, 0), (3.0, 1), (63.0, 1), (93.0, 1)])
 @pytest.mark.parametrize(("phase", "bound_s"), [("heal-core", 60.0), ("converge", 90.0)])
-def test_a_harness_that_stood_still_convicts_nobody(phase, bound_s, gap_s, gaps):
+def test_a_frozen_harness_never_convicts(phase, bound_s, gap_s, gaps):
     environment = Stoppable()
 
     def listener(op):
@@ -496,7 +496,7 @@ def test_the_rest_is_cut_off_from_the_core_until_all_is_healed():
     assert spying.thawed == live["core"]
 
 
-def test_final_reads_have_a_bound_and_say_what_is_unread():
+def test_final_reads_are_bounded_and_list_unread_objects():
     async def refuse(request):
         await asyncio.sleep(0.5)
         return Completion(OpType.FAIL if request.value.get("key") else OpType.OK)
@@ -569,7 +569,7 @@ def test_a_fault_that_does_not_take_ends_the_run_at_once_and_keeps_the_history(t
     assert any(pair.type is OpType.OK for pair in stored.history.pairs)
 
 
-def test_a_full_disk_ends_the_run_and_keeps_what_was_written(tmp_path, monkeypatch):
+def test_a_full_disk_ends_the_run_and_keeps_written_data(tmp_path, monkeypatch):
     folder = RunFolder(tmp_path, "toy", "run")
     folder.write_case(toy(14))
     write = type(folder.open_log())._write

@@ -53,7 +53,7 @@ GOOD = node(
 )
 
 
-def test_what_may_be_declared():
+def test_allowed_declarations():
     check_nodes([GOOD, node("m")])
     check_nodes([node()])
 
@@ -148,7 +148,7 @@ NODES = [
 ]
 
 
-def test_what_is_down_is_started_in_order_and_only_what_others_need_is_waited_for():
+def test_nodes_start_in_order_and_only_needed_ones_are_awaited():
     cluster = FakeCluster(NODES)
     asyncio.run(start_down(cluster, cluster.nodes))
     assert cluster.asked == ["start db", "start x", "wait db", "start app"]
@@ -188,7 +188,7 @@ def test_a_deployment_waits_for_every_probe_and_ends_with_the_first_failure():
     assert "start app" not in asked
 
 
-def test_the_first_failure_is_told_once_the_others_have_ended():
+def test_the_first_failure_is_raised_after_the_others_ended():
     ended = []
 
     async def start(name):
@@ -258,7 +258,7 @@ def test_placeholders_may_stand_in_all_of_these_words():
         (on_env(variants={"v": Variant(environment={"A": "1"})}), "environment variables"),
     ],
 )
-def test_what_the_simulation_has_not_is_refused(spec, message):
+def test_features_missing_in_the_simulation_are_refused(spec, message):
     with pytest.raises(UsageError, match=message):
         refuse_in_simulation([spec])
 

@@ -64,7 +64,7 @@ def test_a_seed_draws_the_workload_unless_the_user_chose_one():
     assert (asked.workload, asked.workload_options) == ("ddl", {})
 
 
-def test_any_holds_only_what_the_environment_can_do():
+def test_any_draws_only_faults_that_the_environment_supports():
     for environment in (PROCESS, SIM):
         names = expand_any(Case(seed=1, nemeses=(ANY,)), environment).nemeses
         assert {"kill-all", "power-cut-all"} <= set(names)
@@ -86,7 +86,7 @@ def test_a_draw_from_given_nemeses_takes_no_other():
     assert planned(1, nemeses=given).nemeses == given
 
 
-def test_worlds_differ_from_seed_to_seed_but_for_what_is_given():
+def test_worlds_vary_by_seed_except_for_given_knobs():
     cases = [planned(seed, nemeses=(ANY,), knobs={"cpu_us": 7.0}) for seed in range(40)]
     assert {case.knobs["cpu_us"] for case in cases} == {7.0}
     assert len({case.knobs.get("latency_ms_max", 1.0) for case in cases}) == 3
@@ -114,7 +114,7 @@ def test_pace_clients_and_options_differ_from_seed_to_seed():
     assert len({case.workload_options["partitions"] for case in cases}) > 1
 
 
-def test_what_the_user_gave_is_not_drawn_and_changes_no_other_draw():
+def test_given_options_are_not_drawn_and_change_no_other_draw():
     free = [planned(seed, nemeses=(ANY,), given=("workload",)) for seed in range(30)]
     given = {
         "given": ("interval_s", "workload"),
@@ -132,7 +132,7 @@ def test_what_the_user_gave_is_not_drawn_and_changes_no_other_draw():
         assert (other.nemeses, other.knobs) == (one.nemeses, one.knobs)
 
 
-def test_seeds_are_equal_but_for_what_they_drew():
+def test_cases_of_seeds_differ_only_in_their_draws():
     asked = Case(seed=1, nemeses=(ANY,), rate=20.0, target_options={"masters": 5})
     bare = [
         msgspec.structs.replace(
@@ -148,7 +148,7 @@ def test_seeds_are_equal_but_for_what_they_drew():
     assert settings != {setting_of(planned(1, nemeses=(ANY,), rate=20.0), "sim")}
 
 
-def test_a_case_that_drew_less_in_older_versions_still_says_what_was_asked_for():
+def test_a_case_of_an_older_version_still_names_the_requested_options():
     old = {"nemeses": ["kill-leader", "kill-all"], "knobs": {}, "draw": 2}
     case = Case(seed=1, nemeses=("kill-all",), knobs={"cpu_us": 100.0}, drawn=old)
     assert undrawn(case) == Case(seed=1, nemeses=("kill-leader", "kill-all"), draw=2)

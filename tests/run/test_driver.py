@@ -55,7 +55,7 @@ def gaps(*, before_stop_s):
     return [op.value for op in recorder.history().facts("heartbeat-gap")]
 
 
-def test_a_gap_at_the_very_end_is_told():
+def test_a_gap_at_the_very_end_is_reported():
     assert gaps(before_stop_s=0.9) == []
     assert gaps(before_stop_s=7.0) == [{"from_s": 0.0, "to_s": 7.0, "gap_s": 7.0}]
 
@@ -73,7 +73,7 @@ class Asking:
         return Completion(OpType.FAIL, None, "DOWN", None, (Attempt(node, 0, 1, "DOWN"),))
 
 
-def test_who_was_asked_before_the_bound_was_not_asked_after_it(monkeypatch):
+def test_requests_sent_before_the_bound_do_not_count_as_late(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("harness.run.probe.POLL_S", 0.0)
     found = asyncio.run(

@@ -46,7 +46,7 @@ class Striking(NoNemesis):
         return Aim(what=Kill(), targets=(scene.roles().leader,))
 
 
-def test_the_roles_that_a_fault_saw_are_told():
+def test_roles_at_the_time_of_a_fault_are_named():
     observed = []
     conductor = FaultConductor(
         cluster=FakeCluster(), env=FakeEnv(), system=Seeing(),

@@ -28,7 +28,7 @@ NODES = (ON_ENV, OWN_DISK, FAULTY)
         ("clock-jump", ["o", "f"]),
     ],
 )
-def test_what_a_node_declares_is_what_reaches_it(nemesis, unreached):
+def test_only_declared_faults_reach_a_node(nemesis, unreached):
     plugin = load_nemesis(nemesis)
     assert out_of_reach(plugin, NODES) == unreached
     if unreached:
@@ -41,7 +41,7 @@ def test_what_a_node_declares_is_what_reaches_it(nemesis, unreached):
             )
 
 
-def test_nothing_is_mounted_that_nobody_needs():
+def test_unneeded_disks_are_not_mounted():
     needed = nodes_for(NODES, {"a": load_nemesis("kill-leader"), "b": load_nemesis("slow-disk")})
     assert [node.faulty_disk for node in needed] == [False, False, True]
     spared = nodes_for(NODES, {"a": load_nemesis("kill-leader"), "c": load_nemesis("clock-jump")})

@@ -73,7 +73,7 @@ class MuteCrashError(Mute, ValueError):
 
 
 @pytest.mark.parametrize("kind", [MuteLimitError, MuteCrashError])
-def test_an_error_that_cannot_be_told_costs_its_own_checker_the_verdict(kind):
+def test_an_unprintable_error_costs_only_its_checker_the_verdict(kind):
     judgement = judge(History(()), CASE, [raising(kind()), says("invalid")])
     assert [result.verdict for result in judgement.results] == ["unknown", "invalid"]
     assert kind.__name__ in judgement.results[0].reason
@@ -119,7 +119,7 @@ def test_the_worst_verdict_counts_wherever_it_stands(verdicts, worst):
 
 
 @pytest.mark.parametrize("verdict", ["invalid", "unknown", "valid"])
-def test_a_conviction_outlives_what_cannot_be_stored_of_it(verdict):
+def test_a_conviction_survives_details_that_cannot_be_stored(verdict):
     result = only(says(verdict, details={"found": object()}))
     assert result.verdict == ("invalid" if verdict == "invalid" else "unknown")
     assert "cannot be stored" in result.reason
@@ -179,7 +179,7 @@ def test_a_crash_has_its_traceback():
     assert not was_limited(result)
 
 
-def test_what_cannot_be_explained_keeps_its_verdict(monkeypatch):
+def test_unexplained_results_keep_their_verdict(monkeypatch):
     def broken(*_):
         raise RuntimeError("no words")
 

@@ -37,7 +37,7 @@ def convicts(*operations: int, checker: str = "linearizable-rows") -> CheckResul
 FINE = CheckResult("linearizable-rows", Verdict.VALID, "fine")
 
 
-def test_what_may_have_been_given_up_is_unknown_and_says_why():
+def test_possibly_abandoned_operations_are_unknown_with_a_reason():
     seen = []
 
     def check(part):
@@ -53,7 +53,7 @@ def test_what_may_have_been_given_up_is_unknown_and_says_why():
     assert found.operations == (0, 3)
 
 
-def test_what_was_broken_before_convicts():
+def test_violations_before_the_disturbance_convict():
     before = convicts(0)
     assert temper(history(), convicts(0, 3), lambda _: before) == before
 
@@ -107,7 +107,7 @@ def test_replicas_of_the_group_are_compared_no_more(kind, group, told):
     assert facts[0][1] == FORCED
 
 
-def test_what_differed_before_is_told_all_the_same():
+def test_earlier_differences_are_still_reported():
     recorder, event = scribe()
     for node, log in (("t1", "a"), ("t2", "b")):
         event(node, "checkpoint", group="g", index=5, log=log)
@@ -131,7 +131,7 @@ def impostor_at(node_exits):
 @pytest.mark.parametrize(
     ("node_exits", "before"), [({}, 0), ({0: ["m1"], 2: ["m2"]}, 2), ({0: ["m1"], 1: ["m1"]}, 5)]
 )
-def test_what_an_impostor_may_have_answered_convicts_nobody(node_exits, before):
+def test_answers_of_a_possible_impostor_never_convict(node_exits, before):
     told, judged = impostor_at(node_exits), []
 
     def check(part):
@@ -146,7 +146,7 @@ def test_what_an_impostor_may_have_answered_convicts_nobody(node_exits, before):
         assert temper(told, result, pytest.fail) == result
 
 
-def test_two_masters_that_lead_one_term_after_it_convict_nobody():
+def test_two_leaders_of_one_term_after_it_never_convict():
     limits = [{"name": "leaders of a term", "measure": "leaders", "of": "", "limit": 1}]
     for forced, verdict in ((True, Verdict.UNKNOWN), (False, Verdict.INVALID)):
         writer = Writer()

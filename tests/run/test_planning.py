@@ -161,7 +161,7 @@ def test_bounds_of_options_are_allowed(value):
 @pytest.mark.parametrize(
     ("default", "value"), [(1, -1), (1, 101), (1.0, 100.1), (1.0, float("nan"))]
 )
-def test_what_is_beyond_the_bounds_of_an_option_is_refused(default, value):
+def test_values_beyond_the_bounds_of_an_option_are_refused(default, value):
     option = Option("wide-share", default, "", within=(0, 100))
     with pytest.raises(UsageError, match=r"--wide-share is .*; it must be in 0 \.\. 100"):
         with_defaults("workload", "x", (option,), {"wide_share": value})

@@ -72,7 +72,7 @@ def test_a_targets_mistake_names_it_and_the_method(method, mistake, words):
     assert words in str(caught.value)
 
 
-def test_a_system_without_the_base_class_is_told_to_inherit_from_it():
+def test_the_error_for_a_system_without_the_base_class_names_it():
     class Mine:
         pass
 
@@ -218,7 +218,7 @@ def test_a_client_that_answers_nonsense_says_nothing(completion):
     assert "client crashed: it returned" in outcome.history.pairs[0].completion.error
 
 
-def test_a_value_that_is_no_json_names_who_made_it(tmp_path):
+def test_a_value_that_is_not_json_names_its_plugin(tmp_path):
     client = Client()
     client.completion = Completion(OpType.OK, object())
     target = toy_target(client=lambda _env, _process: client)
@@ -255,7 +255,7 @@ def throw(error):
     raise error
 
 
-def test_what_an_honest_client_says_convicts_whatever_another_operation_does():
+def test_a_contradiction_of_one_client_convicts_despite_other_operations():
     class Client:
         async def invoke(self, request, *, timeout_s):
             if request.f == "read":
@@ -322,7 +322,7 @@ class NoNodes(ToyRegister):
 POINTS = "[harness.targets]\nno-nodes = mistaken_plugins:NoNodes\n"
 
 
-def test_a_mistake_of_a_package_is_none_of_ours(tmp_path, monkeypatch, capsys):
+def test_a_bug_of_a_package_is_not_reported_as_ours(tmp_path, monkeypatch, capsys):
     words = ["run", "--env", "sim", "--target", "no-nodes", "--workload", "register"]
     with installed(tmp_path, monkeypatch, "mistaken", MODULE, POINTS):
         assert main([*words, "--store", str(tmp_path / "store"), "--seed", "1"]) == EXIT_CRASH

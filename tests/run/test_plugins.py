@@ -259,7 +259,7 @@ def test_a_plugin_can_be_asked_for_with_its_package_also_without_a_clash():
 # the Docker SDK leaves a socket unclosed if it cannot reach an engine
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("clashing_plugins")
-def test_doctor_names_who_claims_a_name(capsys):
+def test_doctor_names_all_claimants_of_a_name(capsys):
     main(["doctor"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note")]
     assert len(lines) == 3

@@ -78,7 +78,7 @@ def test_without_terms_each_change_of_leader_is_written_down():
     assert [fact["node"] for fact in facts(recorder, "leader")] == ["m1", "m2", "m1"]
 
 
-def test_leaders_that_nobody_announces_are_marked_as_asked_for():
+def test_polled_leaders_are_marked_as_asked():
     scribe_, recorder = scribe(command=("etcd",))
     for node, term in [("m1", 3), ("m1", 3), ("m2", 4)]:
         scribe_.observe_roles(Roles({node: NodeRole("leader", term=term)}, ("m1", "m2")))
@@ -101,7 +101,7 @@ def test_starvation_is_written_down_from_when_to_when_it_was():
     ]
 
 
-def test_who_leads_follows_the_terms_and_the_first_of_each():
+def test_the_leader_follows_terms_and_the_first_claim_of_each():
     assert leading(("m1", 1), ("m2", 1), ("m2", 3), ("m1", 2), ("m1", 4)) == [
         ("m1", 1),
         ("m2", 3),
@@ -111,7 +111,7 @@ def test_who_leads_follows_the_terms_and_the_first_of_each():
 
 
 @pytest.mark.parametrize("kind", sorted(DRIVER_KINDS))
-def test_a_nodes_own_word_for_what_only_the_driver_says_is_no_fact(kind):
+def test_a_node_cannot_announce_facts_of_the_driver(kind):
     scribe_, recorder = scribe()
     data = {"code": 0, "what": "all", "lasts": True, "group": "g", "until_ns": 1, "took_s": 1}
     with pytest.raises(TargetError, match=f"'m1' announced the event '{kind}'"):
@@ -120,7 +120,7 @@ def test_a_nodes_own_word_for_what_only_the_driver_says_is_no_fact(kind):
     assert list(recorder.history()) == []
 
 
-def test_what_failed_of_ours_is_a_fact_of_its_node_or_of_none():
+def test_failures_of_the_harness_are_facts_of_their_node():
     scribe_, recorder = scribe()
     scribe_.on_event(event("m1", "infrastructure", what="the log stream broke"))
     scribe_.on_event(event("", "infrastructure", what="the engine did not answer"))
@@ -130,7 +130,7 @@ def test_what_failed_of_ours_is_a_fact_of_its_node_or_of_none():
     ]
 
 
-def test_an_exit_says_who_ended_the_node_where_the_environment_knows():
+def test_an_exit_names_its_cause_where_the_environment_knows_it():
     scribe_, recorder = scribe()
     scribe_.on_event(event("m1", "node-exited", code=-9, expected=False, by="host"))
     scribe_.on_event(event("m2", "node-exited", code=1, expected=False))
@@ -169,7 +169,7 @@ def test_without_terms_a_leader_that_ended_leads_again_once_it_has_started(asked
     assert [op.f for op in recorder.history()] == ["leader", "node-exit", "leader"]
 
 
-def test_who_ended_before_anybody_listened_is_written_down():
+def test_exits_before_the_first_subscriber_are_recorded():
     """Events during the start of nodes go only to the first subscriber."""
     early = [event("m1", "node-exited", code=1, expected=False, log=[])]
 

@@ -88,7 +88,7 @@ def test_the_fault_is_the_last_active_one_or_the_last_before(time, kind):
     assert signature(result([at], rule="r"), story.history) == f"c · r · {kind} · get"
 
 
-def test_a_fault_that_missed_is_none_and_one_of_an_old_history_is_known_by_its_name():
+def test_a_missed_fault_does_not_count_and_old_faults_are_known_by_name():
     story = Story()
     story.inject(0, "kill-leader", targets=())
     at, _ = story.call(1, "get")
@@ -123,7 +123,7 @@ def test_results_of_older_checkers_have_a_rule_too(details, rule):
         ("table 83d9969a565317095912c6b669433d4e is lost", "table 0e7fb6aa12 is lost"),
     ],
 )
-def test_words_stand_in_for_a_rule_without_what_differs_from_seed_to_seed(one, other):
+def test_words_of_a_signature_omit_details_that_vary_by_seed(one, other):
     assert rule_of_words(one) == rule_of_words(other)
 
 
@@ -167,7 +167,7 @@ class _Says:
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_judging_signs_what_is_not_valid(verdict):
+def test_judging_signs_results_that_are_not_valid(verdict):
     story = Story()
     story.call(0, "get")
     judgement = judge(story.history, None, [_Says(Verdict.VALID), _Says(verdict)])
@@ -186,5 +186,5 @@ def test_run_json_can_hold_any_failure():
     assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure
 
 
-def test_nobody_who_looked_is_a_failure_as_well():
+def test_a_run_without_any_check_is_a_failure():
     assert failure_of(()).signature == "no checker"

@@ -42,7 +42,7 @@ def deposed(kind=None, *, term=True):
     return script.op(300, 310, 1, "read", {}, "ok", {"term": 1} if term else [["r", 1, []]])
 
 
-def test_who_answered_who_led_and_which_fault_was_on():
+def test_explanations_name_the_answerer_the_leader_and_active_faults():
     history = deposed("cut").history()
     wanted = index_of(history, "read", 300)
     said = of(history, index_of(history, "write", 250), wanted)
@@ -52,7 +52,7 @@ def test_who_answered_who_led_and_which_fault_was_on():
     )
 
 
-def test_answers_without_terms_say_who_had_led_before():
+def test_answers_without_terms_name_the_earlier_leader():
     said = said_of(deposed("cut", term=False), "read", 300)
     assert said.startswith("m1, leader of term 1 before, answered op ")
     assert "while m2 led in term 2" in said
@@ -89,7 +89,7 @@ def test_two_leaders_of_one_term_are_both_named():
     assert "while m1 led in term 2 and m2 led in term 2, too" in said
 
 
-def test_who_was_elected_after_the_call_did_not_answer_behind_another():
+def test_a_leader_elected_after_the_call_is_not_a_stale_answerer():
     script = Script().fact(10, "leader", {"node": "m1", "term": 1})
     script.op(20, 60, 0, "read", {}, "ok", {"term": 2}, node="m2")
     script.fact(40, "leader", {"node": "m2", "term": 2})
@@ -117,11 +117,11 @@ def test_the_index_of_the_completion_means_the_same_operation():
         (None, "had hit m1 since 0.1 s"),
     ],
 )
-def test_a_fault_is_told_by_its_kind(kind, words):
+def test_a_fault_is_described_by_its_kind(kind, words):
     assert words in said_of(deposed(kind), "read", 300)
 
 
-def test_a_fault_on_links_of_clients_is_told_in_its_own_words():
+def test_a_fault_on_client_links_has_its_own_description():
     script = deposed(None)
     cut = {"fault": "x-2", "targets": ["m3"], "kind": "cut", "note": "cut client:1 from m3"}
     script.nemesis(150, "some-nemesis", action="inject", clients=["client:1"], **cut)
@@ -191,7 +191,7 @@ def test_a_result_about_a_moment_says_who_was_outside_and_who_touched_what_is_st
     assert "whose answer was lost, during k-1" in stuck
 
 
-def test_what_the_harness_did_itself_is_told_apart():
+def test_disturbances_of_the_harness_are_named():
     script = deposed("cut")
     script.fact(320, "heartbeat-gap", {"from_s": 0.29, "to_s": 0.305, "gap_s": 0.015})
     script.fact(240, "infrastructure", {"node": "m2", "what": "the engine was gone"})
@@ -222,7 +222,7 @@ def test_ids_of_tables_stand_beside_their_names():
     assert after.explanation == (f"{after.reason}.",)
 
 
-def test_nothing_is_said_of_what_is_valid_or_of_a_history_without_facts():
+def test_valid_results_and_histories_without_facts_get_no_explanation():
     assert explained(small_run(), [result := CheckResult("c", Verdict.VALID, "fine")]) == (result,)
     bare = Script().op(1, 2, 0, "read", {}, "ok", {}).history()
     assert of(bare, 0) is None

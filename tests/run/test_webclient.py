@@ -111,7 +111,7 @@ def test_an_operation_is_answered_on_one_connection():
         ("/again", OpType.FAIL, "status 503"),
     ],
 )
-def test_what_may_have_changed_something_is_info(bad, kind, error):
+def test_operations_that_may_have_had_an_effect_are_info(bad, kind, error):
     f = "again" if bad == "/again" else "w"
     (done,), _ = invoke(lambda path: plain("no", 503 if path == bad else 200), Request(f, 1))
     assert (done.type, done.value, done.node) == (kind, None, None)

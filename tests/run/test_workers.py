@@ -106,7 +106,7 @@ def test_a_worker_is_replaced_after_its_share(pool):
     assert [len(list(same)) for _, same in itertools.groupby(pids)] == [2, 2, 1]
 
 
-def test_a_job_whose_worker_was_killed_is_done_by_another(pool, tmp_path):
+def test_a_job_of_a_killed_worker_is_done_by_another(pool, tmp_path):
     first, killed, last = outcomes(
         pool(), Job(), Job(("die once",), str(tmp_path / "mark")), Job(), slots=1
     )
@@ -141,7 +141,7 @@ def test_a_job_that_hangs_may_be_given_to_another_worker(pool, tmp_path):
 @pytest.mark.parametrize(
     ("step", "how"), [("babble", "sent an unreadable answer"), ("endless", "in one answer")]
 )
-def test_what_is_no_answer_counts_as_dying(pool, monkeypatch, step, how):
+def test_an_invalid_answer_counts_as_a_dead_worker(pool, monkeypatch, step, how):
     monkeypatch.setattr(workers, "LINE_BYTES_MAX", 1 << 20)
     ((lost,),) = outcomes(pool(), Job((step,)))
     assert lost.reason.startswith("2 workers died of it; the last one sent ")
@@ -154,7 +154,7 @@ def test_partial_answers_give_new_time(pool):
     assert [answer.part for answer in (*parts, last)] == [0.5, 0.5, 0.5, 1.0]
 
 
-def test_when_all_is_quiet_the_memory_of_workers_is_told(pool, monkeypatch):
+def test_memory_of_workers_is_reported_at_rest(pool, monkeypatch):
     monkeypatch.setattr(workers, "BEAT_S", 0.1)
     said = list(pool().run([Job((0.5,))], 1))
     beats = [beat.memory_bytes for _, beat in said if isinstance(beat, Busy)]
@@ -181,5 +181,5 @@ def test_closing_ends_all_workers_at_once(pool):
         (-99, "was ended by signal 99"),
     ],
 )
-def test_how_a_worker_ended_is_told_in_words(code, text):
+def test_exits_of_workers_are_described(code, text):
     assert how_ended(code) == text

@@ -151,7 +151,7 @@ def test_an_answer_of_the_final_revision_names_the_leader_of_the_rows(leader, at
         ),
     ],
 )
-def test_what_locate_shows_is_looked_at(tablets, rule):
+def test_answers_of_locate_are_checked(tablets, rule):
     h = made()
     locate(h, *tablets)
     assert rule in rules(h)
@@ -240,7 +240,7 @@ def test_answers_contradict_one_another_or_do_not(steps, broken):
     assert rules(written(*steps)) == broken.split()
 
 
-def test_what_is_done_at_rest_or_is_not_there_is_counted():
+def test_done_answers_at_rest_are_counted():
     h = made()
     converged(h)
     ask_done(h, done=True)
@@ -294,7 +294,7 @@ def test_a_version_may_have_been_applied_in_a_tablet_that_was_replaced_later():
 
 
 @pytest.mark.parametrize("answer", [{"done": False, "schema_version": 1}, {"schema_version": 0}])
-def test_what_claims_no_version_needs_no_tablet(answer):
+def test_an_answer_without_a_version_needs_no_tablet(answer):
     h = made()
     ask_done(h, f="is-alter-done", **{"done": True, **answer})
     h.get(3, "a", "A", 1, applied_schema_version=0)
@@ -475,7 +475,7 @@ def test_a_master_that_nothing_touched_knows_all_tablet_servers(node, fault, fou
         ("heartbeat-gap", {"gap_s": 9}, []),
     ],
 )
-def test_what_else_may_keep_heartbeats_away(f, value, found):
+def test_other_reasons_for_missing_heartbeats(f, value, found):
     h = made()
     h.fact(f, value)
     h.call(7, "create", CREATE)
@@ -526,7 +526,7 @@ def test_a_stale_answer_does_not_prove_that_a_new_table_is_done(node, permits, f
     assert sorted({violation.rule for violation in findings.violations}) == found
 
 
-def test_a_code_that_nobody_knows_is_exempt():
+def test_an_unknown_code_is_exempt():
     h = made()
     refused(h, "delete", {"name": "a"}, "QUOTA_EXCEEDED/ABORTED")
     assert looked_at(h).exempted == {"refusals": 1}

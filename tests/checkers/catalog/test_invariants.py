@@ -281,7 +281,7 @@ def test_a_follower_that_lags_is_no_violation():
         ({}, "the snapshot has no masters"),
     ],
 )
-def test_what_is_missing_makes_it_unknown(snapshot, words):
+def test_missing_reports_make_it_unknown(snapshot, words):
     result = judge(sound_history(), snapshot)
     assert result.verdict is Verdict.UNKNOWN
     assert any(words in gap for gap in result.details["gaps"])
@@ -292,7 +292,7 @@ def test_no_snapshot_or_no_rest_is_unknown():
     assert judge(sound_history(), sound_snapshot(), settled=None).verdict is Verdict.UNKNOWN
 
 
-def test_what_only_holds_at_rest_is_not_demanded_before():
+def test_invariants_at_rest_are_not_demanded_earlier():
     snapshot = sound_snapshot()
     for master in snapshot["masters"].values():
         master["tables"][0]["state"] = "ALTERING"
@@ -408,7 +408,7 @@ def test_a_refused_create_makes_no_table():
     assert broken(judge(h, snapshot)) == ["created-once"]
 
 
-def test_a_leader_whom_no_majority_follows_may_be_deposed():
+def test_a_leader_without_a_majority_may_be_deposed():
     snapshot = sound_snapshot()
     edit(snapshot, *LOST_TABLE)
     for name in ("m1", "m3"):

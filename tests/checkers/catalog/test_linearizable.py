@@ -59,7 +59,7 @@ def test_thousands_of_small_histories_agree_with_the_oracle():
     assert refuted > total / 10
 
 
-def test_read_only_is_what_step_does_in_every_state_that_occurs():
+def test_read_only_operations_change_no_reachable_state():
     for seed in range(150):
         history = small_history(seed)
         converted = catalog_history(history)

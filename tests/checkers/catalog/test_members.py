@@ -90,7 +90,7 @@ def shows(*nodes, term=1):
          shows("m3", "m4")),
     ],
 )  # fmt: skip
-def test_a_list_is_held_against_what_is_certain(steps, wrong):
+def test_a_list_is_compared_with_certain_facts(steps, wrong):
     h = history().play(steps)
     assert judged(h).verdict is Verdict.VALID
     wrong(h)
@@ -123,7 +123,7 @@ def test_without_lists_nothing_is_proven():
 
 
 @pytest.mark.parametrize(("weight", "verdict"), [(2, Verdict.UNKNOWN), (0, Verdict.VALID)])
-def test_members_that_nobody_changed_prove_nothing_unless_nobody_was_to(weight, verdict):
+def test_unchanged_members_prove_nothing_if_changes_were_requested(weight, verdict):
     h = Writer()
     for _ in range(2):
         listed(h, "m1", "m2", "m3")
@@ -217,7 +217,7 @@ def is_explained(h: Writer, node: str, is_in: bool) -> bool:
     return has_order(todo, is_in, after)
 
 
-def test_nobody_is_blamed_for_what_some_order_explains():
+def test_histories_explained_by_some_order_are_not_blamed():
     caught = missed = 0
     for seed in range(400):
         rng = random.Random(seed)

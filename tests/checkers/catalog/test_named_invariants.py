@@ -104,7 +104,7 @@ def test_the_good_history_is_valid_and_each_invariant_was_looked_at():
     assert all(total.values()), total
 
 
-def test_what_was_looked_at_nowhere_is_not_called_held():
+def test_unchecked_invariants_are_not_reported_as_held():
     """Without checksums, announcements and locations, I8 was not checked."""
     h = sound_history()
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 9.0, "pending": []})
@@ -298,7 +298,7 @@ def test_elections_of_every_group_are_compared():
     assert summary["elections"] == 3
 
 
-def test_the_certificate_adds_up_what_all_checkers_looked_at():
+def test_the_certificate_sums_the_coverage_of_all_checkers():
     class Certifying(CrashChecker):
         name = "certifying"
 

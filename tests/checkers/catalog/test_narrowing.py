@@ -71,7 +71,7 @@ def test_lists_before_or_after_a_life_need_no_look(monkeypatch):
     assert shorter > 25
 
 
-def test_what_nobody_could_tell_does_not_matter():
+def test_the_converted_model_agrees_with_the_plain_one():
     legal = 0
     for seed in range(600):
         converted = small(seed, count=8, lost=0.5, clients=3)
@@ -105,7 +105,7 @@ def spans(operations: Ops) -> list[tuple[float, float | None]]:
 CREATE = op(0, Create("t", "n", ("a",)), 0, ok("x", 0), 9)
 
 
-def test_what_shows_less_comes_before_what_shows_more():
+def test_lower_versions_come_before_higher_ones():
     see = op(1, Get("t"), 1, ok("x", 0), 20)
     alter = op(2, Alter("t", (("add", "b"),)), 2, ok("x", 1), 15)
     delete = op(3, Delete("t"), 3, ok("x", None), 12)
@@ -116,7 +116,7 @@ def test_what_shows_less_comes_before_what_shows_more():
     assert spans([made, seen]) == [(5, 8), (5, 8)]
 
 
-def test_what_shows_no_version_is_within_the_life():
+def test_an_answer_without_a_version_is_within_the_lifetime():
     look = op(1, Get("t"), 1, ok("x", None), 20)
     delete = op(2, Delete("t"), 0, ok("x", 0), 12)
     assert spans([CREATE, look, delete]) == [(0, 9), (1, 12), (1, 12)]
@@ -125,7 +125,7 @@ def test_what_shows_no_version_is_within_the_life():
     assert spans([look, see]) == [(1, 20), (10, 12)]
 
 
-def test_a_list_is_before_or_after_what_it_leaves_out():
+def test_a_list_precedes_or_follows_changes_that_it_omits():
     see = op(1, Get("t"), 30, ok("x", 0), 40)
     early = op(2, ListTables(), 0, listing(), 25)
     assert spans([CREATE, see, early]) == [(0, 9), (30, 40), (0, 9)]
@@ -141,7 +141,7 @@ def test_a_list_is_before_or_after_what_it_leaves_out():
     assert spans([CREATE, see, unnamed]) == [(0, 9), (30, 40), (0, 25)]
 
 
-def test_what_cannot_be_has_no_intervals():
+def test_impossible_states_have_no_intervals():
     alter = op(1, Alter("t", (("add", "b"),)), 10, ok("x", 1), 11)
     late = op(2, Get("t"), 12, ok("x", 0), 13)
     assert narrowed([CREATE, alter, late]) is None
@@ -219,7 +219,7 @@ def test_many_lost_answers_are_decided():
     assert result.details["steps"] < 200_000
 
 
-def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(monkeypatch):
+def test_the_time_limit_covers_both_searches_and_their_preparation(monkeypatch):
     clock = [0.0]
     timeouts: list[float] = []
 

@@ -288,7 +288,7 @@ def test_a_tenancy_that_goes_back_is_left_to_the_versions():
         assert_proven(each)
 
 
-def test_nobody_moves_in_twice():
+def test_a_tenant_moves_in_only_once():
     tenant = ("T1", 0)
     for f, legal in (("at", True), ("enter", False)):
         said = [
@@ -349,7 +349,7 @@ def test_a_pass_that_lies_crashes_the_checker():
         certify_core(part, contradiction.core, minimal=True)
 
 
-def test_what_a_pass_finds_and_nobody_confirms_is_left_to_the_search(monkeypatch):
+def test_unconfirmed_findings_of_a_pass_are_left_to_the_search(monkeypatch):
     h = Writer()
     h.create(0, "b", "T1")
     h.delete(0, "b", "T1")
@@ -386,7 +386,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch):
     assert not any(asked)  # an explanation takes a hundred times longer
 
 
-def test_the_earliest_contradiction_is_told():
+def test_the_earliest_contradiction_is_reported():
     h = Writer()
     h.create(0, "b", "T1")
     altered(h, 0, "b", "T1", 1)

@@ -51,7 +51,7 @@ def listing(h: Writer, *tables: tuple[str, str], term: int = 1, node: str = "m1"
 # --- stale reads ---------------------------------------------------------------------------------
 
 
-def test_exactly_what_can_be_explained_is_permitted():
+def test_only_explainable_violations_are_permitted():
     """The checker agrees with brute force on sound and corrupted histories of deposed masters."""
     permitted = refused = needed = 0
     for seed in range(500):
@@ -247,7 +247,7 @@ def power_cut(h: Writer) -> int:
 
 
 @pytest.mark.parametrize("revision", [3, 30])
-def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision):
+def test_changes_lost_in_a_power_cut_are_found_among_lost_answers(revision):
     """The loss shows only after the new leader has made further changes. A search that tries all
     outcomes of unanswered changes before it assumes a loss would never end.
     """
@@ -385,7 +385,7 @@ def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique():
     assert told(other, twice).verdict is Verdict.INVALID
 
 
-def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it():
+def test_violations_proven_before_a_power_cut_are_not_attributed_to_it():
     def told(*, cut_first: bool) -> CheckResult:
         h = Writer()
         if cut_first:
@@ -403,7 +403,7 @@ def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it():
 
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("by_rows", [True, False])
-def test_what_shows_only_after_a_power_cut_may_be_put_down_to_it(by_rows, cut):
+def test_violations_visible_only_after_a_power_cut_may_be_attributed_to_it(by_rows, cut):
     """The final rows, and answers in progress during the cut, show the state after the loss."""
     h, rows = Writer(), good_snapshot()
     h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
@@ -542,7 +542,7 @@ def test_a_permit_may_give_up_a_rule_of_one_checker(rules, verdict, serves):
         ("power-cut", ["m1", "m2", "m1"], Verdict.INVALID),
     ],
 )
-def test_a_permit_needs_what_it_comes_from(after, led, verdict):
+def test_a_permit_needs_its_cause(after, led, verdict):
     h = Writer()
     for term, node in enumerate(led, start=1):
         h.fact("leader", {"node": node, "term": term})
@@ -570,7 +570,7 @@ def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
         ("F broke", False, ["m1 does not answer"], Verdict.INVALID),
     ],
 )
-def test_nobody_waits_for_what_ended_as_it_may(log, healed_after, pending, verdict):
+def test_nodes_that_were_allowed_to_end_are_not_awaited(log, healed_after, pending, verdict):
     h = Writer()
     h.fact("phase", {"phase": "heal-all"})
     h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": [log]})
@@ -591,7 +591,7 @@ def test_nobody_waits_for_what_ended_as_it_may(log, healed_after, pending, verdi
         ("m3", "F gave up", True, Verdict.INVALID),
     ],
 )
-def test_a_core_may_lack_who_ended_as_it_may(node, log, healed_before, verdict, asked):
+def test_a_core_may_lack_nodes_that_were_allowed_to_end(node, log, healed_before, verdict, asked):
     h = Writer()
     end = {"node": node, "code": 1, "expected": False, "log": [log]}
     if healed_before:
@@ -611,7 +611,7 @@ def test_a_core_may_lack_who_ended_as_it_may(node, log, healed_before, verdict, 
     assert result.verdict is verdict, result
 
 
-def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut():
+def test_an_answer_may_arrive_after_the_power_cut_of_its_sender():
     def told(asked_first: bool) -> CheckResult:
         h = Writer()
         calls = [lambda: h.call(1, "create", {"name": "b", "nonce": "n"}), lambda: power_cut(h)]
@@ -650,7 +650,7 @@ def test_permitted_is_worse_than_valid_and_better_than_unknown():
     assert [verdict.holds for verdict in order] == [True, True, False, False]
 
 
-def test_what_is_permitted_is_no_failure_of_a_command():
+def test_permitted_behaviour_is_no_failure_of_a_command():
     results = [
         CheckResult("a", Verdict.PERMITTED, "", details={"permitted": {"x": 3, "y": 1}}),
         CheckResult("b", Verdict.PERMITTED, "", details={"permitted": {"x": 2}}),

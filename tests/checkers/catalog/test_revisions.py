@@ -71,7 +71,7 @@ def test_true_revisions_prove_almost_every_valid_history_and_nothing_else():
     assert with_lost > 10
 
 
-def test_no_revisions_prove_what_is_not_linearizable():
+def test_no_revisions_prove_a_history_that_is_not_linearizable():
     invalid = 0
     for seed in range(300):
         rng = random.Random(seed)
@@ -147,7 +147,7 @@ def test_revisions_that_do_not_fit_leave_it_to_the_search(change, replayed):
     assert (decided_by(with_revisions(a_life(), change)) == REPLAY) is replayed
 
 
-def test_changes_come_before_what_looks_at_the_same_revision():
+def test_changes_precede_reads_of_the_same_revision():
     """A read may show a change with the same revision, even if it was called before the change."""
     h = Writer()
     h.call(1, "get", {"name": "a"})

@@ -180,7 +180,7 @@ def test_a_power_cut_may_undo_changes_of_the_voters(lossy, verdict):
     ("served_again_s", "clients", "verdict"),
     [(41, True, Verdict.VALID), (41, False, Verdict.INVALID), (59, True, Verdict.INVALID)],
 )
-def test_clients_who_were_cut_off_are_waited_for(served_again_s, clients, verdict):
+def test_clients_that_were_cut_off_are_awaited(served_again_s, clients, verdict):
     h = Timeline()
     h.served(*range(1, 11))
     h.fault("cut", 11, 40, "m1", **({"clients": True} if clients else {}))
@@ -219,7 +219,7 @@ def test_an_outage_is_excused_where_all_clients_were_cut_off(cut_off, only, verd
         ([("kill", 11, 13, "x")], 19, Verdict.INVALID),
     ],
 )
-def test_where_nobody_says_who_must_be_up_any_fault_hinders_while_it_is_on(faults, back_s, verdict):
+def test_without_a_declared_core_any_active_fault_may_interfere(faults, back_s, verdict):
     h = Timeline()
     h.served(*without(10, back_s))
     for fault in faults:
@@ -295,7 +295,7 @@ def test_outages(served, others, more, verdict):
         (55, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
     ],
 )
-def test_an_outage_that_meets_a_disturbance_convicts_nobody(at_s, fact, value, verdict):
+def test_an_outage_during_a_disturbance_never_convicts(at_s, fact, value, verdict):
     h = Timeline()
     h.served(*without(10, 50))
     h.now_s = at_s
@@ -335,7 +335,7 @@ def test_nodes_that_get_no_processor_are_convicted_of_no_outage(begin_s, end_s, 
 @pytest.mark.parametrize(
     ("back_s", "verdict"), [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)]
 )
-def test_what_a_majority_was_down_for_makes_no_starvation_small(back_s, verdict):
+def test_downtime_of_a_majority_does_not_hide_starvation(back_s, verdict):
     """A majority is down from 10 to 20 s, then starved until 22 s; the 5 s limit ends at 25 s."""
     h = Timeline()
     h.fault("kill", 10, 20, "m1", "m2")
@@ -346,7 +346,7 @@ def test_what_a_majority_was_down_for_makes_no_starvation_small(back_s, verdict)
     assert judge(h, *ALL).verdict is verdict
 
 
-def test_starvation_is_told_in_any_order_and_by_whoever():
+def test_starvation_counts_in_any_order_and_from_any_node():
     for facts in (
         [{"from_s": 13, "to_s": 14}, {"from_s": 9, "to_s": 13.5, "waited_s": {}}],
         [{"from_s": 9, "to_s": 14, "waited_s": 3}, {"from_s": 10, "to_s": 11, "waited_s": None}],
@@ -403,7 +403,7 @@ def one_fault(h: Timeline) -> None:
         (lambda h: starved(h, 2, 5), 0, limit("calls", "c", number=2, fault=3), Verdict.VALID),
     ],
 )
-def test_elections_and_calls_grow_with_what_happened(disturb, terms, bound, verdict):
+def test_limits_of_elections_and_calls_grow_with_events(disturb, terms, bound, verdict):
     h = Timeline()
     disturb(h)
     for term in range(terms):
@@ -429,7 +429,7 @@ def test_a_term_has_one_leader(facts, verdict):
     assert judge(h, limit("leaders", number=1)).verdict is verdict
 
 
-def test_who_leads_by_asking_is_no_announcement():
+def test_a_polled_leader_is_no_announcement():
     h = Timeline()
     h.fact("leader", {"node": "m1", "term": 1})
     h.fact("leader", {"node": "m2", "term": 1, "asked": True})
@@ -540,7 +540,7 @@ def used(h: Timeline, at_s: float, **told: Json) -> None:
 @pytest.mark.parametrize(
     ("measure", "of", "kind"), [("disk", "", "disk"), ("memory", "any time", "memory")]
 )
-def test_what_nodes_hold_is_held_whenever_it_was_measured(measure, of, kind):
+def test_held_bytes_are_limited_at_every_measurement(measure, of, kind):
     def judged(*looks: Json, number: float = 40) -> CheckResult:
         h = Timeline()
         for second, nodes in enumerate(looks, 1):
@@ -560,7 +560,7 @@ def test_what_nodes_hold_is_held_whenever_it_was_measured(measure, of, kind):
         assert judged(*nothing).details["unmeasured"] == [name]
 
 
-def test_a_limit_of_what_is_held_grows_with_operations():
+def test_the_limit_of_held_bytes_grows_with_operations():
     h = Timeline()
     h.served(*range(1, 11))
     used(h, 20, disk={"m1": 45, "m2": 44})
@@ -591,7 +591,7 @@ def test_a_limit_of_what_is_held_grows_with_operations():
         ([], Verdict.UNKNOWN),
     ],
 )
-def test_what_a_node_writes_is_held_for_each_minute(looks, verdict):
+def test_written_bytes_are_limited_for_each_minute(looks, verdict):
     h = Timeline()
     for at_s, mib in looks:
         used(h, at_s, written={"t1": mib})
@@ -605,7 +605,7 @@ def test_what_a_node_writes_is_held_for_each_minute(looks, verdict):
     # 10, 60 seconds of 0.1, the four operations from 61 s on, and one fault of two that lasted
     [(10 + 6 + 4 + 3, Verdict.VALID), (10 + 6 + 4 + 3.5, Verdict.INVALID)],
 )
-def test_a_limit_of_what_is_written_grows_with_what_its_minute_met(mib, verdict):
+def test_the_limit_of_written_bytes_grows_with_the_load_of_its_minute(mib, verdict):
     h = Timeline()
     h.served(10, 59, 61, 90, 130, 180)
     h.fault("kill", 100, 125, "m1")
@@ -617,7 +617,7 @@ def test_a_limit_of_what_is_written_grows_with_what_its_minute_met(mib, verdict)
     assert judge(h, grows, end_s=240).verdict is verdict
 
 
-def test_a_limit_of_what_is_written_that_grows_by_who_knows_what_convicts_nobody():
+def test_a_limit_of_written_bytes_with_unknown_growth_never_convicts():
     h = Timeline()
     used(h, 10, written={"t1": 0.5})
     used(h, 20, written={"t1": 100})
@@ -626,7 +626,7 @@ def test_a_limit_of_what_is_written_that_grows_by_who_knows_what_convicts_nobody
     assert judge(h, grows, amounts={"replica": 89}).verdict is Verdict.INVALID
 
 
-def test_what_masters_write_of_what_they_know_is_expected_of_them():
+def test_masters_are_expected_to_write_their_known_state():
     def share(made: int, **flags: int) -> float:
         table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
         rows = [{"table_id": "A", "state": "RUNNING"}] * made
@@ -651,7 +651,7 @@ def test_nothing_is_valid_without_limits_or_a_snapshot():
     assert judge(Timeline(), limit("weight")).verdict is Verdict.UNKNOWN
 
 
-def test_the_bundled_target_declares_what_its_nodes_report():
+def test_the_bundled_target_declares_the_reports_of_its_nodes():
     tables = [
         {"id": "A", "state": "RUNNING", "num_replicas": 3, "version": 2},
         {"id": "B", "state": "REMOVED", "num_replicas": 1, "version": 1},

@@ -192,7 +192,7 @@ def test_nodes_that_get_no_processor_need_not_come_back_in_time(begin_s, end_s, 
         assert ("processors: m1 waited" in result.reason) is (verdict is Verdict.UNKNOWN)
 
 
-def test_who_was_served_within_the_bound_was_so_in_spite_of_a_gap():
+def test_service_within_the_bound_counts_despite_a_gap():
     h = Writer()
     gap(0, 100)(h)
     live(h)
@@ -210,14 +210,14 @@ def test_who_was_served_within_the_bound_was_so_in_spite_of_a_gap():
         ({}, Verdict.INVALID),  # an old history
     ],
 )
-def test_a_probe_that_asked_nobody_in_the_core_convicts_nobody(asked, verdict):
+def test_a_probe_that_reached_no_core_node_never_convicts(asked, verdict):
     h = Writer()
     failed(h, **asked)
     converged(h)
     assert liveness(h).verdict is verdict
 
 
-def test_equal_problems_are_told_once_with_their_number() -> None:
+def test_equal_problems_are_listed_once_with_their_count() -> None:
     h = Writer()
     live(h)
     ids = ["03b6" + "0" * 28, "2056" + "0" * 28]
@@ -391,7 +391,7 @@ def stats(h: Writer, *nemeses: str) -> CheckResult:
         ((), False, Verdict.UNKNOWN),
     ],
 )
-def test_what_a_profile_does_not_have_need_not_succeed(lacks, succeeds, verdict):
+def test_operations_that_a_profile_lacks_need_not_succeed(lacks, succeeds, verdict):
     h = busy()
     for _ in range(2):
         h.fail(5, "add-master", {"node": "m4"}, None)
@@ -459,7 +459,7 @@ def test_how_soon_after_their_events_faults_struck_is_certified():
 @pytest.mark.parametrize(
     ("terms", "expected"), [((), "not observed"), ((1,), "not observed"), ((1, 2), "at least 1")]
 )
-def test_changes_of_leader_that_nobody_announces_are_not_counted_as_none(terms, expected):
+def test_unannounced_leader_changes_are_not_counted_as_zero(terms, expected):
     h = busy(leaders=[{"node": "n1", "term": term, "asked": True} for term in terms])
     assert stats(h).details["certificate"]["changes_of_leader"] == expected
 
@@ -527,7 +527,7 @@ def test_only_operations_and_nemeses_of_the_chaos_count():
 
 
 @pytest.mark.parametrize(("node", "verdict"), [("m1", Verdict.UNKNOWN), ("m2", Verdict.VALID)])
-def test_a_pause_that_somebody_else_ended_proves_nothing(node, verdict):
+def test_a_pause_ended_by_others_proves_nothing(node, verdict):
     h = busy()
     value = {"action": "inject", "fault": "f1", "targets": ["m1"], "note": "", "kind": "pause"}
     h.nemesis("pause-leader", value)
@@ -539,7 +539,7 @@ def test_a_pause_that_somebody_else_ended_proves_nothing(node, verdict):
     assert result.details.get("rule") == (None if verdict is Verdict.VALID else "no-bite")
 
 
-def test_a_fault_that_somebody_else_ended_does_not_count_as_bitten():
+def test_a_fault_ended_by_others_does_not_count_as_bitten():
     h = busy()
     value = {"action": "inject", "fault": "f1", "targets": ["m1"], "note": "", "kind": "cut"}
     h.nemesis("cut", value)
@@ -555,7 +555,7 @@ def test_a_fault_that_somebody_else_ended_does_not_count_as_bitten():
     assert stats(h, "cut").verdict is Verdict.VALID
 
 
-def test_a_bite_that_nobody_can_measure_is_not_assumed():
+def test_an_unmeasurable_bite_is_not_assumed():
     h = busy()
     inject(h)
     heal(h, None)
@@ -657,7 +657,7 @@ def test_a_load_that_was_never_reached_is_unknown_and_says_which_it_was():
     assert certificate["achieved_rate"] == "20.0 /s, at best 20.0 /s"
 
 
-def test_too_few_processors_are_told_and_named_for_a_load_that_was_not_reached():
+def test_scarce_processors_are_named_for_a_load_that_was_not_reached():
     for starved_s, named in ((0.0, False), (0.5, False), (2.0, True)):
         history = loaded(steadily(200, 50, 60), starved_s=starved_s)
         asked = case("none", rate=50.0, time_limit_s=10.0)

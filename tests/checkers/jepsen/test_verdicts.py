@@ -451,7 +451,7 @@ def test_the_total_of_a_bank_can_be_stated(initial, verdict, rule):
     assert result.details.get("rule") == rule
 
 
-def test_details_count_what_was_seen():
+def test_details_count_observations():
     text = f"{ADDED}; 1! read; 1+ read []; 1! read; 1+ read [1]; 0! add 2; 0+ add 2"
     details = judged_by("set-full", parsed(text))[0].details
     assert (details["stable"], details["stale"], details["never_read"]) == (1, 1, 1)

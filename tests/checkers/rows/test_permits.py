@@ -98,7 +98,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
 
 
 @pytest.mark.slow
-def test_what_permits_leave_is_what_brute_force_leaves():
+def test_permits_agree_with_brute_force():
     """The test covers rows that no strict order explains."""
     counts = {True: 0, False: 0}
     for seed in range(2500):
@@ -125,7 +125,7 @@ def test_what_permits_leave_is_what_brute_force_leaves():
 
 
 @pytest.mark.parametrize("held_bytes_max", [1_000, 1 << 30])
-def test_what_a_search_remembers_is_bounded(held_bytes_max):
+def test_the_memory_of_a_search_is_bounded(held_bytes_max):
     """There are many concurrent writes, and none of them produced the row that is read last."""
     ops = [
         Operation(n, RowInput(PLACE, (RowStep("upsert", (("v", n),)),)), n, ("ok",), 20, n)

@@ -254,7 +254,7 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(when, verdi
 
 @pytest.mark.parametrize("when", ["during", "after"])
 @pytest.mark.parametrize("kind", [OpType.OK, OpType.INFO])
-def test_what_is_sent_again_after_a_power_cut_may_come_back(kind, when):
+def test_requests_resent_after_a_power_cut_may_take_effect(kind, when):
     h = permitting("lost-after-power-cut")
     part = {"tablet": "T", "timestamp": 20, "rows": [0]}
     answer = {"table_id": "id", "rows": ["ok"], "parts": [part]}
@@ -273,7 +273,7 @@ def test_what_is_sent_again_after_a_power_cut_may_come_back(kind, when):
 
 @pytest.mark.parametrize("where", ["before", "between", "after"])
 @pytest.mark.parametrize("old", ["0", None])
-def test_what_a_power_cut_took_back_excuses_no_other_stretch(where, old):
+def test_changes_lost_in_a_power_cut_excuse_no_other_stretch(where, old):
     h = permitting("lost-after-power-cut")
     if old is not None:
         h.write(0, [up("a", old)], 5)

@@ -381,7 +381,7 @@ def test_a_row_that_a_scan_shows_twice():
 
 
 @pytest.mark.parametrize("lose", [False, True])
-def test_what_others_may_have_done_since_excuses_a_missing_own_row(lose):
+def test_later_changes_by_others_excuse_a_missing_own_row(lose):
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     if lose:
@@ -402,7 +402,7 @@ def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(nam
     assert ("phantom" in rules.values()) is (name == "t")
 
 
-def test_what_is_known_of_an_operation_that_is_lost_in_part_counts():
+def test_known_parts_of_a_partly_lost_operation_count():
     h = Rows()
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1"), up("b", "2")]})
     parts = [

@@ -67,7 +67,7 @@ def test_clean_rows_are_profiles_with_workloads_and_stop_at_nothing():
     assert not any(row.first or row.case.bugs for row in made.rows)
 
 
-def test_what_the_simulation_refuses_is_listed_with_the_reason():
+def test_refusals_of_the_simulation_are_listed_with_reasons():
     made = paper(CLEAN, targets=("http-register",))
     assert made.rows == ()
     assert made.refused

@@ -54,7 +54,7 @@ def test_findings_of_another_switch_do_not_count():
     assert (one.hits, one.first_seed, one.checker) == (1, 2, "crash")
 
 
-def test_counts_of_a_kind_leave_out_what_was_not_tried():
+def test_counts_of_a_kind_omit_untried_runs():
     made = board(
         (row("a", SWITCH), results("invalid")),
         (row("b", SWITCH, seeds=range(1, 41)), results(*["valid"] * 39, "invalid")),

@@ -88,7 +88,7 @@ def test_a_blamed_profile_fails_the_exam(scripted):
     assert main([*clean, "--only", "strict hms-ddl"]) == EXIT_VALID
 
 
-def test_an_interrupt_keeps_what_was_done(scripted, tmp_path):
+def test_an_interrupt_keeps_finished_work(scripted, tmp_path):
     def answer(row, seed):
         if seed == 3:
             raise KeyboardInterrupt
@@ -165,7 +165,7 @@ def test_a_commit_is_known_where_there_is_a_repository(tmp_path, monkeypatch):
     assert commit_here() == f"{clean}+"
 
 
-def test_the_page_escapes_what_targets_say():
+def test_the_page_escapes_output_of_targets():
     made = board((row("<x>", SWITCH, title="a & b"), results("invalid")))
     page = render(made, None, [exam_of(made)])
     assert "&lt;x&gt;" in page
@@ -173,7 +173,7 @@ def test_the_page_escapes_what_targets_say():
     assert "<x>" not in page
 
 
-def test_the_page_shows_trend_changes_and_what_is_missing():
+def test_the_page_shows_trends_changes_and_missing_data():
     before = board((row("a", SWITCH), results(*["invalid"] * 30)), commit="old")
     now = board(
         (row("a", SWITCH), results(*["valid"] * 30)),

@@ -94,7 +94,7 @@ def test_memory_is_limited_and_given_back():
     assert len(bytearray(200 << 20)) == 200 << 20
 
 
-def test_a_marker_counts_only_what_never_ended(tmp_path):
+def test_a_marker_counts_only_unfinished_runs(tmp_path):
     for _ in range(3):
         with Marker(tmp_path, "r", "stage"):
             pass

@@ -96,7 +96,7 @@ def test_tables_stay_the_same_after_a_compaction(tmp_path):
     assert anew.results_new == 5 * 4
 
 
-def test_what_is_new_is_judged_and_nothing_else(tmp_path, monkeypatch):
+def test_only_new_runs_are_judged(tmp_path, monkeypatch):
     uri = plain_lake(tmp_path)
     report(uri)
     put_run(tmp_path / "store", "n", "r9", History(register_ops(9)), seed=9)
@@ -183,7 +183,7 @@ def test_a_report_goes_on_where_files_cannot_be_merged(tmp_path, monkeypatch, er
     assert (checked.problems, len(rows["runs"])) == ((), 3)
 
 
-def test_who_repeats_what_was_put_away_in_this_round_judges_nothing(tmp_path):
+def test_a_repetition_within_the_round_judges_nothing(tmp_path):
     uri = plain_lake(tmp_path)
     results = ResultLake.beside(str(uri), {}, create=True)
     with opened(uri) as source:
@@ -229,7 +229,7 @@ def test_rows_that_make_another_history_are_named_and_no_verdict_is_given(tmp_pa
     assert len(rows["runs"]) == 1
 
 
-def test_a_report_that_is_interrupted_loses_only_what_was_under_way(tmp_path, monkeypatch):
+def test_an_interrupted_report_loses_only_work_in_progress(tmp_path, monkeypatch):
     monkeypatch.setattr(report_runs, "UNIT_RUNS_MAX", 1)
     uri = plain_lake(tmp_path)
     with opened(uri) as source:

@@ -36,7 +36,7 @@ def test_no_end_is_foretold_before_enough_is_done():
     )
 
 
-def test_what_was_done_before_the_first_word_says_nothing_of_the_pace():
+def test_work_before_the_first_report_does_not_count_for_the_pace():
     clock = Clock()
     pace = Pace(clock)
     pace.line(progress(50, 100))
@@ -55,7 +55,7 @@ def test_another_stage_has_a_pace_of_its_own():
     assert pace.line(progress(1, 2, stage="again")).endswith("0.000139 a second, 2.0 h left")
 
 
-def test_what_is_left_is_named_in_place_of_an_end():
+def test_remaining_work_is_named_instead_of_an_end():
     pace, clock = Pace(Clock()), Clock()
     pace.line(progress(0, 100))
     clock.now_s += 600

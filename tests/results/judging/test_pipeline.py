@@ -175,7 +175,7 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_aga
 # --- budgets ----------------------------------------------------------------------------------
 
 
-def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
+def test_a_larger_budget_is_tried_once_on_undecided_results(tmp_path):
     put_run(tmp_path, "n", "easy", History(register_ops(1)))
     put_run(tmp_path, "n", "hard", numbered(hopeless(40)))
     steps = []
@@ -191,7 +191,7 @@ def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
     assert again.rows() == found.rows()
 
 
-def test_the_larger_budget_decides_what_it_can(tmp_path):
+def test_the_larger_budget_decides_more_results(tmp_path):
     put_run(tmp_path, "n", "hard", numbered(hopeless(12, values=2)))
     tiny = Budget(cpu_s=300.0, steps=100, configurations=30)
     one = judge_store(tmp_path, budget=tiny, second_pass=False)
@@ -202,7 +202,7 @@ def test_the_larger_budget_decides_what_it_can(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mishap", [MemoryError(), RuntimeError("no room on the disk")])
-def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
+def test_results_left_unknown_by_a_machine_stay_until_requested_again(
     tmp_path, monkeypatch, mishap
 ):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
@@ -292,7 +292,7 @@ def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
     assert len(verdicts) == 1
 
 
-def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
+def test_a_missing_plug_in_of_a_worker_is_no_result(tmp_path, monkeypatch):
     """Result ids are independent of the machine, so a machine with the package judges the run."""
     put_run(tmp_path, "n", "r", History(register_ops(1)))
 

@@ -79,13 +79,13 @@ def test_uris_of_a_folder(tmp_path, monkeypatch):
     assert names == ["50% #1?", "9%", "a b", "a:b", "s3:", "s3:x"]
 
 
-def test_what_a_library_says_is_shown_without_passwords():
+def test_library_errors_are_shown_without_passwords():
     error = OSError("GET http://me:hunter2@host:9/b/x@1?X-Amz-Signature=abc failed")
     said = str(said_of(error, "s3://b/lake"))
     assert said == "GET http://...@host:9/b/x@1?... failed"
 
 
-def test_writers_who_could_overwrite_each_other_are_refused():
+def test_writers_that_could_overwrite_each_other_are_refused():
     with pytest.raises(UsageError, match="aws_conditional_put is disabled"):
         Place("s3://bucket/lake", {"AWS_CONDITIONAL_PUT": "disabled"})
 
@@ -349,7 +349,7 @@ def test_looking_makes_no_folders(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["deltalake", "tenacity"])
-def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, capsys, module):
+def test_without_the_extra_the_verbs_name_the_package(tmp_path, monkeypatch, capsys, module):
     (tmp_path / "store").mkdir()
     Lake.open(str(tmp_path / "lake"), create=True)
     before = sorted(tmp_path.rglob("*"))
@@ -369,7 +369,7 @@ def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, 
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_verbs_say_what_is_wrong_in_one_line(tmp_path, capsys):
+def test_errors_of_the_verbs_take_one_line(tmp_path, capsys):
     (tmp_path / "store").mkdir()
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").touch()

@@ -33,7 +33,7 @@ def archive_in(folder, files):
 
 @pytest.mark.lake
 @pytest.mark.s3
-def test_what_no_address_leads_to_is_one_archive_in_a_bucket(tmp_path):
+def test_unaddressed_files_are_one_archive_in_a_bucket(tmp_path):
     with s3_server() as endpoint:
         lake = lake_at(f"s3://{BUCKET}/kept", storage_options=options_for(endpoint))
         files, write = lake.place.files, writer_to(lake)
@@ -84,7 +84,7 @@ def test_an_archive_beyond_all_measure_is_refused(bound, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("files", [None, {"a": b"a", "a/b": b"b"}, {"a": b"a", "a/b/c": b"c"}])
-def test_what_is_no_archive_or_has_a_file_in_the_way_of_a_folder_is_named(files, tmp_path):
+def test_invalid_archives_and_blocked_folders_are_named(files, tmp_path):
     folder = archive_in(tmp_path / "run", files or {})
     if files is None:
         (folder / ARCHIVE).write_bytes(b"torn")

@@ -87,7 +87,7 @@ def test_a_store_goes_in_once_and_comes_out_equal(store, tmp_path, capsys):
     assert "0 runs appended, 4 known" in capsys.readouterr().out
 
 
-def test_only_folders_of_what_is_not_valid_are_kept(store, tmp_path):
+def test_only_folders_of_runs_that_are_not_valid_are_kept(store, tmp_path):
     uri = tmp_path / "lake"
     ingest_verb([str(store), "--lake", str(uri)])
 
@@ -169,7 +169,7 @@ def changed_in(path, **fields):
         (lambda run: changed_in(run / "case.json", schema=99), "schema 99"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_the_others_go_in(store, tmp_path, capsys, spoil, said):
+def test_unreadable_runs_are_named_and_others_are_ingested(store, tmp_path, capsys, spoil, said):
     spoil(store / "ddl-none" / "r1")
 
     assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == EXIT_UNKNOWN

@@ -113,7 +113,7 @@ def test_statistics_are_kept(tmp_path):
     assert main["min.started"].to_pylist() == [dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC)]
 
 
-def test_what_breaks_the_rules_is_refused_and_nothing_is_appended(tmp_path):
+def test_invalid_rows_are_refused_and_nothing_is_appended(tmp_path):
     lake = lake_at(tmp_path / "lake")
     good = rows(["r1", "r2"])
     for bad in (
@@ -269,7 +269,7 @@ def test_buffered_runs_are_appended_as_they_are_and_once(tmp_path):
     assert sorted(other.append(buffer)) == ["a", "b", "c"]
 
 
-def test_buffered_runs_of_which_somebody_appends_some_go_under_another_batch(tmp_path):
+def test_buffered_runs_partly_appended_by_others_get_another_batch(tmp_path):
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     buffer = AppendBuffer(SCHEMAS)
     buffer.add(rows(["a", "b", "c"]))

@@ -111,7 +111,7 @@ def test_a_server_that_was_busy_for_long_is_still_asked_again(endpoint):
             files.get_file_info("x")
 
 
-def test_what_goes_wrong_while_fences_are_read_is_worth_another_try(endpoint):
+def test_errors_while_reading_fences_are_retried(endpoint):
     with flaky_proxy(endpoint, chance=0.0) as proxy:
         lake = lake_at(
             f"s3://{BUCKET}/fences", storage_options={**options_for(proxy), "max_retries": "0"}
@@ -146,7 +146,7 @@ REFUSALS = ["AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "Expi
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-def test_wrong_credentials_are_told_at_once(endpoint, code, monkeypatch, tmp_path, capsys):
+def test_wrong_credentials_are_reported_at_once(endpoint, code, monkeypatch, tmp_path, capsys):
     with flaky_proxy(endpoint, chance=1.0, code=code) as proxy:
         options = options_for(proxy)
         for opening in (

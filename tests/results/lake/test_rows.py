@@ -108,7 +108,7 @@ def test_operations_are_pairs_with_typed_values(tables):
         (OpType.INFO, {"result": "exists"}, False),
     ],
 )
-def test_answered_is_what_facts_of_a_store_say(kind, answer, answered):
+def test_answered_agrees_with_facts_of_a_store(kind, answer, answered):
     history = History([Op(0, 0, 0, OpType.INVOKE, "f", ["k", 1]), Op(1, 1, 0, kind, "f", answer)])
 
     assert of_history(history)[0].answered.tolist() == [answered]
@@ -130,7 +130,7 @@ def test_answered_is_what_facts_of_a_store_say(kind, answer, answered):
          [("kudu", "v1", 10, 3, 1, 1, 1, 1, 1, dt.date(2026, 1, 2))]),
     ],
 )  # fmt: skip
-def test_what_rows_say_of_a_history(tables, table, names, expected):
+def test_rows_of_a_history(tables, table, names, expected):
     """Rows have phases, faults, separate attempts, both ends of faults, and sums."""
     assert picked(tables[table], *names.split()) == expected
 
@@ -146,7 +146,7 @@ def test_case_and_record_come_back():
     assert (case_of(run), record_of(run)) == (told.case, record)
 
 
-def test_findings_name_operations_of_what_does_not_hold():
+def test_findings_name_operations_of_violations():
     bad = CheckResult("crash", Verdict.INVALID, "m1 crashed", ("Why.",), (2, 5), {"rule": "r"})
     good = CheckResult("stats", Verdict.VALID, "fine")
 

@@ -47,7 +47,7 @@ def test_the_document_is_the_schema(mark, tables, head, version):
     assert version is None or f"Version {version}." in before.splitlines()[-2]
 
 
-def test_every_table_is_partitioned_and_says_whose_rows_these_are():
+def test_every_table_is_partitioned_and_names_the_run_of_each_row():
     for columns in TABLES.values():
         names = [column.name for column in columns]
         assert names[:4] == [*PARTITION, "run"]
@@ -55,7 +55,7 @@ def test_every_table_is_partitioned_and_says_whose_rows_these_are():
 
 
 @pytest.mark.parametrize("call", [*ddl.CALLS, *follower_reads.CALLS, *members.CALLS, *rows.CALLS])
-def test_what_vocabularies_type_has_a_typed_column(call):
+def test_typed_fields_of_vocabularies_have_typed_columns(call):
     for name, hint in typing.get_type_hints(call).items():
         if name in call.__struct_fields__:
             kinds = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)

@@ -164,7 +164,7 @@ def test_a_compaction_that_another_or_a_vacuum_overtook_is_abandoned(uri, meanwh
     assert damage(lake) == []
 
 
-def test_what_dead_writers_left_goes_after_the_time_of_grace(uri):
+def test_leftovers_of_dead_writers_go_after_the_grace_period(uri):
     batch = abandoned(uri, ["lost"])
     lake = lake_at(uri)
     assert contents(lake) == ALL

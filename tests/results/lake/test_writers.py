@@ -97,7 +97,7 @@ def changed(store):
         (changed, KEYS[1:], {"other": 1}),
     ],
 )
-def test_the_judge_finds_what_is_lost_doubled_or_other(tmp_path, store, first, keys, losses):
+def test_the_judge_finds_lost_doubled_and_foreign_rows(tmp_path, store, first, keys, losses):
     lake = lake_at(tmp_path / "lake", schemas=None, version=SCHEMA_VERSION)
     if first:
         lake.append(first(store))

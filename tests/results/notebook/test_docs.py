@@ -36,7 +36,7 @@ def printed_by(script):
 
 
 @pytest.mark.slow
-def test_the_example_runs_and_prints_what_the_page_says(tmp_path, monkeypatch, capsys):
+def test_the_example_prints_the_output_on_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks("console") for line in block.splitlines()]
     soaks = [line.removeprefix("$ ") for line in lines if line.startswith("$ harness soak")]

@@ -42,7 +42,7 @@ def test_a_row_is_a_pair(made):
         assert row.attempts == (0 if done is None else len(done.attempts))
 
 
-def test_values_stay_what_they_are():
+def test_values_survive_the_round_trip():
     """Lists of equal length stay lists, large numbers stay exact, and None stays None."""
     late = 2**60 + 1
     made = History(

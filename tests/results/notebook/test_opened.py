@@ -265,7 +265,7 @@ def test_unknown_tables(opened):
 
 
 @pytest.mark.lake
-def test_a_snapshot_stays_what_it_is(tmp_path):
+def test_a_snapshot_is_immutable(tmp_path):
     """No table of a snapshot shows later appends, merges, or leftovers of dead writers."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     add_run(store, "alpha", "a1", seed=1)
@@ -299,7 +299,7 @@ def test_the_uri_of_a_folder(tmp_path):
 
 
 @pytest.mark.lake
-def test_what_is_no_lake_and_no_store(tmp_path):
+def test_folders_that_are_neither_lake_nor_store(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     for bad in ("", tmp_path / "nowhere" / "lake", tmp_path / "empty", tmp_path / "file"):

@@ -137,7 +137,7 @@ def random_results(lake, seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_counts_is_the_best_of_each(lake, seed):
+def test_the_best_of_each_counts(lake, seed):
     """The expected result comes from sorting all results of a run and checker."""
     told = random_results(lake, seed)
     best = {}

@@ -47,7 +47,7 @@ def test_sums_of_questions_are_exact_and_rows_are_in_order(name):
 
 
 @pytest.mark.parametrize("name", query_names())
-def test_a_question_reads_tables_or_what_was_gathered_from_them(name):
+def test_a_question_reads_tables_or_their_aggregates(name):
     """A question never reads both: an engine has no cells, and the driver no tables."""
     code = re.sub(r"--[^\n]*|'[^']*'", "", query(name))
     read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", code))
@@ -111,7 +111,7 @@ def test_percentiles_are_nearest_ranks_at_their_edges(engine):
     assert [many[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")] == [1, 1, 1, 2]
 
 
-def test_a_bite_of_nothing_is_none(engine):
+def test_a_zero_bite_is_none(engine):
     told = {"nemesis": "kill", "hit": True, "healed": True}
     faults = [{"fault": str(bite), "bite": bite, **told} for bite in (0, None, 7)]
     register_run(engine, faults=faults)

@@ -189,7 +189,7 @@ def test_an_id_used_twice_is_healed_in_order_and_a_stray_heal_is_nothing():
     assert spans(script.history()) == [(100, 300), (200, 400)]
 
 
-def test_the_final_heal_knows_what_came_before_it_at_the_same_moment():
+def test_an_answer_at_the_moment_of_a_heal_precedes_it():
     """In virtual time, the last answer and the heal may have the same time; their lines differ."""
     script = Script()
     script.inject(100, "kill", "k")
@@ -204,7 +204,7 @@ def test_the_final_heal_knows_what_came_before_it_at_the_same_moment():
     assert (found["create"]["first_try_ns"], found["create"]["first_ok_ns"]) == (200 * MS, None)
 
 
-def test_what_was_under_way_at_a_heal_was_tried_at_once():
+def test_operations_under_way_at_a_heal_count_as_tried_at_once():
     script = Script()
     script.inject(0, "kill", "k")
     waiting = script.invoke(100)
@@ -375,7 +375,7 @@ def test_every_table_begins_with_the_run_and_has_a_ddl(name):
     assert f"`run` STRING, `{found.names[1]}`" in ddl(found)
 
 
-def test_a_type_that_spark_was_not_told_is_refused():
+def test_a_type_unknown_to_spark_is_refused():
     with pytest.raises(KeyError):
         ddl(pa.schema([("x", pa.float32())]))
 

@@ -203,7 +203,7 @@ def test_the_page_shows_every_table(page):
 
 
 @pytest.mark.parametrize("name", sorted(set(LAYOUTS) - EMPTY))
-def test_cells_say_what_the_independent_computation_says(page, reported, oracle, name):
+def test_cells_agree_with_the_independent_computation(page, reported, oracle, name):
     """The raw value of each numeric cell is the oracle's, and its text reads back as that value."""
     layout = LAYOUTS[name]
     shown = [row for row in page.tables[name] if row]

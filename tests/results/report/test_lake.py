@@ -45,7 +45,7 @@ def told(lake):
     return code, json.loads(out.getvalue())
 
 
-def test_what_lists_runs_is_cut_and_nothing_else(lake, told, tmp_path, monkeypatch, capsys):
+def test_only_lists_of_runs_are_truncated(lake, told, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("results.report.report.ROWS_OF_RUNS_MAX", 2)
     output = str(tmp_path / "cut")
     assert main(["report", str(lake), "--json", "--output", output]) == told[0] == 1

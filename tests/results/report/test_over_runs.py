@@ -124,7 +124,7 @@ def test_pooled_ratios_are_mantels_and_haenszels(strata):
             assert (high - low) / 2 <= 4.4 * spread + 1e-3
 
 
-def test_strata_that_disagree_are_told():
+def test_disagreeing_strata_are_reported():
     chance = random.Random(3)
     strata = [
         [(chance.randint(a, a + 4), 40, chance.randint(4, 8), 40) for _ in range(30)]
@@ -188,7 +188,7 @@ def changed(cells, populations=OLD_AND_NEW):
     return changes(cells, populations, baseline="old", label="new").to_pylist()
 
 
-def test_new_gone_and_known_failures_and_what_chance_may_do():
+def test_new_gone_and_known_failures_beyond_chance():
     cells = [
         cell(2, "s", 20, 1, 80, "c · one"),
         cell(1, "s", 1, 1, 80, "c · two"),

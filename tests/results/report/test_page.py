@@ -212,7 +212,7 @@ def test_rows_of_a_population_share_a_line_above_them():
     assert ({*single.heads}, [len(row) for row in single.rows]) == ({""}, [2] * 3)
 
 
-def test_what_most_populations_share_is_not_in_their_words():
+def test_settings_shared_by_most_populations_are_not_in_their_names():
     fields = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
     rows = [
         {"population": n, "setting": str(n), **dict.fromkeys(fields, "same"), "asked": f"n{n}"}
@@ -230,7 +230,7 @@ def ends(path):
     return [tuple(map(float, point.split())) for point in re.split("[ML]", path.rstrip("Z"))[1:]]
 
 
-def test_curves_are_drawn_within_their_frame_and_say_what_they_leave_out():
+def test_curves_stay_in_their_frame_and_count_omitted_points():
     points = [(1, 0.1, 0.0, 0.3), (10, 0.5, 0.2, 0.9), (100, 1.0, 0.8, 1.0)]
     chart = plots.curves("x", [plots.Curve("row", points)] * 6, "seeds", logarithmic=True)
 

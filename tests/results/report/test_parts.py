@@ -101,7 +101,7 @@ def test_a_report_of_parts_says_the_same(tables, tmp_path, reported):
         assert found.tables[name].equals(expected), name
 
 
-def test_what_reads_facts_is_added_up_or_listed():
+def test_questions_about_facts_are_summed_or_listed():
     facts = {*COLUMNS} - {"runs", "traits", "verdicts"}
     for name in query_names():
         if name in BASES or kind_of(name) == "of cells":

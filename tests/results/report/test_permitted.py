@@ -55,7 +55,7 @@ def test_runs_have_their_worst_verdict_and_are_counted(engine):
     assert failing == ["r4"], "what is permitted did not fail"
 
 
-def test_what_was_permitted_is_counted_by_permit(engine):
+def test_permitted_results_are_counted_by_permit(engine):
     found = [
         (one["permit"], one["runs"], one["times"], one["first_run"])
         for one in engine.sql(query("permitted")).to_pylist()
@@ -72,5 +72,5 @@ def test_what_was_permitted_is_counted_by_permit(engine):
         ({"permitted": 2, "invalid": 1}, EXIT_INVALID),
     ],
 )
-def test_a_store_of_what_is_permitted_is_no_failure(verdicts, code):
+def test_a_store_of_permitted_runs_is_no_failure(verdicts, code):
     assert exit_code(verdicts, crashed=0, unjudged=0) == code

@@ -140,7 +140,7 @@ def test_median_intervals_cover_at_least_what_they_say():
         ([], "nothing with the fault"),
     ],
 )
-def test_what_has_no_interval_says_why(rows, why):
+def test_a_missing_interval_has_a_reason(rows, why):
     found = risk_ratio(Sums.of(rows))
 
     assert found.interval is None

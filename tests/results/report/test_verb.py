@@ -117,7 +117,7 @@ def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
 
 
 @pytest.mark.slow
-def test_a_second_report_does_only_what_is_new(small, capsys):
+def test_a_second_report_judges_only_new_runs(small, capsys):
     report(capsys, small)
     first = (small / ".report" / "report.html").read_text()
     code, out, _ = report(capsys, small)
@@ -133,7 +133,7 @@ def test_a_second_report_does_only_what_is_new(small, capsys):
 
 
 @pytest.mark.slow
-def test_json_is_one_object_that_says_the_same_and_what_it_left_out(judged, capsys, monkeypatch):
+def test_json_is_one_object_that_lists_its_omissions(judged, capsys, monkeypatch):
     code, out, _ = report(capsys, judged, "--json")
     found = json.loads(out)
 
@@ -181,7 +181,7 @@ def test_labels_without_a_common_setting_are_not_compared(judged, capsys):
     ("ignored", "words"),
     [(["--ignore", "bugs"], "give --baseline"), (["--baseline", "a", "--ignore", "bug"], "bugs?")],
 )
-def test_what_a_comparison_ignores_is_named_exactly(made_small, capsys, ignored, words):
+def test_a_comparison_names_exactly_the_ignored_settings(made_small, capsys, ignored, words):
     code, _, err = report(capsys, made_small, *ignored)
 
     assert (code, words in err) == (254, True)
@@ -241,7 +241,7 @@ def test_an_answer_of_an_earlier_report_does_not_stay(judged, capsys):
 
 
 @pytest.mark.parametrize("there", ["sql/mine.sql", "report.html", "tables/t.parquet"])
-def test_a_folder_of_somebody_elses_is_refused_before_any_work(small, tmp_path, capsys, there):
+def test_a_foreign_folder_is_refused_before_any_work(small, tmp_path, capsys, there):
     own = tmp_path / "project" / there
     own.parent.mkdir(parents=True)
     own.write_text("mine")
@@ -363,7 +363,7 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_judged_is_never_green(tmp_path, capsys):
+def test_unjudged_runs_are_never_green(tmp_path, capsys):
     path = add_run(tmp_path, "ok", Spec(seed=1, time_limit_s=6.0))
     assert load_run(path).record.verdict is Verdict.VALID
     assert report(capsys, tmp_path)[0] == 0

@@ -88,7 +88,7 @@ def test_a_run_is_that_of_the_store(both, run):
     assert "<script>alert" not in text
 
 
-def test_every_link_of_a_trend_lists_what_it_counts(both):
+def test_every_trend_link_lists_the_runs_that_it_counts(both):
     text = both.lake.page("/trends?by=day")
     rows = re.findall(r'<tr data-row><th scope="row"[^>]*><a class="open" href="/([^"]*)">', text)
     points = both.lake.api("trends?by=day")
@@ -146,7 +146,7 @@ def test_links_in_a_kept_folder_are_not_followed(tmp_path, open_lake):
     assert "secret.txt" not in [file["path"] for file in served.api(f"run/{again}")["files"]]
 
 
-def test_what_an_older_release_lacks_is_not_there(tmp_path, open_lake):
+def test_columns_of_newer_releases_are_absent_in_old_lakes(tmp_path, open_lake):
     """Files of an older schema lack columns, which are null in their rows."""
     lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
     (path, *others) = (lake / MAIN).glob("*.parquet")

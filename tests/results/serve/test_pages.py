@@ -26,7 +26,7 @@ def names(served, query=""):
     return [row["run"] for row in served.api(f"runs?{query}")["runs"]]
 
 
-def test_the_list_has_every_run_newest_first_and_says_what_is_wrong(served):
+def test_the_list_has_every_run_newest_first_with_its_problems(served):
     data = served.api("runs")
     assert data["total"] == 12
     expected = {"invalid": 2, "unknown": 1, "valid": 4, "unfinished": 1, "broken": 4}
@@ -115,7 +115,7 @@ def test_hostile_texts_are_escaped_on_every_page(served):
     assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
-def test_the_page_of_a_run_says_what_its_files_say(served):
+def test_the_page_of_a_run_agrees_with_its_files(served):
     text = served.page("/run/alpha/a3/")
     for expected in ("NO-LEASE", "harness run --env sim --case", "lin", "20 operations", "p99"):
         assert expected in text
@@ -300,7 +300,7 @@ def test_a_comparison_tells_fields_verdicts_and_latencies_apart(served):
     assert served.ask("/compare?run=alpha/a1&run=alpha/none")[0] == 404
 
 
-def test_what_two_cases_differ_in_is_not_buried_under_their_faults(store):
+def test_differences_of_two_cases_are_listed_before_their_faults(store):
     for seed in (1, 2):
         faults = tuple(Fault(f"f{n}", "kill", (n + 1) * S + seed, S) for n in range(300))
         add_run(store, "a", f"r{seed}", seed=seed, faults=faults, label=f"v{seed}")
@@ -343,7 +343,7 @@ def test_few_points_of_a_trend_have_their_names_below_them(store):
         ("nemesis", "nemesis"), ("bug", "nemesis"),
     ],
 )  # fmt: skip
-def test_every_cell_of_the_matrix_counts_what_its_link_lists(served, down, across, query):
+def test_every_matrix_cell_counts_the_runs_that_its_link_lists(served, down, across, query):
     data = served.api(f"matrix?down={down}&across={across}{query}")
     assert sum(data["totals"]["all"].values()) == served.api(f"runs?{query[1:]}")["matching"]
     text = served.page(f"/matrix?down={down}&across={across}{query}")

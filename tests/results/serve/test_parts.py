@@ -65,7 +65,7 @@ def test_numbers_of_the_chaos_phase_seconds_and_faults(tmp_path):
     assert sum(map(sum, numbers.seconds)) == 19
 
 
-def test_a_fault_that_nobody_healed_lasts_to_the_end(tmp_path):
+def test_an_unhealed_fault_lasts_to_the_end(tmp_path):
     made = History(
         [
             Op(0, 5, HARNESS, OpType.INFO, "phase", {"phase": "chaos"}),

@@ -221,7 +221,7 @@ def test_files_of_a_run_are_text_whatever_they_pretend_to_be(store):
             assert headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
 
 
-def test_a_pipe_in_a_run_blocks_nobody(store):
+def test_a_pipe_in_a_run_folder_blocks_no_reader(store):
     folder = add_run(store, "alpha", "a1")
     (folder / "run.json").unlink()
     os.mkfifo(folder / "run.json")
@@ -237,7 +237,7 @@ def test_a_long_address_and_huge_headers_are_refused(served):
     assert status(get(served, "/", "X: " + "a" * 70_000)) == 431
 
 
-def test_more_connections_than_there_is_room_for_are_told_so(store, monkeypatch):
+def test_connections_above_the_limit_are_refused_with_a_reason(store, monkeypatch):
     monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 2)
     for place, name in ((server_module, "IDLE_S"), (server_module._Handler, "timeout")):
         monkeypatch.setattr(place, name, 600.0)

@@ -80,7 +80,7 @@ def test_a_host_that_says_nothing_is_not_waited_for(monkeypatch):
         check_reachable("spark://h:1,i:2")
 
 
-def test_what_a_proxy_reaches_is_not_asked_here(ports, monkeypatch):
+def test_addresses_behind_a_proxy_are_not_probed(ports, monkeypatch):
     _, gone = ports
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     check_reachable(f"sc://127.0.0.1:{gone}")
@@ -128,7 +128,7 @@ def test_ctrl_c_behind_an_error_of_spark_is_ctrl_c(how):
         spark.raise_if_interrupted(hidden(how))
 
 
-def test_an_error_that_nobody_asked_for_is_none():
+def test_an_unrequested_error_is_ignored():
     error = RuntimeError("lost")
     error.__cause__ = error.__context__ = ValueError("why")
     error.__cause__.__context__ = error  # a ring
@@ -179,7 +179,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("due", [True, False])
-def test_executors_that_do_not_come_are_told(due, monkeypatch, capsys):
+def test_missing_executors_are_reported(due, monkeypatch, capsys):
     monkeypatch.setattr(Clock, "due", due)
     monkeypatch.setattr(Clock, "cancelled", False, raising=False)
     monkeypatch.setattr(spark.threading, "Timer", Clock)

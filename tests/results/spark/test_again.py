@@ -55,7 +55,7 @@ def lacking(work):
 
 
 @spark_test
-def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked(uri):
+def test_results_cut_short_by_a_budget_are_retried_once_and_with_again(uri):
     work = opened(uri)
     first = work.check()
     assert unsettled(work, first) == 1
@@ -110,7 +110,7 @@ def submissions(monkeypatch, submit=driver.SparkLake._submit):
 
 
 @spark_test
-def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch):
+def test_giants_and_truncated_runs_get_separate_tasks(uri, monkeypatch):
     """The longest tasks come first, and every run is in one task."""
     have_tasks_of_one_run(monkeypatch)
     submitted, told = submissions(monkeypatch), []
@@ -125,7 +125,7 @@ def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch)
 
 
 @spark_test
-def test_a_job_that_is_lost_is_submitted_again_without_what_its_tasks_appended(uri, monkeypatch):
+def test_a_lost_job_is_resubmitted_without_appended_results(uri, monkeypatch):
     """The first submission judges one run and is lost; the second judges only the others."""
     have_tasks_of_one_run(monkeypatch)
     submit = driver.SparkLake._submit
@@ -147,7 +147,7 @@ def test_a_job_that_is_lost_is_submitted_again_without_what_its_tasks_appended(u
 
 
 @spark_test
-def test_what_no_budget_cut_short_is_not_submitted_again(tmp_path, monkeypatch):
+def test_complete_results_are_not_resubmitted(tmp_path, monkeypatch):
     put_run(tmp_path / "store", "n", "r0", History(register_ops(0)))
     submitted = submissions(monkeypatch)
     assert opened(ingested(tmp_path / "store", tmp_path / "lake")).check().results_new == WANTED

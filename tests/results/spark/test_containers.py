@@ -69,7 +69,7 @@ def do_here(*words, **environ):
 @pytest.mark.lake
 @pytest.mark.s3
 @pytest.mark.process
-def test_workers_that_share_nothing_and_are_killed_do_what_one_machine_does(tmp_path):
+def test_killed_workers_without_shared_state_agree_with_one_machine(tmp_path):
     local, report = str(tmp_path / "lake"), ("harness", "report")
     with spark_containers(build_executor(print)) as cluster:
         uri, options = cluster.uri, cluster.options

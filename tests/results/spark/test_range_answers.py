@@ -139,7 +139,7 @@ def test_where_something_is_left_to_do_nothing_is_answered_unless_that_is_asked(
     assert engine.answer("judged", Extent()).num_rows == MOST
 
 
-def test_what_could_not_be_had_is_told_of_the_first_few(lake, tmp_path, monkeypatch):
+def test_the_first_few_unreadable_runs_are_reported(lake, tmp_path, monkeypatch):
     there = shutil.copytree(lake, tmp_path / "lake")
     one = on_duckdb(there)[0]
     what = asked(there)

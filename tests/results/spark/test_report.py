@@ -116,7 +116,7 @@ def problems_of(checked):
 
 
 @spark_test
-def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
+def test_spark_agrees_with_duckdb(lake, local, tables, tmp_path):
     there = shutil.copytree(lake, tmp_path / "there")
     checked, answers = on_spark(there)
 
@@ -169,7 +169,7 @@ def dying_after(appends, flag):
     return work
 
 
-def test_workers_of_this_machine_are_asked_what_they_lack_only_where_they_fail(
+def test_local_workers_are_asked_for_missing_modules_only_after_failures(
     lake, tmp_path, monkeypatch
 ):
     there = opened(shutil.copytree(lake, tmp_path / "there"))

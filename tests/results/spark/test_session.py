@@ -54,7 +54,7 @@ def expected(lake, tmp_path_factory):
 
 
 @spark_test
-def test_workers_of_this_machine_import_together_what_all_need():
+def test_local_workers_share_common_imports():
     """Their parent process imports it before they start, from folders."""
 
     def tell(batches):
@@ -214,7 +214,7 @@ def fake_java(folder, text, code=0):
         (None, "JAVA_HOME"),
     ],
 )  # fmt: skip
-def test_java_that_does_not_do_is_told_with_its_fix(text, words, tmp_path, monkeypatch):
+def test_an_unsuitable_java_is_reported_with_the_fix(text, words, tmp_path, monkeypatch):
     if text:
         fake_java(tmp_path, text)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -278,7 +278,7 @@ for path in sys.argv[2:]:
 
 
 @pytest.mark.slow
-def test_what_is_sent_to_workers_judges_in_a_bare_python(tmp_path):
+def test_packages_sent_to_workers_judge_in_a_bare_python(tmp_path):
     """A nightly test shows that it is sent, and that workers of all kinds accept it."""
     store = mixed_store(tmp_path / "store")
     sent = spark.packages_zip(tmp_path, plugin_distributions())
@@ -320,7 +320,7 @@ def test_workers_are_sent_the_plug_ins_that_they_lack_and_no_others():
     assert tops == {"toy_register", "toy_register-0"}
 
 
-def test_plug_ins_that_do_not_arrive_are_told():
+def test_missing_plug_ins_are_reported():
     there = Workers("http-register", "toy-register", help_=False)
     told = "do not find the plug-ins of http-register, toy-register, although the driver sent"
     with pytest.raises(InfrastructureError, match=told):

@@ -68,7 +68,7 @@ def new(lake, tmp_path):
     return there
 
 
-def test_ranges_name_what_all_runs_lack(new):
+def test_ranges_name_missing_results_of_all_runs(new):
     """At first all results; after a new version of a checker, only its results; else none."""
     what = asked(new)
     each = lacking_in(what, 1)

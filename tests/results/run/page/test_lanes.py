@@ -87,7 +87,7 @@ def down_and(script):
     return states_of(history, faults_of(history))[0]
 
 
-def test_what_does_and_what_does_not_prove_that_a_node_runs_again():
+def test_evidence_that_a_node_runs_again():
     # Sent before the exit and answered after it, this proves nothing.
     assert down_and(Script().op(90, 110, 0, "get", {}, "ok", {})).end is None
     # Sent later, but without an answer.

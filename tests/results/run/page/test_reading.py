@@ -156,7 +156,7 @@ def test_a_sentence_brings_the_timeline_into_a_small_window(browser_page, made_p
 
 
 @browser_test
-def test_nobody_leads_after_the_leader_ended(shared_page):
+def test_there_is_no_leader_after_the_leader_ended(shared_page):
     late = next(pair for pair in small_run().pairs if pair.invoke.time == 1010 * MS)
     shared_page.evaluate(f"() => harnessPage.page.selectIndex({late.invoke.index})")
     text = shared_page.inner_text("#detail")
@@ -287,7 +287,7 @@ def test_a_permitted_deviation_is_not_red(browser_page, tmp_path):
 
 
 @browser_test
-def test_the_address_follows_what_is_shown(open_page):
+def test_the_address_follows_the_view(open_page):
     address = "() => location.hash"
     assert open_page.evaluate(address) == ""
     open_page.select_option("#kind", "get")
@@ -354,7 +354,7 @@ def test_times_do_not_run_into_the_name_of_the_axis(shared_page):
         assert min(times) >= 108, (start_ms, drawn)  # the name of the axis ends at 104
 
 
-def test_what_was_said_of_another_history_does_not_stand_beside_this_one(tmp_path, capsys):
+def test_results_of_another_history_are_not_shown(tmp_path, capsys):
     """The verdict in `run.json` belongs to the history with the digest in that file."""
     folder = write_run(tmp_path, small_run(), [CheckResult("stats", Verdict.VALID, "kept")])
     assert report_main([str(folder)]) == 0

@@ -105,7 +105,7 @@ def test_the_certificate_in_words():
     ]
 
 
-def test_what_the_page_of_a_run_says(folder):
+def test_contents_of_the_page_of_a_run(folder):
     data = build(load_run(folder), read_results(folder))
     assert (data["title"], data["verdict"]) == ("made/run-1", "invalid")
     assert data["numbers"] == "8 operations · 2 faults, 1 bit, 1 not measurable · 1 failover"

@@ -248,7 +248,7 @@ def test_the_reporter_writes_whole_json_and_the_verb_packs_it(tmp_path, capsys):
     assert list(tmp_path.glob(".*.part")) + list(folder.glob(".*.part")) == []
 
 
-def test_a_cut_is_told_in_the_file_and_on_stderr(tmp_path, capsys):
+def test_a_truncation_is_reported_in_the_file_and_on_stderr(tmp_path, capsys):
     history = History([Op(n, n, n, OpType.INVOKE, "get") for n in range(10)])
     path = tmp_path / "t.json"
     write_trace(trace_of(stored(history), events_max=4), path)
