@@ -23,6 +23,7 @@ __all__ = [
     "CASE_SCHEMA",
     "IMPORTED",
     "SEARCH",
+    "SYSTEM_NAME",
     "Case",
     "Damage",
     "Fault",
@@ -41,6 +42,8 @@ DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 SEARCH: Final = "search"
 """The key in `Case.drawn` for the name of the search that chose the faults (`harness.search`)."""
+SYSTEM_NAME: Final = "system_name"
+"""The key in `Case.target_options` for the name of a system that a file declares."""
 Damage = Literal["minority", "majority"]
 """The share of a replica group that may lose synced data to faults (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
@@ -118,6 +121,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ops: tuple[ScheduledOp, ...] | None = None
     # Checkers that the user adds to the workload's checkers. Planning adds the target's checkers.
     checkers: tuple[str, ...] = ()
+
+    @property
+    def system(self) -> str:
+        """The name of the system under test in lists and reports: the name of a declared system
+        (`SYSTEM_NAME`), and otherwise that of the target.
+        """
+        name = self.target_options.get(SYSTEM_NAME)
+        return name if isinstance(name, str) and name else self.target
 
     @property
     def searched(self) -> bool:

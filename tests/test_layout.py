@@ -54,6 +54,7 @@ ALLOWED = {
     ),
     "targets.declared": (
         *FLOOR,
+        "harness.case",
         "harness.support.cache_dir",
         "harness.env",
         "harness.cluster",

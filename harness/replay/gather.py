@@ -55,7 +55,7 @@ def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
     sleeps = _sleeps(due)
     loops = [m.incarnation.loop for m in deployment.machines.values() if m.incarnation is not None]
     return Stopped(
-        target=plan.case.target,
+        target=plan.case.system,
         profile=plan.case.profile,
         bugs=list(plan.case.bugs),
         workload=plan.case.workload,

@@ -91,7 +91,7 @@ class Hold:
         return Standing(
             name=self._place.name,
             environment=self._order.environment,
-            target=plan.case.target,
+            target=plan.case.system,
             profile=plan.case.profile,
             bugs=plan.case.bugs,
             seed=plan.case.seed,

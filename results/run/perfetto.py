@@ -102,7 +102,7 @@ def _metadata(run: StoredRun, end_ns: int) -> dict[str, Any]:
     about: dict[str, Any] = {
         "run": run.folder.name if record is None else record.run,
         "seed": case.seed,
-        "target": case.target,
+        "target": case.system,
         "profile": case.profile,
         "workload": case.workload,
         "nemeses": list(case.nemeses),

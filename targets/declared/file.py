@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
 import msgspec
 
+from harness.case import IMPORTED
 from harness.errors import UsageError, choices_near
 from targets.declared.document import Document
 from targets.declared.kept import KEY as KEPT
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 NODES_MAX: Final = 100
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,62}")
 WITHIN_S_MAX: Final = 3600.0
 DEFAULTS: Final = frozenset(
     {
@@ -136,6 +139,11 @@ class Declared:
                 f"it has {wrong} a table [nodes] and a key `compose`; a system has one of them: a "
                 "command line for its nodes, or a Compose file",
             )
+        name = self.declaration.name
+        if name is not None and (not _NAME.fullmatch(name) or name == IMPORTED):
+            raise document.error(
+                ("name",), f"name is {name!r}; it must match {_NAME.pattern} and not be 'imported'"
+            )
         common_keys = {field.encode_name for field in msgspec.structs.fields(Client)}
         table = self.declaration.client
         common = {key: value for key, value in table.items() if key in common_keys}
@@ -145,7 +153,8 @@ class Declared:
     @property
     def name(self) -> str:
         """The name of the system: the file's `name`, or else the name of the file."""
-        return self.declaration.name or Path(self.document.name).stem
+        stem = re.sub(r"[^\w. -]", "-", Path(self.document.name).stem, flags=re.ASCII)
+        return self.declaration.name or stem.lstrip(" .-") or "system"
 
     def error(self, key: str, what: str) -> UsageError:
         """Return the error for the value of a dotted key."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
+from harness.case import SYSTEM_NAME
 from harness.cluster import NodeSpec
 from harness.errors import HarnessError, StartError, UsageError
 from harness.plugins import (
@@ -43,13 +44,16 @@ class DeclaredTarget(Target):
     vocabularies: frozenset[str] = frozenset()
     profiles = ("strict",)
     bugs: Mapping[str, str] = {}
-    options = (Option(_OPTION, "", "the declaration, with all files that it refers to"),)
+    options = (
+        Option(_OPTION, "", "the declaration, with all files that it refers to"),
+        Option("system-name", "", "the system's name in lists and reports, instead of the file's"),
+    )
 
     @override
     def read_file(self, path: Path) -> dict[str, Any]:
         declared = from_disk(path)
         Parts(declared).nodes(None)  # reads all files that the declaration refers to
-        return {_OPTION: as_text(declared)}
+        return {_OPTION: as_text(declared), SYSTEM_NAME: declared.name}
 
     @override
     def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
@@ -69,7 +73,7 @@ class DeclaredTarget(Target):
             )
         parts = parts_of(text)
         target = type(self)()
-        target.name = parts.declared.name
+        target.name = options.get(SYSTEM_NAME) or parts.declared.name
         target.vocabularies = parts.operations.vocabularies
         target.workload = parts.vocabulary(None)
         return target

@@ -123,6 +123,25 @@ def test_the_command_line_keeps_the_declaration(tmp_path, capsys, monkeypatch):
     assert "defaults from system.toml" in said
 
 
+@pytest.mark.parametrize(
+    ("top", "arguments", "name"),
+    [
+        ("", (), "system"),
+        ('name = "shop"', (), "shop"),
+        ("", ("--system-name", "shop 2"), "shop 2"),
+    ],
+)
+def test_a_system_has_the_name_of_its_file_or_its_own(
+    top, arguments, name, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, declaration(top=top))
+
+    _, case, _ = dry_run(capsys, "--system", "system.toml", *arguments)
+
+    assert msgspec.convert(case, Case).system == name
+
+
 def test_a_stored_case_runs_without_its_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path, declaration())

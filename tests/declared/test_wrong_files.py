@@ -29,6 +29,8 @@ WRONG = {
         (TOML, 17),
         ["leader.trem", "did you mean term?"],
     ),
+    "a name with a slash": (declaration(top='name = "a/b"'), {}, (TOML, 1), ["'a/b'"]),
+    "a name of imported runs": (declaration(top='name = "imported"'), {}, (TOML, 1), ["imported"]),
     "a key is missing": (declaration(client="[client]\nport = 1\n"), {}, (TOML, 5), ["'protocol'"]),
     "no client": (declaration(client=""), {}, (TOML, None), ["[client] is missing"]),
     "unknown protocol": (

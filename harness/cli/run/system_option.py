@@ -47,4 +47,5 @@ def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
 def keep_system(parsed: argparse.Namespace, given: Mapping[str, Any]) -> None:
     """Make the content of the declaration an option of the target, as if it was typed."""
     for name, value in given.items() if parsed.system is not None else ():
-        setattr(parsed, f"target:{name}", value)
+        if getattr(parsed, f"target:{name}", None) is None:  # a flag wins over the file
+            setattr(parsed, f"target:{name}", value)

@@ -189,7 +189,7 @@ def _report(
         "verdict": judgement.verdict.value,
         "exit_code": judgement.exit_code,
         "environment": environment.name,
-        "target": plan.case.target,
+        "target": plan.case.system,
         "profile": plan.case.profile,
         "bugs": list(plan.case.bugs),
         "workload": plan.case.workload,

@@ -66,7 +66,7 @@ def headline(shrunk: Shrunk) -> str:
 
 def _setting(shrunk: Shrunk) -> str:
     case = shrunk.case
-    parts = [f"{case.target}/{case.profile}"]
+    parts = [f"{case.system}/{case.profile}"]
     parts += [f"bug {', '.join(case.bugs)}"] if case.bugs else []
     parts += [f"workload {case.workload}", counted(case.concurrency, "client")]
     parts.append(f"{case.time_limit_s:g} s, seed {case.seed}")

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     with explained_start(plan):
         environment.prepare_nodes(plan.nodes, note)
     note(
-        f"starting {counted(len(plan.nodes), 'node')} of {case.target}/{case.profile} in "
+        f"starting {counted(len(plan.nodes), 'node')} of {case.system}/{case.profile} in "
         f"{environment.name}" + (f", on data kept at {kept[1].at} in {kept[0]}" if kept else "")
     )
     standing = start(name, environment.name, case, kept=kept)

@@ -328,7 +328,7 @@ def _present(column: pa.Array) -> Flags:
 def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
     """The leading columns for rows of these runs: the partition and the run."""
     columns = zip(
-        *((each.about.case.target, each.about.label, each.about.day, each.key) for each in sources),
+        *((each.about.case.system, each.about.label, each.about.day, each.key) for each in sources),
         strict=True,
     )
     return tuple(

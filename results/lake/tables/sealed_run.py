@@ -96,7 +96,7 @@ def run_key(about: About, digest: str) -> str:
     Ids of soaks repeat if the same seeds run again, in another store or with another version. The
     partition follows from the key, so a lake searches only one partition for a run.
     """
-    return f"{about.name}/{about.id}@{_digits(about.case.target, about.label, about.day, digest)}"
+    return f"{about.name}/{about.id}@{_digits(about.case.system, about.label, about.day, digest)}"
 
 
 @functools.lru_cache(maxsize=1_000)  # the same key is computed many times
@@ -147,7 +147,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
         state=state,
         trouble=trouble,
     )
-    for what, value in (("the label", about.label), ("the target", case.target)):
+    for what, value in (("the label", about.label), ("the target", case.system)):
         if value == "":
             raise HistoryError(
                 f"{str(folder)!r}: {what} is '', and an empty text cannot name a partition of a "

@@ -216,7 +216,7 @@ def _no_cycles() -> Iterator[None]:
 
 
 def _partition(about: About) -> Partition:
-    return about.case.target, about.label, about.day
+    return about.case.system, about.label, about.day
 
 
 class _Work:

@@ -145,7 +145,7 @@ def _plain(value: Any) -> str:
 def about(stored: StoredRun) -> str:
     """Write one line that distinguishes the run from similar runs."""
     case, record = stored.case, stored.record
-    parts = [f"{case.target}/{case.profile}"]
+    parts = [f"{case.system}/{case.profile}"]
     if case.bugs:
         parts.append(f"with the bug {', '.join(case.bugs)} switched on, so failures are expected")
     parts += [f"workload {case.workload}", f"nemesis {', '.join(case.nemeses)}"]
@@ -161,7 +161,7 @@ def facts_of_case(stored: StoredRun) -> list[tuple[str, str]]:
     """Return properties of the case and of the run, as names and texts."""
     case, record = stored.case, stored.record
     rows = [
-        ("target", f"{case.target}, profile {case.profile}"),
+        ("target", f"{case.system}, profile {case.profile}"),
         ("bug switches", ", ".join(case.bugs) or "none"),
         ("workload", _with_options(case.workload, case.workload_options)),
         ("nemeses", ", ".join(case.nemeses)),
@@ -198,8 +198,14 @@ def _took(wall_s: float, simulated_s: float | None) -> str:
 
 
 def _with_options(name: str, options: Mapping[str, Any]) -> str:
-    text = ", ".join(f"{key} {_plain(value)}" for key, value in sorted(options.items()))
+    pairs = sorted(options.items())
+    text = ", ".join(f"{key} {_plain(value)}" for key, value in pairs if not _is_file(value))
     return f"{name} ({text})" if name and text else name or text
+
+
+def _is_file(value: object) -> bool:
+    """Whether an option has the content of a file, which the case shows."""
+    return isinstance(value, str) and "\n" in value
 
 
 def by_kind(history: History) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from results.lake.tables.sealed_run import read_source
 from results.lake.transfer.ingest import ingest
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.lake.verb import main as lake_verb
+from results.run.page.summary import about, facts_of_case
 from tests.support.run_folders import keep_run
 
 pytestmark = pytest.mark.lake
@@ -54,6 +55,27 @@ def store_fixture(tmp_path):
     (folder / "logs" / "m1.log").write_text("I crashed")
     keep_run(store, "ddl-kill", "r4", Case(seed=4), history(4), finished=False)
     return store
+
+
+def declared(seed, name):
+    options = {"system": "[client]\n", **({} if name is None else {"system_name": name})}
+    return Case(seed=seed, target="declared", target_options=options)
+
+
+def test_a_declared_system_has_its_own_name_in_tables_and_on_pages(tmp_path):
+    """A run that was kept before systems had names keeps the name of the target."""
+    store = tmp_path / "store"
+    for seed, name in enumerate(["shop", "bank", None], start=1):
+        keep_run(store, "register-none", f"r{seed}", declared(seed, name), history(seed))
+
+    assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == 0
+
+    assert column(opened(tmp_path / "lake"), "runs", "target") == ["bank", "declared", "shop"]
+    run = load_run(store / "register-none" / "r1")
+    assert about(run).startswith("shop/strict")
+    facts = dict(facts_of_case(run))
+    assert facts["target"] == "shop, profile strict"
+    assert facts["target options"] == "system_name shop"
 
 
 def opened(uri):
