@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.pytesting import ClusterFactory, HistoryOfTest, NemesisFactory, RunCase, RunsOfTest
 
 MARKERS: Final = (
-    "harness(nemesis=, env=, time_limit=, ...): defaults of a test's runs; flags of `harness run`",
+    "harness(system=, nemesis=, env=, ...): defaults of a test's runs; flags of `harness run`",
     "harness_soak: a long test, left out unless --harness-soak is given or -m names the marker",
 )
 FAILING_LINES_MAX: Final = 20
@@ -218,6 +218,7 @@ def _harness_runs(request: pytest.FixtureRequest) -> Iterator[RunsOfTest]:
             keep_all=artifacts is not None,
             worker=getattr(config, "workerinput", {}).get("workerid"),
             start_folder=str(config.invocation_params.dir),
+            root=str(config.rootpath),
         ),
         [(mark.args, dict(mark.kwargs)) for mark in marks],
         item.user_properties,

@@ -91,7 +91,7 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
 
 def _settings(arguments: Sequence[str]) -> dict[str, Any]:
     """The values of `harness.toml` and of the system's own file that suit the command line."""
-    values = _read(Path(FILE))
+    values = settings_of_file(Path(FILE))
     target, workload = (_value_of(flag, arguments) for flag in ("--target", "--workload"))
     if target is not None:
         if "system" in values or target != values.get("target", target):
@@ -99,7 +99,7 @@ def _settings(arguments: Sequence[str]) -> dict[str, Any]:
             values = {key: value for key, value in values.items() if key not in dropped}
         return values
     for system in _system_file(arguments, values):
-        of_system = _read(Path(system))
+        of_system = settings_of_file(Path(system))
         dropped = {"target", "system", *_OF_TARGET}
         rest = {key: value for key, value in values.items() if key not in dropped}
         values = {**rest, **of_system, "system": system}
@@ -121,7 +121,7 @@ def replay_words() -> list[str]:
 
 def project_store() -> str:
     """The folder of runs from `harness.toml`, or `store`; raises `UsageError` for a bad file."""
-    return str(_read(Path(FILE)).get("store", "store"))
+    return str(settings_of_file(Path(FILE)).get("store", "store"))
 
 
 def known_failures(path: Path | None, *, config: bool = True) -> KnownFailures:
@@ -151,7 +151,8 @@ def _loaded(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {error}; fix it or remove it") from error
 
 
-def _read(path: Path) -> dict[str, Any]:
+def settings_of_file(path: Path) -> dict[str, Any]:
+    """The keys of `harness.toml`, or of a file that declares a system; raises `UsageError`."""
     try:
         values = _loaded(path)
     except UsageError:

@@ -16,8 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case, load_case
+from harness.cli.project import settings_of_file
 from harness.cli.run.case_options import PLAIN
+from harness.cli.run.choose import AUTO
+from harness.cli.run.system_option import DECLARED
 from harness.errors import UsageError
+from harness.plan.configured import load_target
 from harness.plan.random_case import DRAWABLE
 from harness.plugins import Target, Workload
 from harness.registry import load_plugin
@@ -30,6 +34,11 @@ _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
     "nemesis": "nemeses",
 }
 del _FIELDS["draw"]  # a test has a single case and names its nemeses itself
+_KEYWORDS: Final = {"nemeses": "nemesis"}
+_OF_CASE: Final = frozenset(
+    {"workload", "nemeses", "profile", "env", "time-limit", "rate", "concurrency"}
+)
+"""The keys of a file of a system that are settings of a test."""
 _LISTS: Final = {"bug", "nemesis"}  # one name, names with commas between, or a sequence of names
 
 
@@ -46,6 +55,33 @@ def settings_of_markers(
             )
         settings |= named
     return settings
+
+
+def with_system(settings: dict[str, object], root: Path) -> dict[str, object]:
+    """Replace `system="FILE.toml"` by the target that the file declares. Its other keys, such as
+    `nemeses`, are defaults. A path is relative to `root`. Raises `UsageError`.
+    """
+    settings = dict(settings)
+    if "system" not in settings:
+        return settings
+    file = settings.pop("system")
+    if not isinstance(file, str | Path):
+        raise UsageError(f"system is {file!r}; give the path of a TOML file that declares a system")
+    if settings.get("target", DECLARED) != DECLARED:
+        raise UsageError(
+            f"system={str(file)!r} declares the system, and target names {settings['target']!r}; "
+            "drop one of the two"
+        )
+    path = root / file
+    target: Target = load_plugin("targets", DECLARED)
+    options = target.read_file(path)
+    usual = {
+        _KEYWORDS.get(key, key.replace("-", "_")): value
+        for key, value in settings_of_file(path).items()
+        if key in _OF_CASE
+    }
+    usual |= {"workload": load_target(DECLARED, options).workload, **usual, **options}
+    return {"env": AUTO, **usual, **settings, "target": DECLARED}
 
 
 def case_from_settings(settings: Mapping[str, object]) -> Case:

@@ -21,7 +21,7 @@ import msgspec
 from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
-from harness.pytesting.markers import ENV_DEFAULT, settings_of_markers
+from harness.pytesting.markers import ENV_DEFAULT, settings_of_markers, with_system
 from harness.run.keep import finish_run
 from harness.store import RunFolder, RunRecord, new_run_id
 from harness.verdict.judge import Judgement
@@ -48,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_all: bool
     worker: str | None  # the name of the pytest-xdist worker
     start_folder: str
+    root: str  # the folder that paths in tests are relative to
 
 
 class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +115,7 @@ class RunsOfTest:
         marked = settings_of_markers(self._markers)
         options = {"env": self.settings.env, "profile": self.settings.profile}
         wanted = {**marked, **{name: value for name, value in options.items() if value}, **given}
+        wanted = with_system(wanted, Path(self.settings.root))
         if "seed" not in given:
             begin = marked.get("seed")
             if self.settings.seed_given or not isinstance(begin, int):
