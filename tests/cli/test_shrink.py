@@ -62,7 +62,7 @@ def test_a_run_shrinks_to_a_run_whose_page_is_linked(capsys, tmp_path, monkeypat
     latest = tmp_path / "store" / "broken" / "latest"
     first = latest.resolve()
     capsys.readouterr()
-    shrink = ["shrink", str(latest), "--cpu", "6", "--seeds", "2", "--jobs", "1"]
+    shrink = ["shrink", str(latest), "--cpu", "3", "--seeds", "2", "--jobs", "1"]
     assert main([*shrink, "--json"]) == EXIT_VALID
     found = json.loads(capsys.readouterr().out)
     assert (found["checker"], found["rule"]) == ("linearizable-catalog", "stale-read")

@@ -251,7 +251,7 @@ def test_a_real_failure_shrinks_alike_with_any_number_of_workers():
     for jobs in (1, 3):
         with Trials(jobs=jobs, cpu_s_max=1e6) as trials:
             kind = Kind("linearizable-catalog", "")
-            found.append(shrink(trials, stale_read(), kind, seeds=2, start_seeds=20))
+            found.append(shrink(trials, stale_read(), kind, seeds=1, start_seeds=6))
     one, three = found
     assert one.case == three.case
     assert one.kind == Kind("linearizable-catalog", "stale-read")
