@@ -37,6 +37,7 @@ class _Story:
     seen: Pair
     version: int = -1
     changed: Pair | None = None  # the acknowledged change that made `version`
+    unversioned: int = 0  # acknowledged changes whose answers state no version
     deleted: Pair | None = None
     firm: bool = False  # whether an answer proves that the create took effect
     # name -> the highest version that answers showed under this name
@@ -62,7 +63,9 @@ class _Story:
             self.left[call.value["name"]] = max(self.left.get(call.value["name"], at), at)
         else:
             self.show(call.value["name"], version)
-        if call.f != "delete" and number >= self.version:
+        if call.f in {"alter", "rename"} and not isinstance(version, int):
+            self.unversioned += 1
+        elif call.f != "delete" and number >= self.version:
             self.version, self.changed = number, pair
 
     def names(self, lost_renames: Sequence[Pair]) -> dict[str, float]:
@@ -220,7 +223,7 @@ def _demand(
     findings: CatalogFindings,
 ) -> None:
     """Compare the last acknowledged change of a table with its row."""
-    lost = slack.lost
+    lost = slack.lost + story.unversioned
     words, version = table_words(row["id"], row["name"]), row["version"]
     if story.deleted is not None and row["state"] in LIVE_TABLES:
         findings.violate(
@@ -234,12 +237,14 @@ def _demand(
         return
     name = changed.invoke.value.get("new_name", changed.invoke.value["name"])
     wrong = None
-    if version < story.version:
-        wrong = f"is only at version {version}, below {story.version}"
+    least = max(story.version, story.unversioned)
+    twice = story.version + lost < version <= story.version + lost + slack.repeated
+    if version < least:
+        wrong = f"is only at version {version}, below {least}"
     elif version > story.version + lost:
         wrong = (
             f"is at version {version}, but at most {lost} of the changes whose answers were lost "
-            f"can have followed version {story.version}"
+            f"or state no version can have followed version {story.version}"
         )
     elif version == story.version and row["name"] != name:
         wrong = f"is named {row['name']!r} at that version"
@@ -248,9 +253,7 @@ def _demand(
             INVARIANT,
             f"{sentence(changed)}, but in {_where(snapshot)} {words} {wrong}.",
             changed.invoke.index,
-            permit=DDL_TWICE
-            if story.version < version <= story.version + lost + slack.repeated
-            else findings.may.lost(changed),
+            permit=DDL_TWICE if twice else findings.may.lost(changed),
         )
 
 

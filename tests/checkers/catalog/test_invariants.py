@@ -430,6 +430,30 @@ def test_lost_changes_may_explain_a_higher_version_under_another_name():
     assert judge(h, snapshot).verdict is Verdict.VALID
 
 
+@pytest.mark.parametrize(
+    ("version", "names"),
+    [(1, ["acknowledged"]), (2, None), (3, ["acknowledged"])],
+)
+def test_changes_whose_answers_state_no_version_count_all_the_same(version, names):
+    """Kudu's answer to an alter states no version; each change makes the next one."""
+    snapshot = sound_snapshot()
+    for master in snapshot["masters"].values():
+        for key in ("version", "applied_version"):
+            master["tables"][1][key] = version
+    for server in snapshot["tservers"].values():
+        server["tablets"][2]["schema_version"] = version
+    h = Writer()
+    h.create(1, "a", "A")
+    h.create(1, "c", "C")
+    h.delete(1, "c", "C")
+    h.create(2, "b0", "B")
+    h.ok(2, "rename", {"name": "b0", "new_name": "b", "nonce": "r"}, {"table_id": "B"})
+    steps = {"name": "b", "nonce": "x", "steps": [["add", "z"]]}
+    h.ok(2, "alter", steps, {"table_id": "B"})
+    result = judge(h, snapshot)
+    assert result.details.get("by_invariant", {}).keys() == set(names or ()), result
+
+
 # --- along the history ------------------------------------------------------------------------
 
 
