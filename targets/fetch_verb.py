@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path  # determinism: no node runs this module
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-KNOWN: Final[Mapping[str, str]] = {"hive": "targets.apache_hive.fetching"}
-"""Map each program that can be fetched to the module whose `fetch` downloads it."""
+from harness.errors import UsageError
+
+KNOWN: Final[Mapping[str, str]] = {
+    "hive": "targets.apache_hive.fetching",
+    "kudu": "targets.apache_kudu.fetching",
+}
+"""Map each program that can be fetched to the module whose `fetch` downloads one of `VERSIONS`."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,11 +26,20 @@ def main(arguments: Sequence[str]) -> int:
         "hashes.",
     )
     parser.add_argument(
-        "what", metavar="WHAT", choices=sorted(KNOWN), help="hive: Hive Metastore 4.0.1"
+        "what", metavar="WHAT", choices=sorted(KNOWN), help="hive: Hive Metastore; kudu: Kudu"
     )
-    module: Any = importlib.import_module(KNOWN[parser.parse_args(list(arguments)).what])
-    fetch: Callable[[Callable[[str], None]], Path] = module.fetch
-    print(fetch(_note))  # noqa: T201 - the verb's output
+    parser.add_argument(
+        "version", metavar="VERSION", nargs="?", help="the version, by default the newest one"
+    )
+    asked = parser.parse_args(list(arguments))
+    module: Any = importlib.import_module(KNOWN[asked.what])
+    version = asked.version or module.VERSIONS[0]
+    if version not in module.VERSIONS:
+        raise UsageError(
+            f"the version {version!r} of {asked.what} is unknown; it must be one of "
+            f"{', '.join(module.VERSIONS)}"
+        )
+    print(module.fetch(_note, version))  # noqa: T201 - the verb's output
     return 0
 
 

@@ -6,12 +6,10 @@ bundled event listener (`EventLog.java`) is compiled against the files.
 
 from __future__ import annotations
 
-import hashlib
 import os  # determinism: no node runs this module
 import shutil  # determinism: no node runs this module
 import subprocess  # determinism: no node runs this module
 import tarfile
-import tempfile  # determinism: no node runs this module
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path  # determinism: no node runs this module
 from typing import Final
@@ -23,15 +21,13 @@ from targets.apache_hive.artefacts import (
     ARCHIVE,
     DOCKERFILE,
     LISTENER,
-    STAMP,
     VERSION,
-    Artefact,
     folder,
-    lock_digest,
-    lock_of,
     lock_text,
 )
+from targets.artefacts import Artefact, lock_of, sha256_of
 
+VERSIONS: Final = (VERSION,)
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _PROGRAM_S: Final = 1800
 _LOG_LINES_MAX: Final = 12
@@ -52,39 +48,34 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-def fetch(progress: Callable[[str], None]) -> Path:
+def fetch(progress: Callable[[str], None], version: str = VERSION) -> Path:
     """Fetch all artefacts if they are missing or outdated, and return their folder.
 
     Raises `InfrastructureError` if Java or Maven is missing, or if the hash of a file differs from
     `artefacts.lock`.
     """
     java = check_java("Hive")
-    place, wanted = folder(), lock_of(lock_text())
-    stamp = place / STAMP
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == lock_digest():
-        progress(f"Hive Metastore {VERSION} is already in {place}; it runs on {java}")
+    cache, wanted = folder(), lock_of(lock_text())
+    place = cache.place
+    if cache.is_complete:
+        progress(f"Hive Metastore {version} is already in {place}; it runs on {java}")
         return place
     maven = _program("mvn", "Maven is needed to fetch the artefacts", "maven")
     compiler = _program(
         "javac", "a Java compiler is needed for the event listener", "openjdk-17-jdk-headless"
     )
-    progress(f"fetching Hive Metastore {VERSION}, {len(wanted)} files, about 135 MB")
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f"{place.name}-") as scratch:
-        new = Path(scratch) / place.name
+    progress(f"fetching Hive Metastore {version}, {len(wanted)} files, about 135 MB")
+    with cache.filled() as (new, scratch):
         jars = new / "hadoop"
-        jars.mkdir(parents=True)
-        _run_maven(maven, wanted, jars, Path(scratch) / "pom.xml")
+        jars.mkdir()
+        _run_maven(maven, wanted, jars, scratch / "pom.xml")
         check_hashes(jars, wanted)
         (archive,) = (jars / each.file for each in wanted if each.name == ARCHIVE)
         _unpack(archive, new / "hive")
         archive.unlink()
         _compile_listener(compiler, new)
         shutil.copyfile(DOCKERFILE, new / DOCKERFILE.name)
-        (new / STAMP).write_text(lock_digest(), encoding="utf-8")
-        if place.exists():
-            shutil.rmtree(place)
-        new.rename(place)
-    progress(f"Hive Metastore {VERSION} is in {place}; it runs on {java}")
+    progress(f"Hive Metastore {version} is in {place}; it runs on {java}")
     return place
 
 
@@ -157,7 +148,7 @@ def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
         path = files / artefact.file
         if not path.is_file():
             raise InfrastructureError(f"Maven did not fetch {artefact.file}")
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = sha256_of(path)
         if digest != artefact.sha256:
             raise InfrastructureError(
                 f"{artefact.file} has the SHA-256 {digest}, but artefacts.lock requires "

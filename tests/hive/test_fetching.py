@@ -21,7 +21,8 @@ from harness.plan.planning import plan_case
 from harness.plugins import TargetSettings
 from harness.plugins.options import with_defaults
 from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
-from targets.apache_hive.artefacts import ARCHIVE, Artefact, lock_of, lock_text, require
+from targets.apache_hive.artefacts import ARCHIVE, lock_text, require
+from targets.artefacts import Artefact, lock_of
 from targets.hive import HiveTarget
 from targets.hive.members import IDLE, SERVING
 
@@ -104,7 +105,7 @@ def test_another_file_is_refused_and_leaves_nothing(maven):
     (maven / "avro-1.7.7.jar").write_bytes(b"another jar")
     with pytest.raises(InfrastructureError, match=r"avro-1\.7\.7\.jar has the SHA-256"):
         fetching.fetch(print)
-    assert list(artefacts.folder().parent.iterdir()) == []
+    assert list(artefacts.folder().place.parent.iterdir()) == []
     (maven / "avro-1.7.7.jar").unlink()
     with pytest.raises(InfrastructureError, match="did not fetch avro"):
         fetching.fetch(print)
@@ -114,7 +115,7 @@ def test_another_list_is_fetched_anew(maven):
     fetching.fetch(print)
     lock = artefacts._LOCK
     lock.write_text(lock.read_text() + "# changed\n")
-    with pytest.raises(UsageError, match="belong to another version"):
+    with pytest.raises(UsageError, match="another version"):
         require()
     fetching.fetch(print)
     require()
@@ -133,7 +134,7 @@ def test_failures_are_quoted(maven, tmp_path, name, text, words):
     program(tmp_path / "bin" / name, text)
     with pytest.raises(InfrastructureError, match=words):
         fetching.fetch(print)
-    assert list(artefacts.folder().parent.iterdir()) == []
+    assert list(artefacts.folder().place.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(("name", "package"), [("mvn", "maven"), ("javac", "openjdk-17-jdk")])

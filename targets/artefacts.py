@@ -1,0 +1,114 @@
+"""Pinned programs of real targets: files of Maven repositories, and the cache that keeps them.
+
+An `Artefact` names one file and its required SHA-256; `lock_of` reads a list of them. A
+`CacheFolder` holds what a fetch made of its artefacts. The fetch fills a temporary folder, which
+becomes the cache's folder only when it is complete. The folder then contains a stamp, so that a
+later version of the harness notices that it needs other files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil  # determinism: no node runs this module
+import tempfile  # determinism: no node runs this module
+from collections.abc import Iterator
+from pathlib import Path  # determinism: no node runs this module
+from typing import Final, NamedTuple
+
+from harness.errors import UsageError
+from harness.support.cache_dir import cache_folder
+
+STAMP: Final = "complete"
+_READ_BYTES: Final = 1024 * 1024
+
+
+class Artefact(NamedTuple):
+    """One file of a Maven repository, and its required SHA-256."""
+
+    group: str
+    name: str
+    version: str
+    type: str
+    classifier: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """The file's name in the Maven repository."""
+        tail = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.version}{tail}.{self.type}"
+
+    @property
+    def path(self) -> str:
+        """The file's path below the address of a Maven repository."""
+        return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.file}"
+
+
+def lock_of(text: str) -> tuple[Artefact, ...]:
+    """Parse a list of artefacts, one `group:name:version:type[:classifier] sha256` per line."""
+    artefacts = []
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            coordinates, sha256 = line.split()
+            group, name, version, kind, *classifier = coordinates.split(":")
+            artefacts.append(Artefact(group, name, version, kind, "".join(classifier), sha256))
+    return tuple(artefacts)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_READ_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+class CacheFolder(NamedTuple):
+    """A folder of the user's cache; it is complete if its stamp is `stamp`."""
+
+    name: str
+    stamp: str
+
+    @property
+    def place(self) -> Path:
+        """The folder, which may not exist yet."""
+        return cache_folder() / self.name
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the folder contains what this version of the harness needs."""
+        return self._stamped() == self.stamp
+
+    def _stamped(self) -> str | None:
+        stamp = self.place / STAMP
+        return stamp.read_text(encoding="utf-8") if stamp.is_file() else None
+
+    def require(self, what: str, verb: str) -> Path:
+        """Return the folder. Raises `UsageError` if it is incomplete or of another version."""
+        if not self.is_complete:
+            state = (
+                "is not downloaded"
+                if self._stamped() is None
+                else "was downloaded for another version of this harness"
+            )
+            raise UsageError(f"{what} {state} ({self.place}); get it from Maven Central: {verb}")
+        return self.place
+
+    @contextlib.contextmanager
+    def filled(self) -> Iterator[tuple[Path, Path]]:
+        """Yield an empty folder that becomes this folder, and a scratch folder that is removed.
+
+        If the body raises an exception, the cache stays as it was.
+        """
+        place = self.place
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f"{place.name}-") as temporary:
+            new, scratch = Path(temporary) / place.name, Path(temporary) / "scratch"
+            new.mkdir()
+            scratch.mkdir()
+            yield new, scratch
+            (new / STAMP).write_text(self.stamp, encoding="utf-8")
+            if place.exists():
+                shutil.rmtree(place)
+            new.rename(place)
