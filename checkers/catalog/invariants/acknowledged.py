@@ -4,7 +4,8 @@ The final snapshot is taken after all answers, and rows of removed tables are ke
 every table that an answer showed must have a row, no matter which answers were lost. A lost delete
 can explain only that a row's *state* is "removed", and only if the table had the name in the delete
 at or after the delete's invocation. (A lost delete may take effect at any time after its
-invocation, never before.) One delete removes at most one table.
+invocation, never before.) One delete removes at most one table. If the target hides removed tables,
+a table without a row counts as removed.
 
 Each row shows the nonce of the create that made it. This create must have been invoked and not
 refused, and no two rows may show the same nonce.
@@ -122,7 +123,9 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
     """Compare the final rows with the tables in answers; a lost change may explain a difference."""
     stories = _stories(history, findings.may)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
-    deletes = [pair for pair in lost if pair.invoke.f == "delete"]
+    # An acknowledged delete that does not say which table it removed explains one, too.
+    unnamed = [pair for pair in history.pairs if pair.invoke.f == "delete" and _names_no_id(pair)]
+    deletes = [*unnamed, *(pair for pair in lost if pair.invoke.f == "delete")]
     renames = [pair for pair in lost if pair.invoke.f == "rename"]
     changes = [pair for pair in lost if pair.invoke.f in {"alter", "rename"}]
     again = [pair for pair in history.pairs if is_ok(pair) and findings.may.twice(pair)]
@@ -131,6 +134,8 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
     for ident, story in sorted(stories.items()):
         names = story.names(renames)
         row = snapshot.tables.get(ident)
+        if row is None and snapshot.hides_removed:
+            row = {"id": ident, "name": _last_name(story), "state": "REMOVED", "version": None}
         if row is None:
             findings.look(INVARIANT)
             _missing(ident, story, snapshot, findings)
@@ -154,7 +159,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
     unexplained = _unmatched(suspects)
     # A delete that Hive acknowledged is not lost, since Kudu applies it later. So a removed table
     # that such a delete explains counts as checked, not as exempt.
-    late = sum(map(is_late, deletes))
+    late = sum(map(is_late, deletes)) + len(unnamed)
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
         findings.look(INVARIANT)
@@ -173,7 +178,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         if twice:
             del twice[0]  # a delete that was sent twice explains only one additional removed table
             again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
-        row = snapshot.tables[ident]
+        row = snapshot.tables.get(ident, {"name": _last_name(stories[ident]), "state": "absent"})
         findings.violate(
             INVARIANT,
             f"{sentence(stories[ident].changed or stories[ident].seen)}, and {why}, but in "
@@ -187,6 +192,15 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
 
 def _where(snapshot: Snapshot) -> str:
     return f"the snapshot of the leading master {snapshot.leader}"
+
+
+def _names_no_id(pair: Pair) -> bool:
+    return is_ok(pair) and not fields_of(pair.completion).get("table_id")
+
+
+def _last_name(story: _Story) -> str:
+    """The name of a table at the highest version that answers showed."""
+    return max(story.held, key=lambda name: (story.held[name], name))
 
 
 class _Slack(NamedTuple):
@@ -205,7 +219,7 @@ def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: CatalogFin
         findings.exempt(INVARIANT)
         return
     pair = story.changed or story.seen
-    name = max(story.held, key=lambda name: (story.held[name], name))
+    name = _last_name(story)
     findings.violate(
         INVARIANT,
         f"{sentence(pair)}, but {_where(snapshot)} has no row of {table_words(ident, name)}; even "
@@ -233,7 +247,7 @@ def _demand(
             permit=findings.may.lost(story.deleted),
         )
     changed = story.changed
-    if changed is None:
+    if changed is None or version is None:
         return
     name = changed.invoke.value.get("new_name", changed.invoke.value["name"])
     wrong = None
