@@ -1,4 +1,4 @@
-"""Frames of Kudu's RPC, and the handshake that opens a connection (docs/design-docs/rpc.md).
+"""Frames of Kudu's RPC, and the handshake that opens a connection (Kudu's own page `rpc.md`).
 
 A client first sends `GREETING`. After that, each frame is a 4-byte big-endian length and two
 protobuf messages, a header and a body, each after its own length as a varint. Behind the body of an

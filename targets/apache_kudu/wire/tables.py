@@ -212,12 +212,25 @@ async def get_table_locations(
         return await s.ask(w.GET_TABLE_LOCATIONS, values)
 
     reply, ident = await _with_id(s, _table(request.table), look)
-    tablets = tuple(_located(s, tablet) for tablet in reply["tablets"])
+    tablets = _unbounded([_located(s, tablet) for tablet in reply["tablets"]])
     for tablet in tablets:
         remember(s.memory.tables, tablet.tablet_id, ident)
     return m.GetTableLocationsResponse(
         _meta(s), master_error(reply), ident, UNSTATED, tablets, reply.get("ttl_ms", 0)
     )
+
+
+def _unbounded(tablets: list[m.TabletLocations]) -> tuple[m.TabletLocations, ...]:
+    """Leave out the ends of the key space, which only Kudu since 1.17 states.
+
+    Without ranges, the first of n hash buckets starts at bucket 0 there, and the last ends at n.
+    """
+    ends = [bucket.to_bytes(4, "big") for bucket in (0, len(tablets))]
+    if tablets and [tablets[0].partition.start, tablets[-1].partition.end] == ends:
+        for place, end in ((0, {"start": b""}), (-1, {"end": b""})):
+            partition = msgspec.structs.replace(tablets[place].partition, **end)
+            tablets[place] = msgspec.structs.replace(tablets[place], partition=partition)
+    return tuple(tablets)
 
 
 # --- ids and versions -------------------------------------------------------------------------

@@ -145,7 +145,8 @@ async def _scan_once(s: Session, request: m.ScanRequest) -> m.ScanResponse:
         "tablet_id": request.tablet_id,
         "projected_columns": [column_values(column) for column in columns],
         "read_mode": int(request.mode),
-        "snap_timestamp": request.snapshot_timestamp or None,
+        # Kudu's snapshot has the writes before its timestamp, and a scan here those up to it.
+        "snap_timestamp": at + 1 if (at := request.snapshot_timestamp) else None,
         "propagated_timestamp": request.propagated_timestamp or None,
         "start_primary_key": request.key_start or None,
         "stop_primary_key": request.key_end or None,
@@ -161,7 +162,7 @@ async def _scan_once(s: Session, request: m.ScanRequest) -> m.ScanResponse:
         None,
         tuple(column.id for column in columns),
         tuple(rows),
-        snap_timestamp=pages[0].get("snap_timestamp", 0),
+        snap_timestamp=max(0, pages[0].get("snap_timestamp", 0) - 1),
         propagated_timestamp=max(page.get("propagated_timestamp", 0) for page in pages),
         replica=m.ReplicaInfo(s.uuid),
     )

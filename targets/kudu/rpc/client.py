@@ -267,7 +267,7 @@ class _Dial:
 
 
 class Caller(Protocol):
-    """What clients of the bundled target need of an RPC client."""
+    """The calls that clients of the bundled target make: over its own RPC, or over real Kudu's."""
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
         """Make one call, without retries. Raises `RpcError`; if `sent`, the call may have run."""
