@@ -1,6 +1,6 @@
 """Tools that some tests need. If a tool is missing, its tests are skipped with the reason, or fail
 if CI demands the tool (HARNESS_REQUIRE_DOCKER=1, and likewise SPARK, BROWSER, ETCD, FAKETIME, LAKE,
-S3, FUSE, POSTGRES, ZOOKEEPER and HIVE). The marks of a test name its tools.
+S3, FUSE, POSTGRES, ZOOKEEPER, HIVE and KUDU). The marks of a test name its tools.
 """
 
 import functools
@@ -17,6 +17,7 @@ from harness.errors import HarnessError, UsageError
 from harness.support.java import check_java
 from results.spark.diagnosis import SparkAndJava
 from targets.apache_hive.artefacts import require
+from targets.apache_kudu import fetching as kudu
 from targets.hive.sql.postgres import require_driver
 from targets.hive.sql.server import SEARCH_PATH
 from targets.hive.zookeeper.ensemble import JAR
@@ -107,6 +108,15 @@ def missing_hive():
     return None if there else "there is no pymetastore; pip install 'catalog-harness[hive]'"
 
 
+def missing_kudu():
+    """Return why no real Kudu can be started, or `None`; download nothing."""
+    try:
+        kudu.require_libraries(kudu.require(kudu.VERSIONS[0]))
+    except HarnessError as error:
+        return str(error)
+    return None
+
+
 def missing_kdc():
     """Return why no KDC can be started or used, or `None`."""
     programs = ("krb5kdc", "kadmin.local", "kdb5_util", "ktutil")
@@ -128,6 +138,7 @@ NEEDS = {
     "postgres": ("HARNESS_REQUIRE_POSTGRES", missing_postgres),
     "zookeeper": ("HARNESS_REQUIRE_ZOOKEEPER", missing_zookeeper),
     "hive": ("HARNESS_REQUIRE_HIVE", missing_hive),
+    "kudu": ("HARNESS_REQUIRE_KUDU", missing_kudu),
     "kdc": ("HARNESS_REQUIRE_KDC", missing_kdc),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),

@@ -136,7 +136,7 @@ def require_libraries(place: Path) -> None:
             ["ldd", str(place / "bin" / _SERVER)], capture_output=True, text=True, check=False
         )
     except OSError:
-        return  # a machine without ldd; the servers themselves say what they lack
+        return  # a machine without ldd: servers that lack a library say so when they start
     missing = sorted(set(re.findall(r"^\s*(\S+) => not found", answer.stdout, re.MULTILINE)))
     if missing:
         packages = sorted(_PACKAGES[name] for name in missing if name in _PACKAGES)

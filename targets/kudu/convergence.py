@@ -166,7 +166,8 @@ def _problem(replica: Dump, consensus: Dump, version: int) -> str | None:
     config = replica["committed_config"]
     peers = sorted(peer["uuid"] for peer in config["peers"])
     expected = sorted(peer["uuid"] for peer in consensus["peers"])
-    if config["opid_index"] != consensus["opid_index"] or peers != expected:
+    # The catalog may not show the index of its configuration.
+    if consensus["opid_index"] not in {None, config["opid_index"]} or peers != expected:
         return (
             f"has configuration {config['opid_index']} of {peers}, "
             f"the catalog {consensus['opid_index']} of {expected}"

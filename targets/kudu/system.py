@@ -39,7 +39,7 @@ from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
 from targets.kudu.hms.deployment import HmsLayout, Metastores
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
-from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
+from targets.kudu.rpc import Call, Caller, R_co, RpcClient, RpcError
 from targets.kudu.tools.tool import use_tool
 
 MASTER_PORT: Final = 7051
@@ -140,7 +140,7 @@ class KuduSystem(System):
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
         self._env = env
         self._layout = layout
-        self._rpc = RpcClient(env)
+        self._rpc = self._dial()
         self._metastores = None if layout.hms is None else Metastores(env, layout.hms)
         self._members = tuple(layout.masters)
         """Names of the voting masters in the newest known configuration."""
@@ -165,7 +165,7 @@ class KuduSystem(System):
             policy = dataclasses.replace(policy, first_leader_wins=True)
         client = KuduClient(
             self._env,
-            RpcClient(self._env, resolve_once=Bug.DNS_ONCE in self._layout.bugs),
+            self._dial(resolve_once=Bug.DNS_ONCE in self._layout.bugs),
             masters=self._layout.start_list,
             process=process,
             policy=policy,
@@ -173,6 +173,10 @@ class KuduSystem(System):
         if self._metastores is None:
             return client
         return TwoSidedClient(client, self._metastores.client(process))
+
+    def _dial(self, *, resolve_once: bool = False) -> Caller:
+        """Return a new RPC client, with connections of its own."""
+        return RpcClient(self._env, resolve_once=resolve_once)
 
     def core(self, rng: random.Random) -> Sequence[str]:
         """Draw nodes that suffice to serve: a majority of the masters, and all tablet servers.
@@ -266,23 +270,11 @@ class KuduSystem(System):
         return Convergence(ok=not pending, pending=pending, at=snapshot["at"])
 
     async def snapshot(self) -> dict[str, Any]:
-
-        async def dump(address: str, request: Call[m.DumpResponse]) -> Any:
-            answer = await self._ask(address, request, limit_s=_DUMP_LIMIT_S)
-            return None if answer is None else answer.data
-
-        roles, addresses = await self.roles(), self._layout.all_masters
-        tserver_addresses = self._layout.tservers.values()
-        dumps = await asyncio.gather(
-            *(dump(addresses[name], m.DumpEntitiesRequest()) for name in roles.candidates),
-            *(dump(address, m.DumpTabletsRequest()) for address in tserver_addresses),
-        )
-        count = len(roles.candidates)
-        masters = dict(zip(roles.candidates, dumps[:count], strict=True))
-        tservers = dict(zip(self._layout.tservers, dumps[count:], strict=True))
+        roles = await self.roles()
+        masters, tservers = await self._dumps(roles)
         views = {n: MasterView(dump=d, role=roles.by_node.get(n)) for n, d in masters.items()}
         leader = masters.get(roles.leader or "")
-        pending = list(find_pending(views, tservers))
+        pending = list(find_pending(views, self._awaited(leader, tservers)))
         hms: dict[str, Any] = {}
         if self._metastores is not None:
             hms = {"hms": await self._metastores.snapshot()}
@@ -290,11 +282,40 @@ class KuduSystem(System):
         return {
             "masters": masters,
             "tservers": tservers,
-            "bounds": describe_bounds(masters, tservers, self._layout.flags, self._layout.changed),
-            **describe_accepted(len(tservers), self._layout.flags),
+            **self._limits(masters, tservers),
             "pending": pending,
             "at": leader and {name: leader[name] for name in ("term", "revision")},
             **hms,
+        }
+
+    async def _dumps(self, roles: Roles) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the states of all masters and tablet servers; `None` for a silent node."""
+
+        async def dump(address: str, request: Call[m.DumpResponse]) -> Any:
+            answer = await self._ask(address, request, limit_s=_DUMP_LIMIT_S)
+            return None if answer is None else answer.data
+
+        addresses, servers = self._layout.all_masters, self._layout.tservers
+        dumps = await asyncio.gather(
+            *(dump(addresses[name], m.DumpEntitiesRequest()) for name in roles.candidates),
+            *(dump(address, m.DumpTabletsRequest()) for address in servers.values()),
+        )
+        count = len(roles.candidates)
+        masters = dict(zip(roles.candidates, dumps[:count], strict=True))
+        return masters, dict(zip(servers, dumps[count:], strict=True))
+
+    def _awaited(
+        self, leader: Mapping[str, Any] | None, tservers: dict[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return the states of tablet servers that must agree with the leading master's at rest."""
+        del leader
+        return tservers
+
+    def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the bounds of the nodes' resources, and the limits of requests."""
+        return {
+            "bounds": describe_bounds(masters, tservers, self._layout.flags, self._layout.changed),
+            **describe_accepted(len(tservers), self._layout.flags),
         }
 
     # --- operations --------------------------------------------------------------------------
@@ -311,10 +332,9 @@ class KuduSystem(System):
     async def _change_masters(self, f: str, nodes: Sequence[str]) -> str | None:
         """Add or remove the masters among `nodes`, one after the other."""
         if self._admin is None:
-            rpc = RpcClient(self._env)
             self._admin = KuduClient(
                 self._env,
-                rpc,
+                self._dial(),
                 masters=self._layout.start_list,
                 process=_ADMIN,
                 policy=RetryPolicy(relearn_s=self._layout.relearn_s),

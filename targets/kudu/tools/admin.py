@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from harness.env import Env
 from targets.kudu import messages as m
-from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
+from targets.kudu.rpc import Call, Caller, R_co, RpcError
 
 LOCATIONS_MAX: Final = 100_000
 """The number of tablets to ask for: more than any table has."""
@@ -43,7 +43,7 @@ class Admin:
     """An administrator's calls to a cluster; `masters` are addresses as "node:port"."""
 
     def __init__(
-        self, env: Env, rpc: RpcClient, masters: Sequence[str], *, timeout_s: float = 10.0
+        self, env: Env, rpc: Caller, masters: Sequence[str], *, timeout_s: float = 10.0
     ) -> None:
         """Limit each call to `timeout_s`."""
         self.announce = env.event

@@ -7,7 +7,7 @@ from typing import Final
 
 from harness.env import Env
 from harness.plugins import Said
-from targets.kudu.rpc import RpcClient
+from targets.kudu.rpc import Caller
 from targets.kudu.tools.actions import ACTIONS
 from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.arguments import parse
@@ -26,7 +26,7 @@ The escapes are valid in JSON as well.
 
 async def use_tool(
     env: Env,
-    rpc: RpcClient,
+    rpc: Caller,
     masters: Sequence[str],
     arguments: Sequence[str],
     metastore: Callable[[Admin], Awaitable[Metastore]] | None = None,

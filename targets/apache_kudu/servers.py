@@ -1,0 +1,94 @@
+"""Declarations of Kudu's servers as nodes: their commands, flags and environment variables.
+
+A server binds its node's host and advertises the address that all nodes share, because masters and
+tablet servers tell each other and the clients where they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path  # determinism: no node runs this module
+from typing import Final
+
+from harness.cluster import NodeSpec, ReadyPort
+from harness.errors import UsageError
+from targets.kudu.system import MASTER_PORT, TSERVER_PORT
+
+MASTER_PAGES_PORT: Final = 8051
+TSERVER_PAGES_PORT: Final = 8050
+_FLAGS: Final[Mapping[str, str]] = {
+    "fs_wal_dir": "{data}/wal",
+    "fs_data_dirs": "{data}/data",
+    "logtostderr": "true",
+    "webserver_interface": "{host}",
+    "unlock_unsafe_flags": "true",
+    "unlock_experimental_flags": "true",
+    # The machine's clock need not be synchronized: all servers read the same one.
+    "time_source": "system_unsync",
+    "rpc_encryption": "disabled",
+    "rpc_authentication": "disabled",
+    "enable_minidumps": "false",
+    "log_preallocate_segments": "false",
+    # A new log segment of 64 MB per tablet would fill the disk of a run with many short tables.
+    "log_container_preallocate_bytes": "0",
+}
+_START_S: Final = 60.0
+_FLAG: Final = re.compile(r"([a-z][a-z0-9_]*)=([^,]*)")
+
+
+def parse_flags(text: str) -> dict[str, str]:
+    """Read flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for another form.
+
+    The servers themselves refuse unknown flags and bad values when they start.
+    """
+    flags: dict[str, str] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        match = _FLAG.fullmatch(part)
+        if match is None:
+            raise UsageError(
+                f"--kudu-flag has {part!r}; write flags as NAME=VALUE,NAME=VALUE, such as "
+                "raft_heartbeat_interval_ms=200"
+            )
+        flags[match[1]] = match[2]
+    return flags
+
+
+def server_nodes(
+    place: Path, masters: Sequence[str], tservers: Sequence[str], flags: Mapping[str, str]
+) -> list[NodeSpec]:
+    """Declare the servers that run the programs in `place`, with `flags` over the usual ones."""
+    listed = ",".join(f"{{address:{name}:{MASTER_PORT}}}" for name in masters)
+
+    def server(name: str, role: str, port: int, pages: int, told: str) -> NodeSpec:
+        values = {
+            **_FLAGS,
+            "webserver_doc_root": f"{place}/www",
+            "webserver_port": f"{{port:{pages}}}",
+            "rpc_bind_addresses": f"{{host}}:{{port:{port}}}",
+            "rpc_advertised_addresses": f"{{address:{name}:{port}}}",
+            told: listed,
+            **flags,
+        }
+        return NodeSpec(
+            name=name,
+            role=role,
+            ports=(port, pages),
+            command=(
+                str(place / "bin" / f"kudu-{role}"),
+                *(f"--{flag}={value}" for flag, value in values.items()),
+            ),
+            environment={"SASL_PATH": f"{place}/lib/sasl2"},
+            ready=ReadyPort(port, within_s=_START_S),
+        )
+
+    return [
+        *(
+            server(name, "master", MASTER_PORT, MASTER_PAGES_PORT, "master_addresses")
+            for name in masters
+        ),
+        *(
+            server(name, "tserver", TSERVER_PORT, TSERVER_PAGES_PORT, "tserver_master_addrs")
+            for name in tservers
+        ),
+    ]

@@ -1,0 +1,161 @@
+"""A running deployment of real Kudu, for inspection and changes by the harness.
+
+The bundled target's system and clients do the work; their calls go over Kudu's own RPCs. This
+module adds what differs: servers are known by their uuids, which they draw when they start first,
+and their state comes from their RPCs, since no RPC dumps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from harness.env import Address, ClientEnv
+from harness.errors import UsageError
+from harness.plugins import Convergence, Operation, Roles, Said, override
+from targets.apache_kudu.servers import MASTER_PAGES_PORT
+from targets.apache_kudu.snapshots import Ask, dump_master, dump_tserver
+from targets.apache_kudu.wire import WireRpc
+from targets.kudu import messages as m
+from targets.kudu.consensus.messages import GetConsensusStateRequest, LeaderStepDownRequest
+from targets.kudu.rpc import RpcError
+from targets.kudu.system import STEP_DOWN, KuduSystem, Layout
+
+_ASK_LIMIT_S: Final = 5.0
+_ORPHAN_S: Final = 5.0
+
+
+class ApacheKuduSystem(KuduSystem):
+    """Real masters and tablet servers of one deployment."""
+
+    def __init__(self, env: ClientEnv, layout: Layout) -> None:
+        self._names: dict[str, str] = {}
+        """Addresses ("t1:7050") by the uuids of the servers; all RPC clients share this map."""
+        self._orphans: dict[tuple[str, str], float] = {}
+        """When each replica of a removed table was first seen on its server."""
+        super().__init__(env, layout)
+        self._rpc: WireRpc = self._dial()
+
+    @override
+    def _dial(self, *, resolve_once: bool = False) -> WireRpc:
+        del resolve_once
+        return WireRpc(self._env, self._names, user=getpass.getuser())
+
+    @override
+    def operations(self) -> Mapping[str, Operation]:
+        return {STEP_DOWN: self.step_down}
+
+    @override
+    async def tool(self, arguments: Sequence[str]) -> Said:
+        del arguments
+        raise UsageError("the target 'apache-kudu' has no tool here; use Kudu's own program `kudu`")
+
+    # --- inspection --------------------------------------------------------------------------
+
+    @override
+    async def roles(self) -> Roles:
+        await self._learn_names(known=self._names.values())
+        return await super().roles()
+
+    @override
+    async def converged(self) -> Convergence:
+        await self._learn_names(known=())  # a server that was wiped has a new uuid
+        convergence = await super().converged()
+        if not convergence.ok:
+            await self._finish_moves()
+        return convergence
+
+    async def _finish_moves(self) -> None:
+        """Let leaders step down whose replicas were moved away, as Kudu's own tool does.
+
+        Masters never evict a leader. `kudu tablet change_config move_replica` waits for the new
+        replica, and then asks a leader that is to be replaced to step down; the client that began a
+        move here does not wait.
+        """
+        servers = [*self._layout.tservers.values()]
+        for address in servers:
+            listed = await self._ask(address, m.ListTabletsRequest(), limit_s=_ASK_LIMIT_S)
+            if listed is None:
+                continue
+            for tablet in listed.tablets:
+                if tablet.leader_uuid == listed.ts_uuid:
+                    await self._give_way(address, listed.ts_uuid, tablet.tablet_id)
+
+    async def _give_way(self, address: str, uuid: str, tablet_id: str) -> None:
+        state = await self._ask(address, GetConsensusStateRequest("", tablet_id))
+        config = None if state is None else state.committed_config
+        voters = [] if config is None else [p for p in config.peers if p.member_type == "VOTER"]
+        leaves = any(peer.uuid == uuid and peer.replace for peer in voters)
+        if leaves and len(voters) % 2 == 0:  # one voter too many: Kudu wants an odd number
+            await self._ask(address, LeaderStepDownRequest(uuid, tablet_id))
+
+    async def _learn_names(self, known: Collection[str]) -> None:
+        """Ask the servers that are not `known` for their uuids."""
+        addresses = {*self._layout.all_masters.values(), *self._layout.tservers.values()}
+        await asyncio.gather(*map(self._learn_name, addresses.difference(known)))
+
+    async def _learn_name(self, address: str) -> None:
+        try:
+            uuid = await self._rpc.node_uuid(address, timeout_s=_ASK_LIMIT_S)
+        except RpcError:
+            return  # the server is down
+        self._names[uuid] = address
+
+    @override
+    def _awaited(
+        self, leader: Mapping[str, Any] | None, tservers: dict[str, Any]
+    ) -> Mapping[str, Any]:
+        """Leave out replicas of removed tables that stay: Kudu may never delete them.
+
+        The permit `orphan-replicas` tells why. A replica stays if it is still there `_ORPHAN_S`
+        after it was first seen.
+        """
+        if leader is None:
+            return tservers
+        now_s = self._env.clock.monotonic_ns() / 1e9
+        placed = {tablet["id"] for tablet in leader["tablets"]}
+        awaited: dict[str, Any] = {}
+        for name, dump in tservers.items():
+            awaited[name] = dump and {
+                **dump,
+                "tablets": [
+                    replica
+                    for replica in dump["tablets"]
+                    if replica["tablet_id"] in placed
+                    or now_s - self._orphans.setdefault((name, replica["tablet_id"]), now_s)
+                    < _ORPHAN_S
+                ],
+            }
+        return awaited
+
+    # --- snapshots ---------------------------------------------------------------------------
+
+    @override
+    def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
+        del masters, tservers
+        return {}  # Kudu's own limits, which checkers assume
+
+    @override
+    async def _dumps(self, roles: Roles) -> tuple[dict[str, Any], dict[str, Any]]:
+        async def dump(name: str) -> dict[str, Any] | None:
+            role, page = roles.by_node.get(name), Address(name, MASTER_PAGES_PORT)
+            if role is None:
+                return None
+            return await dump_master(self._env, page, role, ask(self._layout.all_masters[name]))
+
+        def ask(address: str) -> Ask:
+            return partial(self._ask, address, limit_s=_ASK_LIMIT_S)
+
+        rows_of_all = await asyncio.gather(*map(dump, roles.candidates))
+        masters = dict(zip(roles.candidates, rows_of_all, strict=True))
+        owners = {
+            tablet["id"]: tablet["table_id"]
+            for rows in rows_of_all
+            for tablet in (() if rows is None else rows["tablets"])
+        }
+        servers = self._layout.tservers
+        held = await asyncio.gather(*(dump_tserver(ask(at), owners) for at in servers.values()))
+        return masters, dict(zip(servers, held, strict=True))

@@ -1,0 +1,98 @@
+"""The target plug-in of real Kudu: masters `m1`..`mN` and tablet servers `t1`..`tN`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from harness.cluster import NodeSpec
+from harness.errors import UsageError
+from harness.permits import Permit
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
+from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
+from targets.apache_kudu.servers import parse_flags, server_nodes
+from targets.kudu.permits import CATALOG as CATALOG_INVARIANTS
+from targets.kudu.permits import permits_of_profile
+from targets.kudu.system import CATALOG, STEP_DOWN, Layout
+from targets.kudu.target import KuduTarget
+
+if TYPE_CHECKING:
+    from targets.apache_kudu.system import ApacheKuduSystem
+
+_OPTIONS: Final = ("masters", "tservers", "kudu-flag")
+"""Options that mean the same for real and for bundled servers."""
+
+
+_REAL: Final = (
+    Permit(
+        name="orphan-replicas",
+        # The server answers "not found" to a DeleteTablet that overtakes the start of the tablet's
+        # CreateTablet. The master takes that for a success, and drops the deletion that the
+        # server's report asks for, since one is pending. Nothing reports the replica again.
+        why="a table that is deleted while it is being created may leave replicas behind",
+        rules={CATALOG_INVARIANTS: ("orphans",)},
+    ),
+)
+"""Permits for what only real servers were seen to do, not bundled ones in the profile `modern`."""
+
+
+class ApacheKuduTarget(
+    Target,
+    workload="ddl",
+    usual={"profile": "modern"},
+    groups=(CATALOG,),
+    operations=(STEP_DOWN,),
+    nemeses=(
+        "partition-leader",
+        "partition-halves",
+        "partition-random-node",
+        "kill-leader",
+        "kill-tserver",
+        "kill-random",
+        "pause-leader",
+        "pause-random",
+    ),
+):
+    """Target of real Kudu, whose clients are the bundled ones over Kudu's own RPCs."""
+
+    api_version = TARGET_API_VERSION
+    name = "apache-kudu"
+    doc = "real Kudu: masters and tablet servers (harness fetch kudu)"
+    vocabularies = frozenset({"ddl", "rows", "mixed"})
+    profiles = ("modern",)
+    bugs: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
+    options = (
+        Option("kudu-version", VERSIONS[0], f"the release: {', '.join(VERSIONS)}"),
+        *(option for option in KuduTarget.options if option.name in _OPTIONS),
+    )
+
+    def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
+        """Declare the servers; raises `UsageError` if their programs or libraries are missing."""
+        version = settings.options["kudu_version"]
+        if version not in VERSIONS:
+            raise UsageError(
+                f"--kudu-version is {version!r}; it must be one of {', '.join(VERSIONS)}"
+            )
+        place = require(version)
+        require_libraries(place)
+        layout = layout_of(settings)
+        flags = parse_flags(settings.options["kudu_flag"])
+        return server_nodes(place, [*layout.masters], [*layout.tservers], flags)
+
+    @override
+    def permits(self, settings: TargetSettings) -> Sequence[Permit]:
+        return [*permits_of_profile(settings.profile, layout_of(settings).flags), *_REAL]
+
+    def open(self, deployment: Deployment) -> ApacheKuduSystem:
+        from targets.apache_kudu.system import ApacheKuduSystem
+
+        return ApacheKuduSystem(deployment.env, layout_of(deployment.settings))
+
+
+def layout_of(settings: TargetSettings) -> Layout:
+    """Build the layout; options that only bundled servers have keep their defaults."""
+    theirs = {option.name.replace("-", "_"): option.default for option in KuduTarget.options}
+    chosen = {name: settings.options[name] for name in ("masters", "tservers")}
+    return Layout(msgspec.structs.replace(settings, options={**theirs, **chosen}))
