@@ -147,6 +147,26 @@ FILES = {
         {("client", "protocol"): "postgres", ("without",): ["app", "migrate"]},
         "db",
     ),
+    "an application with the variables of its database": (
+        {
+            "cloud": {
+                "image": "nextcloud",
+                "ports": ["80"],
+                "environment": {"MYSQL_USER": "me", "MYSQL_PASSWORD": "pw"},
+            },
+            **MYSQL,
+        },
+        {("client", "protocol"): "mysql", ("without",): ["cloud"]},
+        "db",
+    ),
+    "peers that publish no port": (
+        {
+            "s1": {"image": "registry/search", "ports": ["9200"]},
+            **services("s2", "s3", image="registry/search"),
+        },
+        {("client", "port"): 9200, NODES: ["s1", "s2", "s3"]},
+        "s1 s2 s3",
+    ),
     "http": (
         HTTP,
         {
@@ -339,7 +359,8 @@ def test_an_impossible_file_is_one_clear_line(name, tmp_path, capsys):
 
 
 def test_a_service_left_out_may_have_any_feature(tmp_path):
-    compose({**ETCD, "odd": {"image": "registry/odd", "privileged": True}})
+    odd = {"image": "registry/odd", "privileged": True, "secrets": ["key"]}
+    compose({**ETCD, "odd": odd}, secrets={"key": {"file": "key"}})
 
     assert init("--yes", "--without", "odd") == EXIT_VALID
     assert written()["without"] == ["odd"]

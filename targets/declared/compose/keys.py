@@ -66,9 +66,8 @@ REFUSED: Final[Mapping[str, str]] = {
     "cgroup": "drop it",
     "runtime": "drop it",
 }
-TOP_NOT_USED: Final = frozenset({"version", "name", "networks", "volumes"})
+TOP_NOT_USED: Final = frozenset({"version", "name", "networks", "volumes", "secrets", "configs"})
+"""Keys at the top that do nothing by themselves. Services that use secrets are refused."""
 TOP_REFUSED: Final[Mapping[str, str]] = {
     "include": "copy the services of the other file",
-    "secrets": REFUSED["secrets"],
-    "configs": REFUSED["configs"],
 }

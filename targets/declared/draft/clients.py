@@ -41,6 +41,10 @@ class Line(NamedTuple):
 def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> dict[str, int]:
     """Map services to the port on which they serve clients; raises `UsageError`."""
     ports = {service.name: port_of(kind, service) for service in services}
+    visible = Counter(filter(None, ports.values())).most_common(1)
+    for service in services:
+        if not ports[service.name] and not service.ports and visible:
+            ports[service.name] = visible[0][0]  # like its peers, which publish the port
     unknown = [service for service in services if not ports[service.name]]
     if unknown:
         usual = Counter(port for service in unknown for port in service.ports).most_common(1)

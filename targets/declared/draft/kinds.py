@@ -35,13 +35,19 @@ class Kind(NamedTuple):
     port: int
     images: str  # a regular expression for the last part of an image's name
     programs: tuple[str, ...]
-    variables: str = r"(?!)"
+    variables: str = r"(?!)"  # names that clients of the server do not have
     packages: tuple[str, ...] = ()
     data: tuple[str, ...] = ()  # the folders that power cuts should reach, best first
 
 
 ETCD: Final = Kind(
-    "etcd", "etcd", 2379, r"(.*-)?etcd(-.*)?", ("etcd",), r"ETCD_\w+", ("etcd-server",)
+    "etcd",
+    "etcd",
+    2379,
+    r"(.*-)?etcd(-.*)?",
+    ("etcd",),
+    r"ETCD_(NAME|INITIAL_\w+|LISTEN_\w+)",
+    ("etcd-server",),
 )
 SENTINEL: Final = Kind(
     "sentinel",
@@ -68,7 +74,7 @@ POSTGRES: Final = Kind(
     5432,
     r"(.*-)?(postgres|postgresql|postgis|timescaledb|pgvector|patroni|spilo)(-.*)?",
     ("postgres", "patroni"),
-    r"(POSTGRES|POSTGRESQL|PATRONI)_(USER|USERNAME|PASSWORD|SUPERUSER_\w+)",
+    r"PATRONI_(NAME|SUPERUSER_\w+)|POSTGRES_(INITDB_\w+|HOST_AUTH_METHOD)|POSTGRESQL_REPLICATION_\w+",
     ("postgresql", "patroni"),
     ("/var/lib/postgresql/data", "/var/lib/postgresql", "/bitnami/postgresql"),
 )
@@ -78,7 +84,7 @@ MYSQL: Final = Kind(
     3306,
     r"(mysql|mariadb|percona)(-.*)?",
     ("mysqld", "mariadbd"),
-    r"(MYSQL|MARIADB)_(ROOT_PASSWORD|USER|REPLICATION_\w+)",
+    r"(MYSQL|MARIADB)_(ROOT_PASSWORD|REPLICATION_\w+)",
     ("mysql-server", "mariadb-server"),
     ("/var/lib/mysql", "/bitnami/mysql/data", "/bitnami/mariadb"),
 )
@@ -99,7 +105,7 @@ CONSUL: Final = Kind("consul", "http", 8500, r"consul", ("consul",), data=("/con
 KINDS: Final = (SENTINEL, ETCD, REDIS, POSTGRES, MYSQL, ZOOKEEPER, MEMCACHED, CONSUL)
 
 _FOREIGN: Final = re.compile(
-    r"(cassandra|clickhouse|cockroach|couchbase|kafka|mongo|nats|neo4j|pulsar|rabbitmq|redpanda"
+    r"(cassandra|clickhouse|cockroach|couchbase|emqx|kafka|mongo|mosquitto|nats|neo4j|pulsar|rabbitmq|redpanda"
     r"|scylla|tidb|tikv|yugabyte)",
 )
 """Servers that speak none of the protocols of `targets.declared.protocols`."""

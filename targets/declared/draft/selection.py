@@ -93,8 +93,12 @@ def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
 
 def _may_serve(service: Service) -> bool:
     """Whether a service of no known kind may be a server of HTTP."""
-    of_other_kind = service.tool or service.ends or service.recognized is not None
-    return not of_other_kind and bool(service.ports)
+    return _is_open(service) and bool(service.ports)
+
+
+def _is_open(service: Service) -> bool:
+    """Whether a service may have any part in the system."""
+    return not (service.tool or service.ends or service.recognized)
 
 
 def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
@@ -111,9 +115,9 @@ def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
     """The services that clients talk to: of this kind, or else the largest group of one image."""
     if kind is not None:
         return [each for each in services if each.kind_name == kind.name]
-    usable = [each for each in services if _may_serve(each)]
-    group = Counter(each.image or each.built for each in usable).most_common(1)[0][0]
-    return [each for each in usable if (each.image or each.built) == group]
+    served = [each.image or each.built for each in services if _may_serve(each)]
+    group = Counter(served).most_common(1)[0][0]
+    return [each for each in services if (each.image or each.built) == group and _is_open(each)]
 
 
 def _needed(services: Sequence[Service], members: Sequence[Service]) -> list[Service]:
