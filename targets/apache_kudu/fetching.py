@@ -26,6 +26,8 @@ CENTRAL: Final = "https://repo1.maven.org/maven2"
 MIRROR: Final = "HARNESS_MAVEN"
 """The environment variable with the address of a Maven repository to use instead of `CENTRAL`."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
+_DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
+"""The Dockerfile of the servers' image, copied into the folder of a version."""
 _UNPACKED: Final = 1
 """Version of the unpacked folder; a higher one makes `harness fetch kudu` fetch again."""
 _SERVER: Final = "kudu-master"
@@ -61,8 +63,9 @@ VERSIONS: Final = tuple(_artefacts())
 
 def folder(version: str) -> CacheFolder:
     """The cache's folder of a version."""
-    artefact = _artefacts()[version]
-    return CacheFolder(f"apache-kudu-{version}", f"{artefact.sha256} {_UNPACKED}")
+    dockerfile = sha256_of(_DOCKERFILE)
+    stamp = f"{_artefacts()[version].sha256} {_UNPACKED} {dockerfile}"
+    return CacheFolder(f"apache-kudu-{version}", stamp)
 
 
 def require(version: str) -> Path:
@@ -85,6 +88,7 @@ def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
             archive = scratch / artefact.file
             _download(artefact, archive)
             _unpack(archive, new, scratch)
+            shutil.copyfile(_DOCKERFILE, new / _DOCKERFILE.name)
         progress(f"Kudu {version} is in {cache.place}")
     require_libraries(cache.place)
     return cache.place

@@ -28,11 +28,15 @@ _FLAGS: Final[Mapping[str, str]] = {
     "time_source": "system_unsync",
     "rpc_encryption": "disabled",
     "rpc_authentication": "disabled",
+    # Any user may let a leader step down: the harness need not know the user of the servers.
+    "superuser_acl": "*",
     "enable_minidumps": "false",
     "log_preallocate_segments": "false",
     # A new log segment of 64 MB per tablet would fill the disk of a run with many short tables.
     "log_container_preallocate_bytes": "0",
 }
+IMAGE_PLACE: Final = Path("/opt/apache-kudu")
+"""The folder of the programs in the Docker image."""
 _START_S: Final = 60.0
 _FLAG: Final = re.compile(r"([a-z][a-z0-9_]*)=([^,]*)")
 
@@ -55,15 +59,24 @@ def parse_flags(text: str) -> dict[str, str]:
 
 
 def server_nodes(
-    place: Path, masters: Sequence[str], tservers: Sequence[str], flags: Mapping[str, str]
+    place: Path,
+    masters: Sequence[str],
+    tservers: Sequence[str],
+    flags: Mapping[str, str],
+    *,
+    image: bool = False,
 ) -> list[NodeSpec]:
-    """Declare the servers that run the programs in `place`, with `flags` over the usual ones."""
+    """Declare the servers that run the programs in `place`, with `flags` over the usual ones.
+
+    With `image`, the servers run in an image made of `place`.
+    """
+    programs = IMAGE_PLACE if image else place
     listed = ",".join(f"{{address:{name}:{MASTER_PORT}}}" for name in masters)
 
     def server(name: str, role: str, port: int, pages: int, told: str) -> NodeSpec:
         values = {
             **_FLAGS,
-            "webserver_doc_root": f"{place}/www",
+            "webserver_doc_root": f"{programs}/www",
             "webserver_port": f"{{port:{pages}}}",
             "rpc_bind_addresses": f"{{host}}:{{port:{port}}}",
             "rpc_advertised_addresses": f"{{address:{name}:{port}}}",
@@ -74,11 +87,12 @@ def server_nodes(
             name=name,
             role=role,
             ports=(port, pages),
+            dockerfile=str(place),
             command=(
-                str(place / "bin" / f"kudu-{role}"),
+                str(programs / "bin" / f"kudu-{role}"),
                 *(f"--{flag}={value}" for flag, value in values.items()),
             ),
-            environment={"SASL_PATH": f"{place}/lib/sasl2"},
+            environment={"SASL_PATH": f"{programs}/lib/sasl2"},
             ready=ReadyPort(port, within_s=_START_S),
         )
 

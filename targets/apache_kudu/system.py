@@ -8,7 +8,6 @@ and their state comes from their RPCs, since no RPC dumps it.
 from __future__ import annotations
 
 import asyncio
-import getpass
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -42,7 +41,7 @@ class ApacheKuduSystem(KuduSystem):
     @override
     def _dial(self, *, resolve_once: bool = False) -> WireRpc:
         del resolve_once
-        return WireRpc(self._env, self._names, user=getpass.getuser())
+        return WireRpc(self._env, self._names)
 
     @override
     def operations(self) -> Mapping[str, Operation]:

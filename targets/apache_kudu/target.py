@@ -76,10 +76,12 @@ class ApacheKuduTarget(
                 f"--kudu-version is {version!r}; it must be one of {', '.join(VERSIONS)}"
             )
         place = require(version)
-        require_libraries(place)
+        image = settings.environment == "docker"
+        if not image:
+            require_libraries(place)
         layout = layout_of(settings)
         flags = parse_flags(settings.options["kudu_flag"])
-        return server_nodes(place, [*layout.masters], [*layout.tservers], flags)
+        return server_nodes(place, [*layout.masters], [*layout.tservers], flags, image=image)
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

@@ -70,7 +70,10 @@ def test_what_is_fetched_runs_and_is_fetched_once(repository, capsys):
     assert main(["fetch", "kudu"]) == 0
     place = require(VERSION)
     assert capsys.readouterr().out == f"{place}\n"
-    assert {path.name for path in place.iterdir()} == {"bin", "lib", "www", artefacts.STAMP}
+    assert {path.name for path in place.iterdir()} == {
+        *("bin", "lib", "www", "Dockerfile"),
+        artefacts.STAMP,
+    }
     assert all(path.stat().st_mode & 0o111 for path in (place / "bin").iterdir())
     # Debian's Kerberos replaces the clashing one.
     kept = {path.name for path in (place / "lib").iterdir()}

@@ -11,9 +11,9 @@ from targets.apache_kudu.servers import parse_flags
 from targets.kudu import KuduTarget
 
 
-def settings(**options):
+def settings(environment="process", **options):
     values = with_defaults("target", "apache-kudu", ApacheKuduTarget.options, options)
-    return TargetSettings(profile="modern", bugs=(), options=values, environment="process")
+    return TargetSettings(profile="modern", bugs=(), options=values, environment=environment)
 
 
 @pytest.fixture
@@ -43,6 +43,19 @@ def test_servers_bind_their_host_and_advertise_one_address(place):
         assert flags["rpc_advertised_addresses"] == f"{{address:{name}:{port}}}"
         assert flags["fs_wal_dir"].startswith("{data}")
         assert node.environment == {"SASL_PATH": f"{place / '1.18.1'}/lib/sasl2"}
+
+
+def test_in_docker_the_programs_are_those_of_the_image(place, monkeypatch):
+    def refuse(_):
+        raise UsageError("this machine lacks a library")
+
+    monkeypatch.setattr(target, "require_libraries", refuse)
+    for node in ApacheKuduTarget().nodes(settings("docker")):
+        assert node.dockerfile == str(place / "1.18.1")
+        assert not any(str(place) in word for word in node.command)
+        assert node.environment == {"SASL_PATH": "/opt/apache-kudu/lib/sasl2"}
+    with pytest.raises(UsageError, match="lacks"):
+        ApacheKuduTarget().nodes(settings("process"))
 
 
 def test_given_flags_win(place):
