@@ -31,7 +31,7 @@ services:
       - data-a:/var/lib/server
       - ./conf/server.conf:/etc/server.conf:ro
       - {type: bind, source: ./scripts, target: /scripts}
-    ports: ["18080:8080", "127.0.0.1:9000-9001:9000-9001"]
+    ports: ["18080:8080", "53:53/udp", "127.0.0.1:9000-9001:9000-9001"]
     expose: ["7000"]
     healthcheck: {test: ["CMD", "server", "ping"], interval: 20s, retries: 6, start_period: 1m30s}
     user: "999:999"
@@ -90,6 +90,7 @@ def test_keys_without_a_meaning_are_noted_once(tmp_path, caplog):
 
     (record,) = caplog.records
     assert record.message.startswith("compose.yaml: not used: `restart` of a, b (")
+    assert "`ports of UDP` of a (" in record.message
 
 
 def test_images_commands_and_entry_points(nodes):

@@ -257,9 +257,9 @@ WRONG = {
     ),
     "a port in words": (*composed(SERVICE.replace("8080", "http")), (COMPOSE, 4), ["'http'"]),
     "a port that is not TCP": (
-        *composed(SERVICE.replace("8080", "8080/udp")),
+        *composed(SERVICE.replace("8080", "8080/sctp")),
         (COMPOSE, 4),
-        ["8080/udp", "TCP"],
+        ["8080/sctp", "TCP"],
     ),
     "a health check in words": (
         *composed(SERVICE + "    healthcheck: {test: [curl, localhost]}\n"),

@@ -13,6 +13,7 @@ USED: Final = frozenset(
     }
 )
 FIXED_ADDRESS: Final = "networks.ipv4_address"
+UDP: Final = "ports of UDP"
 NOT_USED: Final[Mapping[str, str]] = {
     "restart": "a node stays down until the harness starts it",
     "logging": "the harness keeps the output of nodes",
@@ -30,6 +31,7 @@ NOT_USED: Final[Mapping[str, str]] = {
     "ulimits": "the engine's limits apply",
     "oom_score_adj": "",
     "develop": "",
+    UDP: "clients speak TCP; nodes reach each other anyway",
     FIXED_ADDRESS: "the engine chooses addresses; use names",
 }
 NO_RIGHTS: Final = "containers have no capabilities; drop it, and use an image that needs none"

@@ -21,6 +21,7 @@ from targets.declared.compose.keys import (
     REFUSED,
     TOP_NOT_USED,
     TOP_REFUSED,
+    UDP,
     USED,
 )
 from targets.declared.compose.values import Mount, Reader
@@ -185,6 +186,8 @@ class _Services:
         path = ("services", name)
         image, dockerfile = self._image(path, service)
         ports = self.read.ports(service, path)
+        if path in self.read.with_udp:
+            self.not_used.setdefault(UDP, []).append(name)
         used = [self.port] if name in self.declared.client.nodes else []
         used += [address.port for address in self.addresses if address.node == name]
         ports = tuple(dict.fromkeys((*ports, *used)))

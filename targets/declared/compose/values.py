@@ -39,6 +39,8 @@ class Reader:
 
     def __init__(self, document: ComposeDocument, folder: Folder) -> None:
         self.document, self.folder = document, folder
+        self.with_udp: set[Path] = set()
+        """The services with ports of UDP, which nothing of the harness uses."""
 
     def wrong(self, path: Path, value: object, rule: str) -> Exception:
         return self.document.error(path, f"is {value!r}; {rule}")
@@ -154,8 +156,11 @@ class Reader:
         match = _PORT.fullmatch(written)
         if match is None:
             raise self.wrong(path, entry, rule)
+        if match[3] == "udp":
+            self.with_udp.add(path[:2])
+            return range(0)
         if (match[3] or "tcp") != "tcp":
-            raise self.wrong(path, entry, "links and clients of the harness are TCP; drop it")
+            raise self.wrong(path, entry, "clients of the harness speak TCP; drop it")
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= first <= last <= 65535:
             raise self.wrong(path, entry, f"a port is in 1 .. 65535; {rule}")
