@@ -228,6 +228,30 @@ async def test_the_id_of_a_refused_delete_is_not_claimed():
     assert connection.asked[-1] == ("DeleteTable", {"table": {"table_id": None, "table_name": "t"}})
 
 
+@pytest.mark.parametrize(
+    ("bounds", "shown"),
+    [
+        ([(0, 1), (1, 2)], [(None, 1), (1, None)]),
+        ([(None, 1), (1, None)], [(None, 1), (1, None)]),
+        ([(1, 2), (2, 3)], [(1, 2), (2, 3)]),
+        ([(None, None)], [(None, None)]),
+    ],
+)
+async def test_the_ends_of_the_key_space_are_unbounded(bounds, shown):
+    def key(bucket):
+        return b"" if bucket is None else bucket.to_bytes(4, "big")
+
+    located = [
+        {"tablet_id": f"T{start}", "partition": {"start": key(start), "end": key(end)}}
+        for start, end in bounds
+    ]
+    connection = Scripted(GetTableLocations=[{"tablets": located}])
+    request = m.GetTableLocationsRequest(m.TableIdentifier(table_id="i1"))
+    answer = await tables.get_table_locations(connection.session(), request)
+    ends = [(tablet.partition.start, tablet.partition.end) for tablet in answer.tablets]
+    assert ends == [(key(start), key(end)) for start, end in shown]
+
+
 # --- members ----------------------------------------------------------------------------------
 
 
@@ -267,7 +291,7 @@ async def test_a_write_has_the_term_of_its_leader_and_the_errors_of_its_rows():
     refused = {"row_index": 0, "error": {"code": 6}}
     written = {"timestamp": 70, "per_row_errors": [refused]}
     connection = Scripted(GetConsensusState=of_tablet(2), Write=[written])
-    answer = await tablets.write(with_tablet(connection), WRITE, 1)
+    answer = await tablets.write(with_tablet(connection), WRITE, 1, "run")
     errors = (m.RowError(0, m.RowErrorCode.ALREADY_PRESENT),)
     assert answer == m.WriteResponse(None, 70, errors, 70, term=2)
 
@@ -275,7 +299,7 @@ async def test_a_write_has_the_term_of_its_leader_and_the_errors_of_its_rows():
 async def test_a_row_that_was_refused_for_an_unknown_reason_leaves_the_write_open():
     refused = {"row_index": 0, "error": {"code": 5}}
     connection = Scripted(GetConsensusState=of_tablet(2), Write=[{"per_row_errors": [refused]}])
-    answer = await tablets.write(with_tablet(connection), WRITE, 1)
+    answer = await tablets.write(with_tablet(connection), WRITE, 1, "run")
     assert answer.error.indeterminate
 
 
@@ -283,7 +307,7 @@ async def test_a_write_of_a_column_that_is_gone_is_refused_unsent():
     connection = Scripted(Write=[])
     operation = m.RowOperation(m.RowKind.INSERT, ("k",), {9: "x"})
     request = m.WriteRequest("T", m.RowRequestId("c", 1), (operation,))
-    answer = await tablets.write(with_tablet(connection), request, 1)
+    answer = await tablets.write(with_tablet(connection), request, 1, "run")
     assert answer.error.code is m.TabletErrorCode.MISMATCHED_SCHEMA
     assert not answer.error.indeterminate
     assert connection.asked == []
@@ -302,6 +326,34 @@ async def test_only_the_leader_answers_reads_of_the_latest_state(leader, request
     connection = Scripted(GetConsensusState=of_tablet(2, leader=leader), Scan=[{}])
     answer = await tablets.scan(with_tablet(connection), request_)
     assert (answer.error and answer.error.code) == error
+
+
+def timestamps_asked(connection):
+    return [
+        (scan.get("read_mode"), scan.get("snap_timestamp"))
+        for name, request in connection.asked
+        if name == "Scan"
+        for scan in [request["new_scan_request"]]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "asked", "answered", "shown"),
+    [
+        # a snapshot has the writes before its timestamp on the wire, and up to it for clients
+        (m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT, 70), (2, 71), 71, 70),
+        (m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT), (2, None), 71, 70),
+        (m.ScanRequest("T", m.ReadMode.READ_YOUR_WRITES), (3, None), 71, 70),
+        (m.ScanRequest("T", allow_followers=True), (1, None), 0, 0),
+        # the latest state of a new leader would lack the last writes of the leader before it
+        (m.ScanRequest("T"), (2, None), 71, 0),
+    ],
+)
+async def test_timestamps_of_scans(request_, asked, answered, shown):
+    connection = Scripted(GetConsensusState=of_tablet(2), Scan=[{"snap_timestamp": answered}])
+    answer = await tablets.scan(with_tablet(connection), request_)
+    assert timestamps_asked(connection) == [asked]
+    assert (answer.error, answer.snap_timestamp) == (None, shown)
 
 
 async def test_a_scan_after_an_alter_takes_the_columns_of_the_server():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
@@ -74,6 +75,8 @@ class WireRpc:
         self._user = user
         self._memory = Memory()
         self._attempts = itertools.count(1)
+        # Servers remember the clients of earlier runs.
+        self._client = uuid.uuid4().hex  # determinism: not simulated
         self._links: dict[Address, tuple[Connection, str]] = {}
         self._dials: dict[Address, asyncio.Task[tuple[Connection, str] | RpcError]] = {}
         self._closed = False
@@ -93,7 +96,7 @@ class WireRpc:
     async def _translated(self, s: Session, request: Any, deadline: float) -> Any:
         kind = type(request)
         if kind is m.WriteRequest:
-            return await tablets.write(s, request, next(self._attempts))
+            return await tablets.write(s, request, next(self._attempts), self._client)
         if kind in _PLAIN:
             return await _PLAIN[kind](s, request)
         handler = _IN_ONE_TERM.get(kind)
@@ -141,8 +144,8 @@ class WireRpc:
     # --- connections -------------------------------------------------------------------------
 
     async def _session(self, address: Address, deadline: float) -> Session:
-        connection, uuid = await self._link(address, deadline)
-        return Session(connection, uuid, self._names, self._memory, deadline)
+        connection, server = await self._link(address, deadline)
+        return Session(connection, server, self._names, self._memory, deadline)
 
     async def _link(self, address: Address, deadline: float) -> tuple[Connection, str]:
         """The open connection to an address, and the server's uuid. Raises `RpcError`."""
@@ -176,6 +179,6 @@ class WireRpc:
             if connection is not None:
                 connection.close()
             return error
-        uuid = status.get("status", {}).get("instance", {}).get("uuid", "")
-        self._links[address] = connection, uuid
+        server = status.get("status", {}).get("instance", {}).get("uuid", "")
+        self._links[address] = connection, server
         return self._links[address]

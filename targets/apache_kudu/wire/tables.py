@@ -221,9 +221,9 @@ async def get_table_locations(
 
 
 def _unbounded(tablets: list[m.TabletLocations]) -> tuple[m.TabletLocations, ...]:
-    """Leave out the ends of the key space, which only Kudu since 1.17 states.
+    """Remove the bounds at the ends of the key space, which Kudu states since 1.17.
 
-    Without ranges, the first of n hash buckets starts at bucket 0 there, and the last ends at n.
+    Of n hash buckets without ranges, the first starts at bucket 0 there, and the last ends at n.
     """
     ends = [bucket.to_bytes(4, "big") for bucket in (0, len(tablets))]
     if tablets and [tablets[0].partition.start, tablets[-1].partition.end] == ends:
