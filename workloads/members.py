@@ -117,7 +117,7 @@ def members_need(
     if moves:
         return {"tservers": replicas + 1} if target_options["tservers"] <= replicas else {}
     short = target_options["masters"] <= int(options["least_masters"])
-    return {"spare_masters": 1} if short and not target_options["spare_masters"] else {}
+    return {"spare_masters": 1} if short and not target_options.get("spare_masters", 1) else {}
 
 
 def _refuse_idle(

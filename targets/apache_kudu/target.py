@@ -25,6 +25,8 @@ _OPTIONS: Final = ("masters", "tservers", "kudu-flag")
 """Options that mean the same for real and for bundled servers."""
 
 
+MASTERS_MAX: Final = 3
+"""The most masters of a run with the vocabulary `mixed`, whose workloads keep at least as many."""
 _REAL: Final = (
     Permit(
         name="orphan-replicas",
@@ -80,6 +82,12 @@ class ApacheKuduTarget(
         if not image:
             require_libraries(place)
         layout = layout_of(settings)
+        if settings.vocabulary == "mixed" and len(layout.masters) > MASTERS_MAX:
+            raise UsageError(
+                f"--masters is {len(layout.masters)}, but of more than {MASTERS_MAX} masters the "
+                "workload removes some, which this target cannot start again; give --masters "
+                f"{MASTERS_MAX}"
+            )
         flags = parse_flags(settings.options["kudu_flag"])
         return server_nodes(place, [*layout.masters], [*layout.tservers], flags, image=image)
 

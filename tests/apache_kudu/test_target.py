@@ -1,5 +1,6 @@
 """The declaration of real Kudu: nodes, flags, permits, and the parts of its system without RPCs."""
 
+import msgspec
 import pytest
 
 from harness.errors import UsageError
@@ -82,6 +83,10 @@ def test_versions_that_nothing_pins_are_refused(place):
         ApacheKuduTarget().nodes(settings(kudu_version="1.15.0"))
     with pytest.raises(UsageError, match="--masters is 2"):
         ApacheKuduTarget().nodes(settings(masters=2))
+    five = msgspec.structs.replace(settings(masters=5), vocabulary="mixed")
+    with pytest.raises(UsageError, match="give --masters 3"):
+        ApacheKuduTarget().nodes(five)
+    assert len(ApacheKuduTarget().nodes(settings(masters=5))) == 8
 
 
 def test_the_programs_must_be_fetched_first(monkeypatch, tmp_path):
