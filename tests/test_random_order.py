@@ -19,7 +19,7 @@ def ordered(seed, ids=IDS):
     return [item.nodeid for item in items]
 
 
-def test_a_seed_is_an_order_whoever_collects():
+def test_a_seed_is_an_order_for_every_collector():
     assert ordered(5) == ordered(5, IDS[::-1])
     assert sorted(ordered(5)) == sorted(IDS)
     assert len({tuple(ordered(seed)) for seed in range(1, 20)}) == 19

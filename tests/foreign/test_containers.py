@@ -296,7 +296,7 @@ def test_an_unordered_queue_is_checked_element_by_element():
     assert result.details["steps"] < 2_000
 
 
-def test_the_command_reads_them_and_suggests_what_is_plain(tmp_path, capsys):
+def test_the_command_reads_them_and_suggests_obvious_models(tmp_path, capsys):
     path = tmp_path / "h.edn"
     line = "{{:process {}, :type :{}, :f :{}, :value {}}}\n".format
     path.write_text(line(0, "invoke", "acquire", "nil") + line(0, "ok", "acquire", "nil"))

@@ -204,7 +204,7 @@ def test_verdicts(model, lines, verdict):
         ("rw-register", [("0!", "read", 1)], "op 0"),
     ],
 )
-def test_what_is_not_in_the_vocabulary_is_refused_before_the_check(model, lines, words):
+def test_values_outside_the_vocabulary_are_refused_before_the_check(model, lines, words):
     with pytest.raises(HistoryError, match=words):
         judge(model, lines)
 
@@ -258,7 +258,7 @@ def test_a_search_that_lies_gives_no_verdict(monkeypatch):
     assert result.reason.startswith(f"{models.BROKEN} for the verdict Ok: operation 2 is not legal")
 
 
-def test_every_shipped_model_says_what_it_is():
+def test_every_bundled_model_describes_itself():
     names = [*model_names("model"), *model_names("elle")]
     assert len(names) == 26
     assert all(load_model(name).name == name and load_model(name).doc for name in names)

@@ -211,7 +211,7 @@ def test_an_initial_value_is_one_for_all_keys():
     )
 
 
-def test_keys_that_nobody_looked_at_are_counted():
+def test_unchecked_keys_are_counted():
     result = judged("set", lifted([HELD, UNREAD]))
     assert (result.verdict, result.details["exempt"]["keys"]) == (VALID, 1)
     assert judged("set", lifted([HELD, UNREAD, UNREAD, UNREAD])).verdict is UNKNOWN
@@ -286,7 +286,7 @@ def test_where_both_readings_differ_the_verdict_says_which_option_decides():
     assert judged("mutex", [*agreed, *did(0, "release", [0, 7])]).verdict is INVALID
 
 
-def test_what_is_no_tuple_is_refused_where_tuples_are_asked_for():
+def test_only_tuples_are_accepted_where_tuples_are_required():
     with pytest.raises(HistoryError, match=r"^op 1 is 'read' with the value \[1\]; with --indep"):
         judged("set", HELD[2:], independent=True)
     with pytest.raises(HistoryError, match=r"^op 1 completes an operation on the key 1"):
@@ -335,7 +335,7 @@ def test_keys_of_several_kinds_are_several_keys():
         ),
     ],
 )
-def test_an_initial_value_is_what_the_user_says(model, lines, initial, verdict):
+def test_the_user_declares_the_initial_value(model, lines, initial, verdict):
     assert judged(model, lines, initial=initial).verdict is verdict
 
 
@@ -348,7 +348,7 @@ def test_an_initial_string_counts_where_keys_are_only_put_and_got():
 
 
 @pytest.mark.parametrize("model", ["mutex", "set", "queue", "catalog", "list-append"])
-def test_what_always_begins_the_same_way_takes_no_initial_value(model):
+def test_models_with_a_fixed_start_take_no_initial_value(model):
     with pytest.raises(UsageError, match="--initial is 0"):
         judged(model, [], initial=0)
 
@@ -361,7 +361,7 @@ def test_an_initial_value_that_nothing_can_hold_is_refused(model, initial):
         judged(model, [], initial=initial)
 
 
-def test_the_reason_says_what_was_assumed():
+def test_the_reason_names_assumptions():
     assert judged("register", did(0, "read", None, 0)).details["initial"] == "0"
     assert judged("cas-register", did(0, "cas", [None, 1])).details["initial"] == "nil"
     wrong = judged("cas-register", did(0, "cas", [None, 1]) + did(0, "read", None, 9))
@@ -452,7 +452,7 @@ def test_values_are_equal_where_their_canonical_texts_are(one, other):
 # --- the command -------------------------------------------------------------------------------
 
 
-def test_the_command_takes_what_decides(tmp_path, capsys):
+def test_the_command_takes_the_deciding_options(tmp_path, capsys):
     path = tmp_path / "h.edn"
     line = "{{:process {}, :type :{}, :f :{}, :value {}}}\n".format
     path.write_text(

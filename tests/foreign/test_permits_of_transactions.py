@@ -85,7 +85,7 @@ def test_no_permit_no_excuse():
     assert h.judged().verdict is INVALID
 
 
-def test_a_power_cut_may_undo_what_came_before_it():
+def test_a_power_cut_may_undo_earlier_changes():
     h = Transactions(LOST)
     h.append(1)
     h.append(2)
@@ -118,7 +118,7 @@ def test_a_power_cut_undoes_nothing_that_came_after_it(steps):
     assert h.judged().verdict is INVALID
 
 
-def test_what_was_lost_before_any_power_cut_convicts():
+def test_changes_lost_before_any_power_cut_convict():
     h = Transactions(LOST)
     h.append(1)
     h.read()

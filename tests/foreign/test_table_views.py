@@ -238,7 +238,7 @@ def test_a_list_between_two_sights_must_show_the_id():
     )  # the operation before, the list, the operation after
 
 
-def test_any_table_can_be_the_one_whose_id_is_not_said():
+def test_an_answer_without_an_id_may_be_about_any_table():
     operations = [
         Operation(0, Said("put", "x", 0), 0, True, 1, 0),
         Operation(0, Said("see", None, 0), 2, True, 3, 1),
@@ -248,7 +248,7 @@ def test_any_table_can_be_the_one_whose_id_is_not_said():
     assert not decided(CatalogName(), operations[1:], {1})
 
 
-def test_an_id_that_no_create_gave_is_nobodys():
+def test_an_id_without_a_create_belongs_to_no_table():
     # After two renames with lost answers, views of names only know that some table arrived.
     moves: Ops = [
         Operation(number, Rename("a", name), 2, UNKNOWN, None, number)

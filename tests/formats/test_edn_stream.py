@@ -92,7 +92,7 @@ def test_plain_text_is_read_quickly(text):
     assert QuickReader().forms(text.encode()) == list(parse_forms(text))
 
 
-def test_what_is_remembered_is_bounded(monkeypatch):
+def test_remembered_values_are_bounded(monkeypatch):
     monkeypatch.setattr(edn_quick, "_REMEMBERED_MAX", 3)
     reader = QuickReader()
     assert reader.forms(b"[:a :b :c :d :e]") == [[":a", ":b", ":c", ":d", ":e"]]
@@ -259,7 +259,7 @@ def test_bytes_that_are_no_text_are_located(tmp_path):
 
 
 @pytest.mark.parametrize("left_out", [b"; \xed\n", b"#tag\xed 1\n"])
-def test_bytes_that_are_no_text_are_located_in_what_is_left_out(tmp_path, left_out):
+def test_bytes_that_are_not_text_are_located_among_skipped_lines(tmp_path, left_out):
     path = tmp_path / "h.edn"
     path.write_bytes(b"{:a 1}\n" + left_out + b"{:a 2}\n")
     with pytest.raises(HistoryError, match=r"line 2, column \d: the byte 0xed is not UTF-8"):

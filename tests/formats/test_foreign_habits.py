@@ -51,7 +51,7 @@ def test_the_nemesis_may_do_anything(f, tmp_path, capsys):
     assert checked(tmp_path, edn("") + note, "h.edn") == EXIT_VALID
 
 
-def test_a_record_whose_f_is_nil_is_a_transaction(tmp_path, capsys):
+def test_a_record_with_a_nil_f_is_a_transaction(tmp_path, capsys):
     lines = [
         f"{{:process 0 :type :{kind.value} :f nil :value [[:append :x 1]]}}"
         for kind in (OpType.INVOKE, OpType.OK)
@@ -70,7 +70,7 @@ def test_keys_of_json_may_begin_with_a_colon(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-def test_numbers_that_are_no_json_spoil_only_what_is_judged(number, tmp_path, capsys):
+def test_numbers_that_are_not_json_matter_only_in_judged_values(number, tmp_path, capsys):
     value = float(number)
     note = {"process": "nemesis", "type": "info", "f": "clock", "value": {"n1": [value]}}
     error = {**DONE[0], "value": 1, "latency": value}

@@ -287,7 +287,7 @@ def test_an_imported_history_has_the_verdict_of_its_file(name, tmp_path, capsys)
         ),
     ],
 )
-def test_what_check_cannot_read_is_not_imported(text, arguments, words, tmp_path, capsys):
+def test_files_that_check_cannot_read_are_not_imported(text, arguments, words, tmp_path, capsys):
     file = written(tmp_path, text, "h.edn")
     assert main(["import", str(file), "--store", str(tmp_path / "s"), *arguments]) == EXIT_USAGE
     assert words in capsys.readouterr().err

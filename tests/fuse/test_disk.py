@@ -17,7 +17,7 @@ CUT, TORN = "cut 0 1", "cut 1 {}"
 
 
 @pytest.mark.parametrize("sync", [os.fsync, os.fdatasync])
-def test_what_is_synced_stays_and_what_is_not_is_lost(disk, sync):
+def test_synced_data_stay_and_unsynced_data_are_lost(disk, sync):
     disk.write("kept", b"a" * 10_000, sync=sync)
     disk.write("kept", b"bb", offset=5000)  # in place
     disk.write("kept", b"cc", offset=10_000)  # at its end
@@ -30,7 +30,7 @@ def test_what_is_synced_stays_and_what_is_not_is_lost(disk, sync):
     assert disk.say(CUT) == {"bytes": 0, "files": 0, "names": 0}
 
 
-def test_what_was_cut_off_comes_back(disk):
+def test_truncated_ranges_come_back(disk):
     data = os.urandom(20_000)
     disk.write("f", data, sync=os.fsync)
     os.truncate(disk.root / "f", 100)
@@ -142,7 +142,7 @@ def test_errors_bite_and_are_counted(disk):
     assert disk.read("f") == b"x"
 
 
-def test_a_full_disk_takes_what_needs_no_room(disk):
+def test_a_full_disk_accepts_requests_that_need_no_room(disk):
     disk.write("f", b"x" * 100, sync=os.fsync)
     disk.say("set 0 1 0")
     disk.write("f", b"y" * 100, sync=os.fsync)
@@ -187,7 +187,7 @@ def test_a_wipe_leaves_nothing(disk):
     assert disk.root.stat().st_mode & 0o777 == 0o700
 
 
-def test_it_takes_its_mount_away_when_nobody_talks_to_it_any_more(disk):
+def test_it_unmounts_when_its_driver_is_gone(disk):
     descriptor = os.open(disk.root / "busy", os.O_WRONLY | os.O_CREAT)
     disk.process.stdin.close()
     assert disk.process.wait(60) == 0
@@ -196,5 +196,5 @@ def test_it_takes_its_mount_away_when_nobody_talks_to_it_any_more(disk):
         os.close(descriptor)
 
 
-def test_what_is_no_command_is_refused(disk):
+def test_invalid_commands_are_refused(disk):
     assert disk.say("set 0 x") == {"error": "no command: set 0 x"}

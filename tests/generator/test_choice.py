@@ -40,7 +40,7 @@ def test_any_goes_on_where_one_is_pending():
 
 
 @pytest.mark.parametrize("choose", [any_of, mix])
-def test_everyone_is_told(choose):
+def test_every_generator_is_updated(choose):
     ops = perfect(choose(UntilOk(forever("a"), "a"), limit(50, forever("b"))), concurrency=1)
 
     assert Counter(names(ops)) == {"a": 1, "b": 50}

@@ -62,7 +62,7 @@ def test_operations_begin_when_they_are_due():
     assert [10 * n for n in range(50)] == [op.time // MS for op in ops if op.type is INVOKE]
 
 
-def test_the_end_waits_for_what_is_in_flight():
+def test_the_end_waits_for_operations_in_flight():
     ops = World(answering(latency_s=4.0)).run(Draft("a"))
 
     assert [(op.time // MS, op.type) for op in ops] == [(0, INVOKE), (4000, OK)]
@@ -226,7 +226,7 @@ def test_stop_begins_nothing_new_and_lets_the_rest_end():
     [Draft("a", time_ns=3600 * 10**9), [sleep(3600), synchronize(Draft("a"))]],
     ids=["future", "sleep"],
 )
-def test_stop_does_not_wait_for_what_has_not_begun(generator):
+def test_stop_does_not_wait_for_pending_operations(generator):
     world = World(answering())
 
     assert pytest.approx(stopped_after(world, 2.5, generator)) == 2.5
@@ -240,7 +240,7 @@ def test_stop_before_the_start_does_nothing():
     assert world.run(forever("a")) == []
 
 
-def test_cancellation_records_what_was_open():
+def test_cancellation_records_open_operations():
     world = World(answering(latency_s=3.0))
     processes = [0, 1]
 

@@ -79,7 +79,7 @@ def test_a_function_is_called_until_it_returns_none():
     assert [op.value for op in perfect(countdown)] == [0, 0, 10, 10]
 
 
-def test_what_a_function_returns_runs_to_its_end():
+def test_a_generator_returned_by_a_function_runs_to_its_end():
     pairs = limit(5, lambda _ctx: [Draft("a"), Draft("b")])
     assert names(quick(pairs)) == ["a", "b", "a", "b", "a"]
 

@@ -74,7 +74,7 @@ def test_operations_and_their_times(play, generator, read, expected):
     assert read(play(generator)) == expected
 
 
-def test_time_limit_ends_what_is_pending_for_ever():
+def test_time_limit_ends_a_generator_that_is_always_pending():
     # Its thread is busy for longer than the limit.
     generator = time_limit(15 * NS, [Draft("a", process=0), Draft("b", process=0)])
 

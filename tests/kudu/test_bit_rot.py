@@ -41,7 +41,7 @@ async def test_a_flipped_bit_in_any_file_ends_the_node_and_nothing_else_does(dep
     assert cluster.state(node) is NodeState.RUNNING
 
 
-def test_who_ends_over_rot_is_excused():
+def test_exits_over_bit_rot_are_excused():
     history, judgement = run(ROT, SEED, time_limit_s=8.0)
     hit = {node for fault in faults_of(history) for node in fault.targets}
     ended = {op.value["node"] for op in history.facts("node-exit") if not op.value["expected"]}

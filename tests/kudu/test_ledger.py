@@ -34,7 +34,7 @@ def test_rows_are_complete():
         assert set(row.profiles) <= {"legacy", "modern"}, bug.id
 
 
-def test_what_today_has_kudu_of_2016_had_as_well():
+def test_the_legacy_profile_includes_the_modern_one():
     assert PROFILES["strict"] == frozenset()
     worse_once = {Bug.LEADER_FLAP_ABA}  # it was KUDU-1374 at that time
     assert PROFILES["modern"] - worse_once < PROFILES["legacy"]

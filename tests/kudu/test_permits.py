@@ -25,7 +25,7 @@ def test_strict_permits_nothing_whatever_is_switched_on():
 
 
 @pytest.mark.parametrize("profile", ["modern", "legacy"])
-def test_a_profile_permits_what_its_rows_do(profile):
+def test_a_profile_permits_the_behaviour_of_its_rows(profile):
     rows = {permit.name for bug, permit in _PERMITS.items() if bug in PROFILES[profile]}
     rows |= {"left-undone"} if _UNDONE.keys() & PROFILES[profile] else set()
     rows |= {"evicted-first"} if profile == "legacy" else set()
@@ -47,7 +47,7 @@ def test_a_profile_permits_what_its_rows_do(profile):
         ("strict", "liveness", "converged", Verdict.INVALID),
     ],
 )
-def test_what_only_older_profiles_have_convicts_newer_ones(profile, checker, rule, verdict):
+def test_behaviour_of_older_profiles_convicts_newer_ones(profile, checker, rule, verdict):
     permits = {permit.name: permit for permit in permits_of_profile(profile, SYNCED)}
     found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
     assert permit_rules(found, permits).verdict is verdict

@@ -238,7 +238,7 @@ async def test_who_is_to_join_must_be_the_only_one_that_is_missing(cluster):
 
 
 @on(deploy, spare_masters=1, profile="modern")
-async def test_in_a_profile_whoever_restarts_it_keeps_its_list(cluster):
+async def test_in_a_profile_every_restart_keeps_the_list(cluster):
     assert kinds(await _killed_in_the_middle(cluster)) == ["node-exited"]
     await cluster.until_converged()
 
@@ -263,7 +263,7 @@ async def test_but_not_against_an_operator_who_writes_another_list(cluster):
         ("legacy", {"get-stale", "add-master", "remove-master"}),
     ],
 )
-def test_what_a_profile_does_not_have_is_refused_and_does_nothing(profile, refused):
+def test_operations_that_a_profile_lacks_are_refused_without_effect(profile, refused):
     async def body(cluster: Deployed) -> None:
         client = cluster.new_client()
         await cluster.ok(client, "create", name="t")

@@ -113,7 +113,7 @@ def test_every_number_has_a_range_with_its_default_and_what_soaks_draw():
                 parse_flags(f"{name}={value}")
 
 
-def test_seeds_draw_flags_and_what_is_given_wins():
+def test_seeds_draw_flags_and_given_ones_win():
     name = "follower_unavailable_considered_failed_sec"
     drawn = [draw_flags(random.Random(seed), "") for seed in range(60)]
     assert drawn == [draw_flags(random.Random(seed), "") for seed in range(60)]

@@ -70,7 +70,7 @@ def administered():
 
 
 @pytest.mark.slow
-def test_nobody_is_convicted_of_what_was_given_up(administered):
+def test_abandoned_data_never_convict(administered):
     plan, history = administered
     judged = judge(history, plan.case, plan.checkers)
     verdicts = {result.checker: result for result in judged.results}
@@ -91,7 +91,7 @@ def test_each_change_is_a_fact_before_anything_came_of_it(administered):
 
 
 @pytest.mark.slow
-def test_without_the_fact_it_is_what_it_looks_like(administered, monkeypatch):
+def test_without_the_fact_it_is_a_violation(administered, monkeypatch):
     plan, history = administered
     monkeypatch.setattr("harness.verdict.judge.temper", lambda _, result, __: result)
     assert judge(history, plan.case, plan.checkers).verdict is Verdict.INVALID

@@ -87,7 +87,7 @@ def test_a_table_that_does_not_run_is_not_read():
     assert (completion.type, completion.value) == (OpType.FAIL, None)
 
 
-def test_a_read_waits_for_what_is_committed_to_be_shown():
+def test_a_read_waits_until_committed_rows_are_visible():
     altering = schema("c1", shown=3, committed=4)
     completion, _ = invoke(READ, [altering, altering, schema("c1", "c2", shown=4, committed=4)])
     assert completion.value == [["r", "t", ["c1", "c2"]]]
@@ -118,7 +118,7 @@ def test_refused_appends_did_not_happen(error):
         m.AlterTableResponse(META, error=LOST_LEADERSHIP),
     ],
 )
-def test_appends_nobody_answered_in_time_are_unknown_and_sent_once(answer):
+def test_unanswered_appends_are_unknown_and_sent_once(answer):
     completion, rpc = invoke(APPEND, [answer])
     assert (completion.type, completion.value) == (OpType.INFO, None)
     assert len(rpc.requests("AlterTable")) == 1
@@ -127,7 +127,7 @@ def test_appends_nobody_answered_in_time_are_unknown_and_sent_once(answer):
 @pytest.mark.parametrize(
     "answer", [RpcError("down", sent=False), m.AlterTableResponse(META, error=NOT_LEADER)]
 )
-def test_appends_that_nobody_considered_are_sent_again(answer):
+def test_appends_that_no_server_considered_are_resent(answer):
     done = m.AlterTableResponse(META, table_id="id", schema_version=4)
     completion, rpc = invoke(APPEND, [answer, done])
     assert completion.type is OpType.OK
@@ -136,7 +136,7 @@ def test_appends_that_nobody_considered_are_sent_again(answer):
 
 
 @pytest.mark.parametrize("answer", [RpcError("lost", sent=True), Silence()])
-def test_a_read_nobody_answered_failed(answer):
+def test_an_unanswered_read_failed(answer):
     assert invoke(READ, [answer])[0].type is OpType.FAIL
 
 
@@ -148,7 +148,7 @@ def test_a_read_nobody_answered_failed(answer):
         [["r", "t", None], ["r", "u", None]],
     ],
 )
-def test_what_one_rpc_cannot_do_atomically_is_refused(value):
+def test_transactions_beyond_one_rpc_are_refused(value):
     with pytest.raises(UsageError, match="more than one RPC and so not be atomic"):
         invoke(value, [schema()])
 
@@ -157,6 +157,6 @@ def test_what_one_rpc_cannot_do_atomically_is_refused(value):
     "value",
     [None, {}, [], ["r"], [["r", "t"]], [["w", "t", "c"]], [["r", "t", []]], [["append", "t", 1]]],
 )
-def test_what_is_no_transaction_is_refused(value):
+def test_invalid_transactions_are_refused(value):
     with pytest.raises(UsageError, match="vocabulary 'append'"):
         invoke(value, [schema()])

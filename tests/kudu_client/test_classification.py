@@ -287,7 +287,7 @@ def late_copies(f, answers, *, closed=False, **limits):
     "last", [NOT_FOUND, NOT_LEADER, None, RpcError("connection reset", sent=True)]
 )
 @pytest.mark.parametrize("f", MUTATIONS)
-def test_a_late_copy_has_the_same_id_and_its_answer_is_nobodys(f, last):
+def test_a_late_copy_has_the_same_id_and_its_answer_is_ignored(f, last):
     second = last if isinstance(last, RpcError) else answer(f, last)
     completion, requests, before = late_copies(f, [answer(f, table_id="id1"), second])
     assert completion.type is OpType.OK
@@ -477,7 +477,7 @@ def test_request_ids_are_unique_per_operation_and_client():
         Request("get", 7),
     ],
 )
-def test_what_the_vocabulary_does_not_have_is_a_usage_error(request_):
+def test_operations_outside_the_vocabulary_are_usage_errors(request_):
     async def main():
         client = KuduClient(FakeEnv(), FakeRpc({}), masters=(LEADER,), process=1)
         await client.invoke(request_, timeout_s=1)

@@ -69,9 +69,7 @@ async def test_members_are_learnt_from_answers():
 
 @pytest.mark.loop(run=run)
 @pytest.mark.parametrize(("relearn_s", "found"), [(2.0, "m2:7051"), (None, None)])
-async def test_who_joined_later_is_known_when_the_only_leader_that_was_known_is_lost(
-    relearn_s, found
-):
+async def test_later_members_are_known_when_the_only_known_leader_is_lost(relearn_s, found):
     alone, more = MASTERS[:1], MASTERS
     rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3, members=more)] for a in MASTERS})
     rpc.script["m1:7051", "ConnectToMaster"] = [

@@ -88,7 +88,7 @@ def test_after_a_silent_leader_the_next_operation_looks_for_another():
     assert asked(rpc, "AddMaster") == [M1, M2]
 
 
-def test_what_no_leader_takes_before_the_deadline_failed():
+def test_requests_without_a_leader_fail_at_the_deadline():
     script = {(address, "AddMaster"): [NOT_SENT] for address in MASTERS}
     (completion,), rpc = invoke([ADD], script)
     assert (completion.type, completion.value) == (OpType.FAIL, None)
@@ -142,7 +142,7 @@ def moving(answer: Any, state: Any = None) -> Script:
     return {**known, (TS[0], "BulkChangeConfig"): [answer]}
 
 
-def test_a_move_adds_a_newcomer_and_marks_who_is_to_go():
+def test_a_move_adds_a_replica_and_marks_the_leaving_one():
     (completion,), rpc = invoke([MOVE], moving(raft.ChangeConfigResponse()))
     assert completion.value["result"] == "ok"
     assert completion.value["target"] == "t4"
@@ -170,7 +170,7 @@ def changed(code: raft.ConsensusErrorCode) -> raft.ChangeConfigResponse:
         (changed(raft.ConsensusErrorCode.NOT_THE_LEADER), OpType.FAIL),
     ],
 )
-def test_what_becomes_of_a_move(answer, kind):
+def test_outcomes_of_a_move(answer, kind):
     (completion,), rpc = invoke([MOVE], moving(answer))
     assert completion.type is kind
     assert len(rpc.requests("BulkChangeConfig")) == 1
@@ -191,14 +191,14 @@ def test_what_becomes_of_a_move(answer, kind):
         ),
     ],
 )
-def test_nothing_moves_where_another_is_on_its_way_or_nobody_says_so(state):
+def test_no_move_starts_during_another_or_without_a_known_state(state):
     (completion,), rpc = invoke([MOVE], moving(raft.ChangeConfigResponse(), state))
     assert completion.type is OpType.FAIL
     assert not rpc.requests("BulkChangeConfig")
 
 
 @pytest.mark.parametrize("answer", [NOT_SENT, LOST, m.GetTableLocationsResponse(META, NOT_LEADING)])
-def test_where_replicas_are_is_asked_of_whoever_leads(answer):
+def test_locations_of_replicas_are_asked_of_the_leader(answer):
     script = moving(raft.ChangeConfigResponse()) | {(M1, "GetTableLocations"): [answer]}
     (completion,), rpc = invoke([MOVE], script)
     assert completion.type is OpType.OK

@@ -144,7 +144,7 @@ def test_errors_of_rows(code, result):
         RpcError("cannot connect", sent=False),
     ],
 )
-def test_what_proves_that_nothing_happened_is_tried_elsewhere(answer):
+def test_proven_refusals_are_retried_elsewhere(answer):
     script = located() | {(SERVERS[0], "Write"): [answer], (SERVERS[1], "Write"): [done(10)]}
     completions, rpc = invoke([INSERT, INSERT], script)
     assert [completion.type for completion in completions] == [OpType.OK, OpType.OK]
@@ -164,7 +164,7 @@ def test_what_proves_that_nothing_happened_is_tried_elsewhere(answer):
         refused(CODE.REQUEST_STALE),
     ],
 )
-def test_what_may_have_happened_is_info_and_not_sent_again(answer):
+def test_possibly_executed_requests_are_info_and_not_resent(answer):
     script = located() | {(address, "Write"): [answer] for address in SERVERS}
     (completion,), rpc = invoke([INSERT], script)
     assert (completion.type, completion.value["rows"]) == (OpType.INFO, [None])
@@ -198,7 +198,7 @@ def test_a_write_is_sent_again_under_the_same_id(first, others, resend, kind, ro
         assert len(rpc.requests("GetTableLocations")) > 1  # asks for the new locations
 
 
-def test_a_write_of_which_one_tablet_is_silent_is_info_with_what_is_known():
+def test_a_write_with_one_silent_tablet_is_info_with_the_known_parts():
     script = located(partitions=2) | {(SERVERS[0], "Write"): [done(10), Silence()]}
     rows = [["upsert", f"k{n}", {"v": "1"}] for n in range(8)]
     (completion,), _ = invoke([write(*rows)], script)
@@ -209,7 +209,7 @@ def test_a_write_of_which_one_tablet_is_silent_is_info_with_what_is_known():
     assert all(completion.value["rows"][n] is None for n in unknown["rows"])
 
 
-def test_what_is_repeated_is_told_beside_the_first_answer():
+def test_repetitions_are_reported_with_the_first_answer():
     again = done(11, (0, m.RowErrorCode.ALREADY_PRESENT))
     script = located() | {(SERVERS[0], "Write"): [done(10), again]}
     (completion,), rpc = invoke([INSERT], script, policy=RetryPolicy(repeat=True))
@@ -303,7 +303,7 @@ def test_known_tables_are_served_without_masters(ttl_ms):
     assert {completion.type for completion in completions} == {OpType.OK}
 
 
-def test_what_is_not_known_waits_for_a_master_and_fails_at_the_deadline():
+def test_unknown_locations_wait_for_a_master_until_the_deadline():
     script = located() | {(MASTER, "ConnectToMaster"): [RpcError("no route", sent=False)]}
     (completion,), rpc = invoke([INSERT], script)
     assert (completion.type, completion.value) == (OpType.FAIL, None)
@@ -322,7 +322,7 @@ MISSING = m.MasterError(m.MasterErrorCode.TABLE_NOT_FOUND, m.AppStatus.NOT_FOUND
         (m.GetTableSchemaResponse(META, error=MISSING), "TABLE_NOT_FOUND"),
     ],
 )
-def test_a_read_of_a_column_whose_name_no_master_tells_says_why_it_failed(answer, error):
+def test_a_read_of_a_column_with_an_unresolved_name_fails_with_the_reason(answer, error):
     added = m.ScanResponse(column_ids=(0, 1, 9), rows=(("a", "1", "new"),), snap_timestamp=50)
     script = located() | {(SERVERS[0], "Scan"): [page(), added]}
 
@@ -348,7 +348,7 @@ def test_a_table_made_anew_under_the_name_is_another_one():
     assert completions[2].value["table_id"] == "other"
 
 
-def test_a_column_that_nobody_knows_is_not_sent():
+def test_an_unknown_column_is_not_sent():
     (completion,), rpc = invoke([write(["insert", "a", {"x": "1"}])], located())
     assert completion.type is OpType.FAIL
     assert rpc.requests("Write") == []

@@ -29,7 +29,7 @@ def test_a_change_through_hive_takes_effect_in_kudu_later_and_once():
     assert sentence(drop).endswith("(op 8, delete, 0.008-0.009 s, by way of Hive, answered by m1)")
 
 
-def test_what_hive_refused_did_nothing():
+def test_changes_refused_by_hive_have_no_effect():
     h = Writer()
     h.create(0, "db1.x", "1")
     h.call(1, "hive-drop", {"name": "db1.x", "nonce": "d"})

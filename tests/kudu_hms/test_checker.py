@@ -40,7 +40,7 @@ def broken(change):
     return judged(snapshot)
 
 
-def test_what_agrees_is_valid():
+def test_consistent_catalogs_are_valid():
     assert judged(good()) == ("valid", None)
 
 

@@ -39,7 +39,7 @@ def test_the_same_in_processes():
 
 
 @on_hms()
-async def test_kudu_follows_what_hive_does(kudu):
+async def test_kudu_follows_changes_in_hive(kudu):
     client = kudu.new_client()
     one = await kudu.ok(client, "create", name="db1.x")
     two = await kudu.ok(client, "create", name="db1.y")

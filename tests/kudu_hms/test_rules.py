@@ -46,7 +46,7 @@ def test_others_are_let_through_but_not_with_kudus_keys():
     rules.check_alter(PLAIN, PLAIN, NOBODY)
 
 
-def test_anybody_may_rename_and_drop_and_only_masters_change_columns():
+def test_any_client_may_rename_and_drop_and_only_masters_change_columns():
     renamed = msgspec.structs.replace(table(), database="db2", name="z")
     rules.check_alter(table(), renamed, NOBODY)
     rules.check_drop(table(), NOBODY)

@@ -46,7 +46,7 @@ async def two_tables(kudu):
 
 
 @on_hms()
-async def test_what_agrees_is_listed_and_passes(kudu):
+async def test_consistent_tables_are_listed_and_pass(kudu):
     assert json.loads(await tool(kudu, "hms list --format json")) == []
     await two_tables(kudu)
     assert await tool(kudu, "hms check") == "all tables have their entries"
@@ -135,7 +135,7 @@ def test_who_keeps_entries_finds_the_masters_again_only_when_told_to_forget_them
 
 
 @on_hms(bugs=("HMS-ORPHAN",))
-async def test_what_is_missing_is_created_and_orphans_are_dropped_on_demand(kudu):
+async def test_missing_tables_are_created_and_orphans_dropped_on_demand(kudu):
     await two_tables(kudu)
 
     async def another_id(session):

@@ -147,7 +147,7 @@ async def test_refusals_of_the_master_are_quoted(cluster, line, status):
 
 
 @on(deploy)
-async def test_what_a_scan_may_print_is_bounded(cluster, monkeypatch):
+async def test_output_of_a_scan_is_bounded(cluster, monkeypatch):
     client = await _with_table(cluster)
     await cluster.ok(client, "write", table="metrics", nonce="w", rows=ROWS)
     said = (await _kudu(cluster, "table scan metrics --limit 2")).text.splitlines()

@@ -145,7 +145,7 @@ def test_a_search_that_lies_crashes_the_checker(monkeypatch):
 # --- cores too large to enumerate -------------------------------------------------------------
 
 
-def test_another_search_confirms_what_is_too_large_and_the_certificate_says_so(monkeypatch):
+def test_another_search_confirms_large_histories_and_the_certificate_says_so(monkeypatch):
     monkeypatch.setattr(proof, "VERIFIER_STEPS_MAX", 1)
     found = proven(Register(0), stale_read_after(50))
     assert found.confirmed_by == (
@@ -190,7 +190,7 @@ def test_an_unconfirmed_verdict_is_unknown(monkeypatch):
     assert "no independent method could confirm" in result.reason
 
 
-def test_what_takes_too_long_to_confirm_is_left_unconfirmed(monkeypatch):
+def test_slow_confirmations_are_abandoned(monkeypatch):
     monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     monkeypatch.setattr(proof, "CONFIRM_S_MAX", 0.0)
     assert proven(Register(0), stale_read_after(50)).confirmed_by == ""
@@ -270,7 +270,7 @@ def test_every_catalog_verdict_carries_a_proof():
     assert 60 < invalid < 140
 
 
-def test_an_optional_compare_and_set_does_what_it_answered():
+def test_an_optional_compare_and_set_follows_its_answer():
     """A failed compare-and-set cannot explain a read, at any time."""
     operations: Ops = [Operation(0, Cas(1, 4), 0, False, 1, 0), Operation(1, Read(), 2, 4, 3, 1)]
     assert proven(Register(0), operations).core == (1,)

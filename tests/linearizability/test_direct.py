@@ -84,7 +84,7 @@ def test_a_stale_read_among_many_is_found_with_a_small_core():
     assert proof.confirmed_by
 
 
-def test_what_was_written_too_late_or_never_refutes_alone():
+def test_a_read_of_a_late_or_missing_write_refutes_alone():
     for value in (7, 8):
         operations = [
             Operation(0, Write(1), 0, None, 1),
@@ -116,7 +116,7 @@ def test_stale_runs_on_which_a_search_gave_up_are_invalid():
         assert proof["confirmed_by"]
 
 
-def test_a_set_with_removals_still_refuses_what_was_never_added():
+def test_a_set_with_removals_still_refuses_unknown_elements():
     operations = numbered(
         (Add(1), 0, None, 1), (Remove(1), 2, None, 3), (ReadAll(), 4, frozenset((1, 2)), 5)
     )
@@ -142,7 +142,7 @@ def test_twenty_thousand_additions_are_one_look():
 
 
 @pytest.mark.parametrize("model", [Queue(), UnorderedQueue().to_model()])
-def test_lost_dequeues_take_what_has_to_be_gone_but_no_more(model):
+def test_lost_dequeues_take_only_missing_elements(model):
     puts = [(Enqueue(n), 2 * n, None, 2 * n + 1) for n in range(12)]
     lost = [(Dequeue(), 30 + n, None, None) for n in range(11)]
     empty = (Dequeue(), 90, None, 91)
@@ -216,7 +216,7 @@ class PlainMap(KeyValue):
 
 
 @pytest.mark.parametrize("origins_max", [64, 1])
-def test_what_a_core_cannot_tell_apart_makes_no_difference(origins_max, monkeypatch):
+def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
     """If origins are unknown, illegal histories may be accepted, but no legal one is rejected."""
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}

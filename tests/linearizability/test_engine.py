@@ -368,7 +368,7 @@ def test_all_searches_together_stay_within_the_steps(steps, rounds, native, monk
     assert steps <= outcome.steps < steps + 200
 
 
-def test_what_is_left_of_the_steps_is_shared_by_the_searches():
+def test_searches_share_the_remaining_steps():
     limits = Limits(steps=20_000)
     part = Part("all", Searched(0), hard_invalid(6), limits, only_refutes=False)
     for _ in range(2):

@@ -130,7 +130,7 @@ def test_memory_is_kept(now, monkeypatch):
     assert held[0] < 80 << 20
 
 
-def test_memory_is_what_the_system_says():
+def test_memory_is_read_from_the_system():
     assert 1 << 20 < clock.resident_bytes() < 1 << 40
 
 
@@ -187,7 +187,7 @@ def test_the_command_line_sets_the_limits_of_all_processes(monkeypatch):
 
 @pytest.mark.parametrize("flag", ["--max-steps", "--memory"])
 @pytest.mark.parametrize("value", ["0", "-3", "1.5", "many"])
-def test_limits_that_are_none_are_refused(flag, value):
+def test_invalid_limits_are_refused(flag, value):
     parser = Parser(prog="harness check")
     check_limit.add_check_limit(parser)
     with pytest.raises(UsageError):

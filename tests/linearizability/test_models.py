@@ -95,7 +95,7 @@ class Coin(NondeterministicModel[str, str, str]):
         return [state] if output in (UNKNOWN, state) else []
 
 
-def test_a_read_narrows_what_is_possible():
+def test_a_read_narrows_the_possible_states():
     model = Coin().to_model()
     look = [("look", "heads"), ("look", "tails")]
     assert verdict(model, in_turn(*look)) is Result.ILLEGAL
@@ -219,7 +219,7 @@ def test_states_are_described(model, state, words):
         (Mutex(), [], [(Acquire(), True), (Release(), True)]),
     ],
 )
-def test_what_is_legal_in_every_state_observes_nothing(model, silent, telling):
+def test_operations_legal_in_every_state_observe_nothing(model, silent, telling):
     assert observations(model, in_turn(*silent)) == 0
     assert observations(model, in_turn(*silent, *telling)) == len(telling)
     lost = [Operation(0, i, 0, UNKNOWN, None) for i, _ in (*silent, *telling)]

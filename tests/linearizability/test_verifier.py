@@ -187,7 +187,7 @@ def test_a_core_is_a_set_of_operations_that_returned(ids):
         core(INVALID, *ids)
 
 
-def test_what_takes_too_many_steps_is_not_decided():
+def test_histories_beyond_the_step_limit_are_undecided():
     assert not core(INVALID, 0, 2, 3, steps_max=1)
 
 
@@ -224,7 +224,7 @@ def test_random_cores_are_decided_as_all_orders_decide_them():
     assert refused > 50
 
 
-def test_a_model_whose_inputs_cannot_be_hashed_is_verified_too():
+def test_a_model_with_unhashable_inputs_is_verified():
     class Listed(Model[int, list[int], None]):
         def init(self) -> int:
             return 0

@@ -98,7 +98,7 @@ async def test_one_replica_has_no_limit_of_tablets():
     assert (await master.create("t", partitions=200, replicas=1)).error is None
 
 
-async def test_the_table_of_a_create_is_what_was_asked_for():
+async def test_a_created_table_equals_its_request():
     master = await FakeMaster().lead()
     created = await master.create("t", "a", "b", partitions=3)
     got = await master.get("t")
@@ -263,7 +263,7 @@ async def test_a_request_resent_while_the_first_is_under_way_waits_for_it():
     assert writes == len(master.replica.log) or master.rows.tables
 
 
-async def test_a_request_whose_first_write_was_lost_acts_when_resent():
+async def test_a_request_with_a_lost_first_write_acts_when_resent():
     master = await FakeMaster().lead()
     lost = await master.held(master.create("t", seq_no=1))
     master.replica.depose(lose_tail=True)

@@ -40,7 +40,7 @@ class Follower(FakeMaster):
         return await self.ask(m.ListTablesRequest(max_staleness_ms=1000))
 
 
-async def test_a_follower_answers_once_it_has_applied_what_its_leader_had():
+async def test_a_follower_answers_once_it_has_applied_the_log_of_its_leader():
     master = Follower(ReadIndexResponse(1, 7))
     assert refusal(await master.read()).code is m.MasterErrorCode.TOO_STALE
 

@@ -207,7 +207,7 @@ async def test_a_write_planned_in_an_earlier_term_of_ours_did_nothing():
     assert master.rows.tables == {}
 
 
-async def test_a_leader_that_does_not_know_what_it_wrote_steps_down():
+async def test_a_leader_with_an_unknown_write_steps_down():
     master = await FakeMaster().lead()
 
     async def unknown(payload: bytes, *, timeout_s: float | None = None) -> Any:

@@ -147,7 +147,7 @@ async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster):
 
 
 @on(deploy, flags=BY_HAND)
-async def test_a_wiped_master_is_nobody_in_its_cluster(cluster):
+async def test_a_wiped_master_is_no_member(cluster):
     """The master has lost its uuid and its votes, so it must not join under a new uuid."""
     world = cluster.session.cluster
     leader = await cluster.leader()
@@ -192,7 +192,7 @@ def test_a_master_that_was_started_for_another_cluster_is_not_added():
 
 
 @pytest.mark.parametrize(("told", "joins"), [(("a", "b", "c", "d"), True), (("a", "d"), False)])
-def test_a_master_joins_by_itself_only_if_it_was_told_of_all(told, *, joins):
+def test_a_master_joins_by_itself_only_with_a_full_list(told, *, joins):
     async def body(session: Session) -> None:
         await asyncio.sleep(20)
         listed = await ask(session, "a", "ListMasters")

@@ -113,7 +113,7 @@ def test_a_server_in_maintenance_is_not_missed():
     assert decide(config, leader, health, num_replicas=3, spared=("B",)) == ADD
 
 
-def test_a_leader_out_of_the_configuration_evicts_nobody():
+def test_a_leader_outside_the_configuration_evicts_no_member():
     config, _, health = parse("A B C D!")
     assert decide(config, "Z", health, num_replicas=3) is None
 

@@ -164,7 +164,7 @@ async def test_a_failed_replica_is_replaced_step_by_step():
     assert len(tablet.master.epoch.tasks) == 0
 
 
-async def test_what_is_settled_meanwhile_is_not_done():
+async def test_tasks_settled_meanwhile_are_skipped():
     """The leader was unreachable, and then all replicas were healthy again."""
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = UNREACHABLE

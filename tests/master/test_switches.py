@@ -131,7 +131,7 @@ async def test_replicas_are_those_of_the_stored_configuration(bugs, located):
 
 
 @pytest.mark.parametrize("deletes", [True, False])
-def test_fence_orphan_deletes_what_is_unknown(*, deletes):
+def test_fence_orphan_deletes_unknown_tablets(*, deletes):
     config = m.RaftConfig(-1, (m.PeerConfig("A", "A:7050"),))
     unknown = reported("f" * 32, config, "A")
     plan = plan_report(Catalog(1), "A", [unknown], deletes_unknown=deletes)
@@ -140,7 +140,7 @@ def test_fence_orphan_deletes_what_is_unknown(*, deletes):
 
 
 @pytest.mark.parametrize(("bugs", "calls"), [(("FENCE-ORPHAN",), 1), ((), 0)])
-async def test_a_master_orders_no_deletion_of_what_it_does_not_know(bugs, calls):
+async def test_a_master_orders_no_deletion_of_unknown_tablets(bugs, calls):
     master = await table(*bugs)
     unknown = reported("f" * 32, m.RaftConfig(-1, (m.PeerConfig("ts0", "ts0:7050"),)), "ts0")
     await master.heartbeat("ts0", m.TabletReport(True, 2, (unknown,)))
@@ -270,7 +270,7 @@ async def test_a_replacement_is_shown_when_it_is_committed(bugs, shown):
     assert (new.id == now.id) is shown
 
 
-async def test_order_replace_takes_back_what_could_not_be_written():
+async def test_order_replace_undoes_a_failed_write():
     master = await leader("ORDER-REPLACE")
     await master.create("t", "a")
     await asyncio.sleep(0.1)
@@ -316,7 +316,7 @@ async def test_a_list_is_one_snapshot(bugs, torn):
 
 
 @pytest.mark.parametrize(("bugs", "same"), [(("KUDU-1537",), False), ((), True)])
-async def test_what_is_sent_again_is_done_once(bugs, same):
+async def test_resent_requests_act_once(bugs, same):
     master = await table(*bugs)
     first = await master.create("u", seq_no=77)
     again = await master.create("u", seq_no=77)
@@ -350,7 +350,7 @@ async def test_failovers_do_not_postpone_a_replacement(*, resets, replaced):
 
 
 @pytest.mark.parametrize(("bugs", "replaced"), [(("BG-CLOCK-RESET",), False), ((), True)])
-async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(bugs, replaced):
+async def test_a_stuck_tablet_is_replaced_in_time_under_any_leader(bugs, replaced):
     master = await leader(*bugs)
     await master.create("t", "a")
     await asyncio.sleep(25)
@@ -378,7 +378,7 @@ async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(bugs, replaced):
         (lambda c: setattr(c, "revision", 99), "revision 99, not"),
     ],
 )
-async def test_any_difference_of_maps_is_told(spoil, said):
+async def test_any_difference_of_maps_is_reported(spoil, said):
     master = await table()
     maps = Catalog.load(master.rows, 1)
     spoil(maps)

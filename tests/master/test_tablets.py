@@ -147,7 +147,7 @@ def test_leaders_and_terms_move_forward_only():
     assert known == stored_after(leaderless, "C", reported(TABLET, ABC, "A", term=3))
 
 
-def test_a_new_configuration_tombstones_who_left_and_keeps_a_known_leader():
+def test_a_new_configuration_tombstones_leavers_and_keeps_a_known_leader():
     catalog = catalog_with(consensus=ConsensusState(3, "A", config(5, "A", "B", "C")))
     grown = config(9, "A", "B", "D")
     plan = plan_report(catalog, "B", [reported(TABLET, grown, None, term=3)])
@@ -326,7 +326,7 @@ async def test_a_tablet_server_back_from_silence_is_called_at_once():
     assert [call.dest_uuid for call in master.client.of("DeleteTablet")] == ["ts2"]
 
 
-async def test_a_tablet_nobody_creates_is_replaced_whatever_failovers_come():
+async def test_an_uncreated_tablet_is_replaced_across_failovers():
     master = await FakeMaster(flags=Flags(tablet_creation_timeout_ms=3000)).lead()
     created = await master.create("t")
     await asyncio.sleep(2)

@@ -95,7 +95,7 @@ class Calls:
 
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
-def test_a_defect_takes_the_arguments_of_what_it_replaces(mutant):
+def test_a_defect_takes_the_arguments_of_the_replaced_function(mutant):
     """Otherwise a `TypeError` of its own is found, in its place."""
     calls = Calls()
     MUTANTS[mutant].patch(calls)

@@ -42,7 +42,7 @@ def test_a_switch_is_found_as_its_row_says(bug):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", cases(FOUND))
-def test_nobody_is_blamed_without_the_switch(bug):
+def test_a_target_without_the_switch_is_not_blamed(bug):
     case = case_of(words_of("kudu", bug, switched_on=False))
     said = run(case, bug.seed).checkers
     assert bug.checker not in {one.checker for one in said if one.verdict == "invalid"}

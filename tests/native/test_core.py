@@ -43,7 +43,7 @@ def test_the_status_names_the_version_and_the_switch(monkeypatch):
     assert native_status().endswith(", switched off by HARNESS_NATIVE=0")
 
 
-def test_without_the_extension_one_line_says_what_to_do(monkeypatch):
+def test_without_the_extension_one_line_gives_the_fix(monkeypatch):
     monkeypatch.setattr(adapter, "_EXTENSION", None)
     monkeypatch.setattr(adapter, "_MISSING", "No module named 'checkers._native'")
     assert not is_native()

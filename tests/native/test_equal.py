@@ -218,7 +218,7 @@ PUT = Name("put", "a", value=1)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_the_core_cannot_represent_is_searched_in_python(operations, why):
+def test_values_beyond_the_core_are_searched_in_python(operations, why):
     assert why
     problem = problem_of(KINDS["directory"].model, operations)
     assert not isinstance(problem, NativeProblem)

@@ -151,7 +151,7 @@ def test_all_nodes_go_down_and_come_back_without_a_leader(name):
     assert bite == Bite(4, "processes")
 
 
-def test_a_kill_starts_again_only_what_it_ended_itself():
+def test_a_kill_restarts_only_nodes_that_it_ended():
     cluster, injection, _ = inject("kill-all", {}, down=("m2", "t1"))
     assert injection.targets == ("m1", "m3")
     assert [call for call in cluster.calls if call[0] == "start"] == [
@@ -293,7 +293,7 @@ def test_resets_are_counted_at_once_and_leave_nothing_to_heal():
         ("disk node:t1 full=yes", "spoiled the disk of t1"),
     ],
 )
-def test_what_a_fault_in_words_did_is_told_in_words(text, told):
+def test_effects_of_a_fault_in_words_are_described(text, told):
     nemesis, cluster = load_nemesis(text), FakeCluster()
     fault = Fault("f", text, 0, 5 * S, {})
 

@@ -87,7 +87,7 @@ def test_who_does_not_answer_or_is_somebody_else_is_an_error_and_not_live():
     assert "Errors 3" in read(master_views.masters(data))[0]
 
 
-def test_who_was_started_with_another_list_is_warned_of():
+def test_a_server_with_another_list_is_flagged():
     both = ("m2:7051", "m1:7051")
     said = {
         UUIDS[0]: MasterAnswer(UUIDS[0], "LEADER", START_NS, told=both),
@@ -100,7 +100,7 @@ def test_who_was_started_with_another_list_is_warned_of():
     assert "m1:7051 was started" not in text
 
 
-def test_a_master_that_is_starting_knows_nobody():
+def test_a_starting_master_knows_no_server():
     data = masters_of(None, {})
     assert (data["masters"], data["warning"]) == ([], None)
     assert "still starting" in read(master_views.masters(data))[0]
@@ -171,7 +171,7 @@ def test_tablet_servers_fall_silent():
     assert text.count("MAINTENANCE") == 1
 
 
-def test_the_overview_counts_what_is_live():
+def test_the_overview_counts_live_servers():
     dump = master_dump(
         tables=[table(1), table(3, state="REMOVED")],
         tablets=[tablet(1, 1), tablet(2, 1, state="CREATING"), tablet(3, 3, state="DELETED")],

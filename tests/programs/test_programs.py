@@ -218,7 +218,7 @@ def disk(session, node):
         ("reader", "file descriptor"),
     ],
 )
-def test_what_the_simulation_lacks_is_refused_by_name(place, named):
+def test_features_missing_in_the_simulation_are_refused_by_name(place, named):
     async def main(s):
         await asyncio.sleep(1)
 

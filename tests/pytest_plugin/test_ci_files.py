@@ -108,7 +108,7 @@ def test_the_script_is_bash():
     assert os.access(CRON, os.X_OK)
 
 
-def test_a_good_night_says_nothing_and_a_bad_one_is_told_and_compared_with_it(night, tmp_path):
+def test_a_good_night_is_silent_and_a_bad_one_is_reported_against_it(night, tmp_path):
     done = night()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     (label,) = labels(tmp_path)
@@ -140,7 +140,7 @@ def test_a_good_night_says_nothing_and_a_bad_one_is_told_and_compared_with_it(ni
     assert (tmp_path / "next-seed").read_text() == "10\n"
 
 
-def test_somebody_is_notified(night, tmp_path):
+def test_a_notification_is_sent(night, tmp_path):
     told = tmp_path / "told"
     work = f"HARNESS={stand_in(tmp_path)}\nexport STAND_IN_CODE=2\n"
     done = night(more=f'{work}notify() {{ echo "$1"; cat; }}\nNOTIFY=(notify)\n'
@@ -186,7 +186,7 @@ def test_a_killed_night_is_resumed(night, tmp_path):
     assert labels(tmp_path) == [label]
 
 
-def test_settings_that_cannot_be_are_told_and_lose_nothing(night, tmp_path):
+def test_invalid_settings_are_reported_and_lose_nothing(night, tmp_path):
     done = night(case=QUIET_CASE.replace("none", "earthquake"))
     assert done.returncode == 254
     assert "no nemesis 'earthquake'" in done.stdout
@@ -263,7 +263,7 @@ def workflow():
     return yaml.safe_load(WORKFLOW.read_text())
 
 
-def test_the_workflow_is_what_github_takes(workflow):
+def test_the_workflow_is_valid_for_github(workflow):
     assert set(workflow) == {"name", True, "permissions", "concurrency", "env", "jobs"}
     triggers = workflow[True]  # YAML 1.1 reads `on` as a boolean; GitHub does not
     assert set(triggers) == {"schedule", "workflow_dispatch"}

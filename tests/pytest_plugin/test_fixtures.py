@@ -276,7 +276,7 @@ async def in_a_loop(run_case):
 """
 
 
-def test_what_cannot_be_is_said_before_anything_starts(suite, pytester):
+def test_invalid_requests_fail_before_the_start(suite, pytester):
     bodies = [
         f"def test_{number:02}(run_case, cluster, nemesis, history):\n    {call}\n"
         for number, (call, _) in enumerate(REFUSED)
@@ -398,7 +398,7 @@ def test_workers_share_the_seed_and_no_folder(suite, pytester):
     assert f"4 runs: 4 valid; seed {seeds.pop()}" in text_of(result)
 
 
-def test_ctrl_c_ends_the_run_and_keeps_what_there_is(pytester):
+def test_ctrl_c_ends_the_run_and_keeps_its_history(pytester):
     pytester.makeini(INI.replace("SEED", "--harness-seed=1"))
     pytester.makepyfile(
         test_user=PASSING.replace("time_limit=5", "time_limit=1e6"),
@@ -620,7 +620,7 @@ def test_it(run_case, history, monkeypatch):
         ("async with nemesis('cut client:1 from leader'): pass", "", "hits single clients"),
     ],
 )
-def test_what_cannot_be_done_by_hand_fails_the_test(by_hand, does, afterwards, words):
+def test_invalid_manual_steps_fail_the_test(by_hand, does, afterwards, words):
     result = by_hand(f"""
 def test_it(cluster, run_case, nemesis, history):
     async def body(live):
@@ -632,7 +632,7 @@ def test_it(cluster, run_case, nemesis, history):
     assert words in failure_of(result)
 
 
-def test_what_the_body_raises_comes_out_and_its_history_stays(by_hand, pytester):
+def test_an_error_in_the_body_propagates_and_its_history_stays(by_hand, pytester):
     result = by_hand(
         """
 def test_it(cluster):
@@ -693,7 +693,7 @@ def test_it(cluster, history):
     ).assert_outcomes(passed=1)
 
 
-def test_the_simulation_repeats_what_is_done_by_hand(by_hand, pytester):
+def test_the_simulation_repeats_manual_faults(by_hand, pytester):
     body = """
 def test_it(cluster, nemesis):
     async def body(live):

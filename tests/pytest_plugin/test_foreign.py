@@ -77,7 +77,7 @@ def strike(words, *, clocks=(), why_no_disks=None):
         ("cpu all factor=10", ()),
     ],
 )
-def test_what_a_run_does_to_foreign_programs_a_block_does_too(words, clocks):
+def test_a_nemesis_block_reaches_foreign_programs_as_a_run_does(words, clocks):
     strike(words, clocks=clocks)
 
 
@@ -92,6 +92,6 @@ def test_what_a_run_does_to_foreign_programs_a_block_does_too(words, clocks):
         ("disk node:r2 full=yes", {"why_no_disks": "there is no fuse"}, "there is no fuse"),
     ],
 )
-def test_what_they_do_not_feel_is_refused(words, options, reason):
+def test_faults_that_do_not_reach_them_are_refused(words, options, reason):
     with pytest.raises(UsageError, match=reason):
         strike(words, **options)

@@ -68,12 +68,12 @@ def test_a_mistake_inside_a_coroutine_is_shown_in_it(user_says):
     assert "environment.py" not in text
 
 
-def test_who_wants_all_of_it_gets_all_of_it(user_says):
+def test_the_full_output_is_available_on_request(user_says):
     result = user_says("    run_case(nemesis='kill-leadr')", "--full-trace")
     assert "def load_plugin" in result.stdout.str()
 
 
-def test_what_is_no_mistake_of_a_test_keeps_its_traceback(user_says):
+def test_errors_outside_the_test_keep_their_traceback(user_says):
     result = user_says("    run_case.__call__.__func__()")
     assert "TypeError" in result.stdout.str()
     result = user_says(

@@ -165,7 +165,7 @@ print(json.dumps({name: importlib.import_module(name).__file__ for name in names
 """
 
 
-def test_what_runs_there_comes_from_the_wheel(user, installed):
+def test_installed_modules_come_from_the_wheel(user, installed):
     names = [*PACKAGES, "_harness_pytestplugin", "abd_register"]
     done = user("python", "-c", WHERE, *names)
     assert done.returncode == 0, done.stderr
@@ -205,7 +205,7 @@ def test_the_example_obeys_the_rules_of_the_simulation(user):
     assert (done.returncode, done.stdout) == (0, ""), done.stdout
 
 
-def test_what_the_documentation_shows_is_so(user, tmp_path):
+def test_output_in_the_documentation_is_accurate(user, tmp_path):
     text = (ROOT / "docs" / "pytest.md").read_text()
     suite, failing, by_hand, skipping = re.findall(
         r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL

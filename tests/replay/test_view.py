@@ -39,7 +39,7 @@ def test_tasks_say_where_they_wait(stopped):
     assert re.fullmatch(r"3\.\d{6} s", tasks["heartbeat-m1:7051"].waits_for)
 
 
-def test_files_say_what_is_durable():
+def test_files_show_their_durable_part():
     slow = changed(CASE, knobs={"disk_ms_min": 50.0, "disk_ms_max": 50.0})
     led_s = state_of(slow, "event=leader,node=m2").moment.time_s
     sizes = []
@@ -113,7 +113,7 @@ def test_text_and_page_show_all_parts(stopped):
     assert "prefers-color-scheme: dark" in page
 
 
-def test_a_page_escapes_what_nodes_say(stopped):
+def test_a_page_escapes_output_of_nodes(stopped):
     state = stopped("time=3")
     evil = msgspec.structs.replace(state.nodes[0], log=["<script>alert(1)</script>"])
     assert "<script" not in page_of(msgspec.structs.replace(state, nodes=[evil]))

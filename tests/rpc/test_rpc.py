@@ -125,7 +125,7 @@ async def test_a_bug_in_a_handler_is_the_end_of_the_node(session):
 
 
 @on(simulate)
-async def test_nobody_listening_means_not_sent(session):
+async def test_a_missing_listener_means_not_sent(session):
     await session.cluster.kill("n1")
     with pytest.raises(RpcConnectionError) as caught:
         await echo(RpcClient(session.env))

@@ -70,7 +70,7 @@ def test_what_is_no_answer_is_told_as_a_broken_connection(answer):
 
 @pytest.mark.parametrize("connected", [False, True])
 @on(simulate)
-async def test_a_cut_is_told_as_a_timeout_once(session, connected):
+async def test_a_cut_is_reported_as_one_timeout(session, connected):
     told = Told(RpcClient(session.env))
     if connected:
         await told.client.call(WHERE, Echo(1), timeout_s=2.0)
@@ -83,7 +83,7 @@ async def test_a_cut_is_told_as_a_timeout_once(session, connected):
 
 
 @on(simulate)
-async def test_a_broken_connection_is_told(session):
+async def test_a_broken_connection_is_reported(session):
     told = Told(RpcClient(session.env))
     await told.client.call(WHERE, Echo(1), timeout_s=2.0)
     told.start(Slow(1, 1.0))
@@ -99,7 +99,7 @@ async def test_a_broken_connection_is_told(session):
 
 
 @on(simulate)
-async def test_refusals_are_told(session):
+async def test_refusals_are_reported(session):
     told = Told(RpcClient(session.env))
     for _ in range(2):
         told.start(Refuse(1))
@@ -110,7 +110,7 @@ async def test_refusals_are_told(session):
 
 
 @on(simulate)
-async def test_closing_the_client_is_told(session):
+async def test_closing_the_client_is_reported(session):
     told = Told(RpcClient(session.env))
     await told.client.call(WHERE, Echo(1), timeout_s=2.0)
     told.start(Slow(1, 1.0))

@@ -30,7 +30,7 @@ def test_only_a_case_with_a_new_state_enters():
     assert list(filled([1, 2], [2], [2, 3]).entries) == [0, 2]
 
 
-def test_a_failing_case_does_not_enter_but_what_it_reached_is_known():
+def test_a_failing_case_does_not_enter_but_its_states_are_known():
     assert list(filled([1, 2], [3], [1, 2], failed=[0]).entries) == [1]
 
 

@@ -76,7 +76,7 @@ def test_names_of_nodes_and_random_ids_make_no_difference():
         lambda story: story.op(HARNESS, "info", "live", {"ok": False}),
     ],
 )
-def test_what_happens_reaches_new_states(more):
+def test_events_reach_new_states(more):
     story = roles("n1", "n2")
     before = story.states
     assert more(story).states > before

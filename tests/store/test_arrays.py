@@ -39,7 +39,7 @@ def test_columns_are_those_of_pyarrow(given_):
         (["\ud800"], pa.string(), UnicodeEncodeError),
     ],
 )
-def test_what_a_column_cannot_hold_is_refused(values, kind, error):
+def test_values_that_a_column_cannot_hold_are_refused(values, kind, error):
     with pytest.raises(error):
         column_of(values, kind)
 

@@ -120,7 +120,7 @@ def test_what_edn_tells_apart_stays_apart(texts):
     ("one", "other"),
     [("0.1M", "0.10M"), ("1N", "1"), ("2/4", "1/2"), ("#{1 :a}", "#{:a 1}"), ("(1)", "[1]")],
 )
-def test_what_clojure_calls_equal_is_equal(one, other):
+def test_values_equal_in_clojure_are_equal(one, other):
     first, second = (settled(next(parse_forms(text))) for text in (one, other))
     assert first == second
 
@@ -159,7 +159,7 @@ def test_broken_text_is_located(text, words):
         ("{:process 0 :type :ok :f :read}", "without an open invocation"),
     ],
 )
-def test_histories_that_are_none(tmp_path, text, words):
+def test_invalid_histories(tmp_path, text, words):
     path = tmp_path / "history.edn"
     path.write_text(text)
     with pytest.raises(HistoryError, match=words):

@@ -59,7 +59,7 @@ def a_history():
     return History(ops)
 
 
-def test_a_footer_says_what_is_in_the_file(tmp_path):
+def test_a_footer_describes_the_file(tmp_path):
     path = tmp_path / "history.parquet"
     write_parquet(path, a_history(), run="r", seed=7, label="nightly")
     footer = read_footer(path)

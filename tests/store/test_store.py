@@ -337,7 +337,7 @@ def test_an_impossible_history_is_named_with_its_file(tmp_path):
         (Op(0, 0, 1, OpType.INVOKE, "f", "\ud800"), "plain JSON"),
     ],
 )
-def test_what_the_file_cannot_hold_is_refused(op, words, tmp_path):
+def test_values_that_the_file_cannot_hold_are_refused(op, words, tmp_path):
     with pytest.raises(HistoryError, match=words):
         write_parquet(tmp_path / "history.parquet", History([op]))
     assert list(tmp_path.iterdir()) == []

@@ -54,7 +54,7 @@ async def caught_up(tablets: TabletManager, index: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_an_empty_replica_is_copying_until_it_has_what_its_source_had():
+async def test_an_empty_replica_is_copying_until_it_has_all_data_of_its_source():
     disk, dirty = FakeDisk(), []
     tablets = manager(disk, dirty)
     assert await tablets.start_copy(await asked_by_leader()) is None
@@ -136,7 +136,7 @@ async def test_a_copy_that_is_no_longer_wanted_is_tombstoned_or_deleted():
         assert [t.data_state for t in reported] == ["TOMBSTONED"] * (delete_type != "DELETED")
 
 
-async def test_what_is_here_or_was_deleted_is_not_copied():
+async def test_present_and_deleted_tablets_are_not_copied():
     tablets, request = manager(), await asked_by_leader()
     await tablets.create_tablet(create())
     assert code(await tablets.start_copy(request)) is Code.ALREADY_INPROGRESS

@@ -114,7 +114,7 @@ async def test_the_first_leader_says_which_cluster_it_is_for_ever():
     assert belongs.cluster_id == "another"
 
 
-async def test_nobody_belongs_for_ever_to_a_cluster_that_may_forget_its_own_id():
+async def test_servers_do_not_settle_in_a_cluster_that_may_forget_its_id():
     masters, belongs = Masters(), Belongs()
     async with beating(masters, belongs=belongs, flags=Flags(log_force_fsync_all=False)):
         await asyncio.sleep(2.5)
@@ -135,7 +135,7 @@ class OfTwoClusters(Masters):
         )
 
 
-async def test_who_answers_for_another_cluster_is_not_listened_to():
+async def test_answers_of_another_cluster_are_ignored():
     masters, belongs = OfTwoClusters(), Belongs()
     async with beating(masters, belongs=belongs) as heartbeater:
         await asyncio.sleep(2.5)
@@ -228,7 +228,7 @@ def start(disk: FakeDisk, wall_ns: int) -> node._Instance:
     return asyncio.run(node._start_instance(env))
 
 
-def test_identity_is_kept_and_starts_are_told_apart_whatever_the_clock_says():
+def test_identity_is_kept_and_starts_are_distinct_at_any_clock():
     disk = FakeDisk()
     first = start(disk, 1000)
     assert len(first.uuid) == 32

@@ -260,7 +260,7 @@ async def test_failed_replication_is_reported_and_may_be_asked_again(raised, exp
     assert await tablets.alter_schema(alter(4, "a")) is None
 
 
-async def test_second_change_meanwhile_is_told_to_come_back():
+async def test_a_concurrent_second_change_is_told_to_retry():
     tablets = await with_tablet()
     replica = replica_of(tablets)
     gate, plain = asyncio.Event(), replica.replicate

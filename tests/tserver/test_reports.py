@@ -106,7 +106,7 @@ def test_back_off_after_failures_in_a_row():
 
 
 @pytest.mark.parametrize(("register", "full"), [(True, False), (False, True), (False, False)])
-def test_what_the_master_asks_for_is_sent_at_once(register, full):
+def test_requests_of_the_master_are_answered_at_once(register, full):
     t = settled()
     t.answered(t.plan(), response(leads=True, register=register, full=full))
     assert t.beat_now is (register or full)
@@ -191,7 +191,7 @@ def test_whatever_happened_a_leader_soon_knows_every_tablet(steps):
     ("full_on", "later_term", "after_flip"),
     [(FullOn.LATER_TERM, True, True), (FullOn.FLIP, False, True), (FullOn.NOTHING, False, False)],
 )
-def test_what_makes_a_full_report_due(full_on, later_term, after_flip):
+def test_reasons_for_a_full_report(full_on, later_term, after_flip):
     """After a later term, the master's flag is true, as it was before."""
     t = ReportTracker(failures_before_backoff=3, full_on=full_on)
     plan = t.plan()

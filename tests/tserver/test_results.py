@@ -96,7 +96,7 @@ def test_memory_is_bounded_whatever_clients_do(monkeypatch):
     assert careless.is_stale("a", 49)
 
 
-def test_what_is_answered_already_makes_no_room(monkeypatch):
+def test_repeated_answers_evict_nothing(monkeypatch):
     monkeypatch.setattr(limits, "RESULTS_MAX", 2)
     results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     results.add("a", 1, 1, WriteResult(at(1), 1, 1))

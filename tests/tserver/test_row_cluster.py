@@ -94,7 +94,7 @@ async def test_bad_requests_are_refused_and_change_nothing(servers):
 
 
 @on(simulate)
-async def test_rows_of_other_tablets_are_told_apart(servers):
+async def test_rows_of_other_tablets_are_distinguished(servers):
     other, hashed = "c" * 32, m.PartitionSchema(2, ("key",))
     bounds = [partition.start for partition in partitions_of(hashed)]
     mine = m.Partition(bounds[1], b"")
@@ -117,7 +117,7 @@ async def test_rows_of_other_tablets_are_told_apart(servers):
 
 
 @on(simulate)
-async def test_a_resend_gets_the_first_answer_from_whoever_leads(servers):
+async def test_a_resend_gets_the_first_answer_from_any_leader(servers):
     first = await servers.write_ok("c", 1, row("INSERT", "x", a="1"), row("DELETE", "none"))
     assert first.row_errors == (m.RowError(1, m.RowErrorCode.NOT_FOUND),)
     assert await servers.write_ok("c", 1, row("INSERT", "x"), row("DELETE", "none")) == first
@@ -175,7 +175,7 @@ async def test_schemas_change_in_the_order_of_the_log(servers):
 
 
 @on(simulate)
-async def test_what_a_far_behind_replica_is_sent_is_the_tablet(servers):
+async def test_a_replica_far_behind_gets_the_whole_tablet(servers):
     await some_rows(servers, 5)
     behind = next(name for name in NAMES if name != servers.leader)
     await servers.cluster.kill(behind)
@@ -196,7 +196,7 @@ async def test_what_a_far_behind_replica_is_sent_is_the_tablet(servers):
 
 
 @on(simulate, remember_responses_ttl_ms=60_000)
-async def test_nobody_is_promised_what_a_cut_off_leader_says(servers):
+async def test_answers_of_a_cut_off_leader_are_no_promise(servers):
     """A cut-off leader answers about safe timestamps, but it cannot make the present safe."""
     await some_rows(servers, 3)
     old = servers.leader

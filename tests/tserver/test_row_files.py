@@ -115,7 +115,7 @@ async def test_files_are_few_and_space_is_bounded(monkeypatch):
     assert last == contents(store.tablet)
 
 
-async def test_what_is_sent_is_whole_and_takes_the_place_of_another_tablet():
+async def test_a_sent_tablet_is_whole_and_replaces_another():
     source, target = Store(FakeDisk()), Store(FakeDisk())
     for number in range(1, 20):
         source.log(write(number, row("UPSERT", str(number), a="s")))

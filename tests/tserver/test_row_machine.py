@@ -192,7 +192,7 @@ def test_a_tablet_does_what_its_log_says(operations, cut):
         assert oracle.at(at) == rows_of(one, at) == rows_of(other, at)
 
 
-async def test_others_go_on_while_rows_are_restored_and_see_what_was_there_before():
+async def test_others_continue_on_the_old_rows_during_a_restore():
     source, target = Log(machine()), Log(machine(rows_loaded_at_once=10))
     for number in range(1, 101):
         source(write(number, row("UPSERT", f"{number:03d}", a="new")))

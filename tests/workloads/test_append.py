@@ -133,7 +133,7 @@ def test_creates_are_no_transactions_and_a_lost_table_is_a_stale_read():
     assert "realtime" in reason
 
 
-def test_what_else_is_no_transaction_is_refused():
+def test_other_invalid_transactions_are_refused():
     h = written()
     h.ok(0, "delete", {"name": "a0"})
     with pytest.raises(HistoryError, match="op 6 has the value"):

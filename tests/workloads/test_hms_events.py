@@ -19,7 +19,7 @@ def generator(concurrency=10, **options):
     return workload.generator(case)
 
 
-def test_there_is_a_reader_and_somebody_who_changes_tables():
+def test_there_are_readers_and_a_writer():
     for concurrency, options in ((1, {}), (2, {"readers": 40}), (10, {"mix": "get=1,poll=1"})):
         with pytest.raises(UsageError):
             generator(concurrency, **options)

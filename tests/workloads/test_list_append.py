@@ -68,7 +68,7 @@ def test_probes_never_meet_the_workload_or_each_other():
     assert probes[0][1].value == [["r", "probe-0", None]]
 
 
-def test_play_reads_what_the_transaction_itself_appended():
+def test_play_reads_own_appends():
     mops = [["r", "a", None], ["append", "a", 2], ["append", "a", 3], ["r", "a", None]]
     lists = {"a": [1], "b": []}
     answer, changed = play([*mops, ["r", "b", None]], lists)

@@ -95,7 +95,7 @@ def test_members_change_one_after_the_other_and_never_the_leader():
     assert {node for _, node in asked} == {"m1", "m3", "m4"}
 
 
-def test_nobody_is_removed_below_the_least():
+def test_no_member_is_removed_below_the_minimum():
     ctx = new_context(4, stream(3, "test"))
     ops = MembersOps(("m1", "m2", "m3"), ("m1", "m2", "m3"), 3, (), 0, unsure=False)
     assert step(ops, ctx)[0] is None
