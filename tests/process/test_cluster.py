@@ -21,7 +21,7 @@ from harness.env import Address
 from harness.environments import procfs
 from harness.environments.host.power import SUFFIX
 from harness.environments.process import ProcessEnvironment
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, StartError, UsageError
 from tests.faults.door import door
 from tests.process.conftest import (
     echo_spec,
@@ -287,12 +287,13 @@ def test_first_signal_interrupts_and_second_aborts(run, only_a):
         run(body, only_a)
 
 
-def test_a_command_that_cannot_be_started_is_an_infrastructure_error(run):
+def test_a_command_that_cannot_be_started_names_its_node(run):
     async def body(driver):
         raise AssertionError
 
-    with pytest.raises(InfrastructureError, match=r"cannot start '/.*/program'"):
+    with pytest.raises(StartError, match=r"cannot start '/.*/program'") as raised:
         run(body, [foreign("x", "{data}/program")], wait=False)
+    assert (raised.value.node, raised.value.part) == ("x", "command")
 
 
 def test_impossible_plans_start_nothing(run):
