@@ -206,6 +206,17 @@ async def test_an_alter_made_the_only_version_between_two_looks(versions, made):
     assert connection.names_asked().count("AlterTable") == 1
 
 
+@pytest.mark.parametrize("sent", [True, False])
+async def test_an_acknowledged_alter_stays_so_if_the_look_after_it_fails(sent):
+    versions = [version(2), RpcError("no time is left", sent=sent)]
+    connection = Scripted(
+        GetTableSchema=[SEEN], IsAlterTableDone=versions, AlterTable=[{"table_id": "i1"}]
+    )
+    request = m.AlterTableRequest(NAMED, ID, new_table_name="u")
+    answer = await tables.alter_table(connection.session(), request)
+    assert (answer.error, answer.table_id, answer.schema_version) == (None, "i1", UNSTATED)
+
+
 async def test_a_delete_names_the_id_that_the_name_has():
     connection = Scripted(GetTableSchema=[SEEN], DeleteTable=[{}])
     answer = await tables.delete_table(connection.session(), m.DeleteTableRequest(NAMED, ID))
@@ -326,6 +337,7 @@ async def test_only_the_leader_answers_reads_of_the_latest_state(leader, request
     connection = Scripted(GetConsensusState=of_tablet(2, leader=leader), Scan=[{}])
     answer = await tablets.scan(with_tablet(connection), request_)
     assert (answer.error and answer.error.code) == error
+    assert ("Scan" in connection.names_asked()) is (error is None)
 
 
 def timestamps_asked(connection):

@@ -138,6 +138,11 @@ class Session:
         await self.raft(group)
         return self.memory.leads[self.uuid, group]
 
+    async def last_lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
+        """The last seen lead, if this server led in it; otherwise ask again."""
+        last = self.memory.leads.get((self.uuid, group))
+        return last if last is not None and last.leads else await unsent(self.lead(group))
+
     async def in_one_term(
         self, ask: Callable[[], Awaitable[T]], group: str = SYSTEM_TABLET_ID
     ) -> tuple[T, Lead]:
@@ -146,9 +151,7 @@ class Session:
         Raises `RpcError` with `sent` if the term changed meanwhile: the answer may be of any term.
         An answer that says nothing about the group's state needs no term.
         """
-        before = self.memory.leads.get((self.uuid, group))
-        if before is None or not before.leads:
-            before = await unsent(self.lead(group))
+        before = await self.last_lead(group)
         answer = await ask()
         if _is_of_no_term(answer):
             return answer, before

@@ -14,6 +14,7 @@ master, but only if they are certain; otherwise they stay out of the answer:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -27,6 +28,7 @@ from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import NUMBERS, type_name
 from targets.apache_kudu.wire.session import Session, remember, unsent
 from targets.kudu import messages as m
+from targets.kudu.rpc import RpcError
 
 UNSTATED: Final = -1
 """A schema version that the answer does not state."""
@@ -111,9 +113,12 @@ async def alter_table(s: Session, request: m.AlterTableRequest) -> m.AlterTableR
     error, ident = master_error(reply), reply.get("table_id", "")
     version = UNSTATED
     if error is None and before is not None and before.table_id == ident:
-        after = await _version(s, ident)
-        if after is not None and after.number == before.number + 1:
-            version = after.number
+        with contextlib.suppress(
+            RpcError
+        ):  # the alter was acknowledged, so later failures say nothing
+            after = await _version(s, ident)
+            if after is not None and after.number == before.number + 1:
+                version = after.number
     return m.AlterTableResponse(_meta(s), error, ident, version)
 
 

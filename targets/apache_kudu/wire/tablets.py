@@ -29,7 +29,7 @@ from targets.apache_kudu.wire.errors import REQUEST_STALE, RpcLayerError, row_er
 from targets.apache_kudu.wire.frames import RowsId
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import pack, unpack
-from targets.apache_kudu.wire.session import Session, remember
+from targets.apache_kudu.wire.session import Lead, Session, remember
 from targets.apache_kudu.wire.tables import ROLES, UNSTATED, column_values, read_schema
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcConnectionError, RpcError
@@ -126,6 +126,9 @@ async def scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
     """Read all rows of a tablet that are in the range."""
     if request.mode is not m.ReadMode.READ_LATEST or request.allow_followers:
         return await _scan(s, request)
+    lead = await s.last_lead(request.tablet_id)
+    if not lead.leads:
+        return _not_leading(s, lead)
     now = msgspec.structs.replace(request, mode=m.ReadMode.READ_AT_SNAPSHOT)
 
     async def ask() -> m.ScanResponse:
@@ -135,10 +138,14 @@ async def scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
     if response.error is not None:
         return response
     if not lead.leads:
-        text = f"{s.connection.address} does not lead the tablet in term {lead.term}"
-        return m.ScanResponse(m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text))
+        return _not_leading(s, lead)
     replica = m.ReplicaInfo(s.uuid, "LEADER", lead.term)
     return msgspec.structs.replace(response, replica=replica, snap_timestamp=0)
+
+
+def _not_leading(s: Session, lead: Lead) -> m.ScanResponse:
+    text = f"{s.connection.address} does not lead the tablet in term {lead.term}"
+    return m.ScanResponse(m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text))
 
 
 async def _scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
