@@ -141,14 +141,16 @@ def test_limits_and_other_names(nodes):
 
 
 def test_the_shell_wins_over_the_file_of_variables(tmp_path, monkeypatch):
-    compose = "services:\n  a:\n    image: '${A}-${B-none}-${C:+set}'\n    ports: [8080]\n"
+    image = "${A}-${B-none}-${C:+set}-${B:-${D:-${A}$$}}"
+    compose = f"services:\n  a:\n    image: '{image}'\n    ports: [8080]\n"
     files = {"__env": "A=file\nC=file\n", "compose__yaml": compose}
     monkeypatch.setenv("A", "shell")
     monkeypatch.delenv("B", raising=False)
     monkeypatch.delenv("C", raising=False)
+    monkeypatch.delenv("D", raising=False)
     text = declaration(top='compose = "compose.yaml"', nodes="")
 
-    assert nodes_of(tmp_path, text, **files)["a"].image == "shell-none-set"
+    assert nodes_of(tmp_path, text, **files)["a"].image == "shell-none-set-shell$"
 
 
 def test_paths_are_relative_to_the_compose_file(tmp_path):

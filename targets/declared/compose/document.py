@@ -19,8 +19,11 @@ __all__ = ["ComposeDocument", "variables_in"]
 
 VALUES_MAX: Final = 50_000
 DEPTH_MAX: Final = 40
+_NESTED: Final = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+"""A text with braces in pairs, at most two deep: the other value of a variable may have more."""
 _VARIABLE: Final = re.compile(
-    r"\$(?:(?P<escaped>\$)|\{(?P<braced>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>[^{}]*))?\}"
+    r"\$(?:(?P<escaped>\$)|\{(?P<braced>[A-Za-z_]\w*)"
+    rf"(?:(?P<how>:?[-?+])(?P<other>{_NESTED}))?\}}"
     r"|(?P<plain>[A-Za-z_]\w*)|(?P<wrong>.?))",
     re.DOTALL,
 )
@@ -146,9 +149,9 @@ class ComposeDocument:
             value = self._env.get(name)
         present = bool(value) if how and how.startswith(":") else value is not None
         if how is None or how in {"-", ":-"}:
-            return (value or "") if how is None or present else other
+            return (value or "") if how is None or present else self._replaced(other, path)
         if how in {"+", ":+"}:
-            return other if present else ""
+            return self._replaced(other, path) if present else ""
         if not present:
             raise self.error(path, f"needs the variable {name}: {other or 'it is not set'}; set it")
         return value or ""
