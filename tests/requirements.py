@@ -1,6 +1,6 @@
 """Tools that some tests need. If a tool is missing, its tests are skipped with the reason, or fail
 if CI demands the tool (HARNESS_REQUIRE_DOCKER=1, and likewise SPARK, BROWSER, ETCD, FAKETIME, LAKE,
-S3, FUSE, POSTGRES, ZOOKEEPER, HIVE and KUDU). The marks of a test name its tools.
+S3, FUSE, POSTGRES, REDIS, ZOOKEEPER, HIVE and KUDU). The marks of a test name its tools.
 """
 
 import functools
@@ -87,6 +87,12 @@ def missing_postgres():
     return None if found else "there is no PostgreSQL; apt-get install postgresql"
 
 
+def missing_redis():
+    """Return why no Redis can be started, or `None`."""
+    there = shutil.which("redis-server")
+    return None if there else "there is no Redis; apt-get install redis-server"
+
+
 def missing_zookeeper():
     """Return why no ZooKeeper can be started and used, or `None`."""
     try:
@@ -136,6 +142,7 @@ NEEDS = {
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
     "postgres": ("HARNESS_REQUIRE_POSTGRES", missing_postgres),
+    "redis": ("HARNESS_REQUIRE_REDIS", missing_redis),
     "zookeeper": ("HARNESS_REQUIRE_ZOOKEEPER", missing_zookeeper),
     "hive": ("HARNESS_REQUIRE_HIVE", missing_hive),
     "kudu": ("HARNESS_REQUIRE_KUDU", missing_kudu),

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 HEAVY = frozenset({
     "browser", "docker", "etcd", "faketime", "fuse", "hive", "kdc", "kudu", "lake", "nightly",
-    "postgres", "process", "s3", "slow", "spark", "toxiproxy", "zookeeper",
+    "postgres", "process", "redis", "s3", "slow", "spark", "toxiproxy", "zookeeper",
 })  # fmt: skip
 QUICK_EXAMPLES = 25
 PROFILES = ("quick", "ci")

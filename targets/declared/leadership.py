@@ -33,6 +33,11 @@ class Seen(NamedTuple):
     problems: Mapping[str, str]
     answers: Mapping[str, str]
 
+    @property
+    def leaders(self) -> list[str]:
+        """The nodes that say that they lead."""
+        return [name for name, role in self.by_node.items() if role.role == LEADER]
+
 
 class Leadership:
     """Asks nodes who leads."""

@@ -1,7 +1,7 @@
 """The nodes of `[nodes]`: one command line for several nodes, in processes and in Docker.
 
-In addition to the placeholders of `harness.cluster.NodeSpec`, texts may have `{number}` (1 for the
-first node), `{address:2380}` and `{peer:2380}` for the node's own ports, and the lists of `each`.
+In addition to the placeholders of `harness.cluster.NodeSpec`, texts may have `{number}` (from 1),
+`{address:2380}`, `{peer:2380}` and `{address}` for the node itself, and the lists of `each`.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ def _add_ports(declared: Declared, group: _Group, ports: Mapping[str, list[int]]
         for match in _PLACEHOLDER.finditer(text):
             kind, rest = match[1], match[2] or ""
             name, colon, number = rest.rpartition(":")
-            if kind == "port" or (kind in {"peer", "address"} and not colon):
+            is_own = kind in {"peer", "address"} and not colon and match[0] != "{address}"
+            if kind == "port" or is_own:
                 _add(ports, group.names, [_port(declared, group.key, match[0], rest)])
             elif kind in {"peer", "address", "host"} and rest:
                 name = name or number
@@ -283,6 +284,8 @@ class _Builder:
                 return str(self.number)
             if kind in {"peer", "address"} and rest and ":" not in rest:
                 return f"{{{kind}:{self.name}:{rest}}}"
+            if kind == "address" and not rest:
+                return f"{{host:{self.name}}}"
             if kind in _KNOWN:
                 return match[0]
             kinds = [*_KNOWN, *self.table.each]

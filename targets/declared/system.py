@@ -14,7 +14,7 @@ from harness.ops import Request
 from harness.plugins import Convergence, Deployment, Roles, System
 from harness.vocabularies.transactions import Txn
 from targets.declared.client import DeclaredClient
-from targets.declared.leadership import LEADER, Seen
+from targets.declared.leadership import Seen
 from targets.declared.parts import Parts
 from targets.declared.protocols import FAILURES, DeclinedError, described, session_with
 from targets.declared.quorum import quorum_of
@@ -35,6 +35,9 @@ _ANSWER_SHOWN_MAX: Final = 200
 class DeclaredSystem(System):
     """Ready means: every node that clients talk to answers, at least one of them serves a read, and
     if the file says how to see the leader, one leads.
+
+    If at first exactly one node leads and the others say that they follow, a second leader at the
+    end is a split brain: the system is not at rest.
     """
 
     def __init__(self, deployment: Deployment, parts: Parts) -> None:
@@ -49,6 +52,7 @@ class DeclaredSystem(System):
             name for name, spec in self._nodes.items() if self._leadership.port in spec.ports
         )
         self._prepared = False
+        self._begins_with_one_leader: bool | None = None
         self._protocol = parts.protocol
 
     def client(self, process: int) -> DeclaredClient:
@@ -81,10 +85,23 @@ class DeclaredSystem(System):
             pending = await self._not_serving()
         if not pending and self._leadership.is_declared:
             pending = _not_led(await self._leadership.seen(self._env, self._led))
+        if not pending and self._begins_with_one_leader is None:
+            seen = await self._leadership.seen(self._env, self._led)
+            if len(seen.by_node) == len(self._led):
+                self._begins_with_one_leader = (
+                    len(seen.leaders) == 1 and not self._leadership.is_declared
+                )
         return Convergence(not pending, tuple(pending))
 
     async def converged(self) -> Convergence:
-        return await self.ready()
+        convergence = await self.ready()
+        if not convergence.ok or not self._begins_with_one_leader:
+            return convergence
+        leaders = (await self._leadership.seen(self._env, self._led)).leaders
+        if len(leaders) == 1:
+            return convergence
+        who = " and ".join(leaders) or "no node"
+        return Convergence(False, (f"one node should lead, as at the start, and {who} lead",))
 
     async def _prepare(self) -> list[str]:
         """Make what operations need on the first node that can; return why none can."""
@@ -134,7 +151,7 @@ def _by_role(nodes: Mapping[str, NodeSpec]) -> dict[str, list[str]]:
 
 def _not_led(seen: Seen) -> list[str]:
     """The reason why no node leads by the probe of the file, with the answer of each node."""
-    if any(role.role == LEADER for role in seen.by_node.values()):
+    if seen.leaders:
         return []
     got = [f"{name}: {text}" for name, text in {**seen.answers, **seen.problems}.items()]
     return [

@@ -41,18 +41,25 @@ class FakeSession(Session):
 
         return await self.attempt(exchange(), changes=changes)
 
+    async def leadership(self):
+        return self.address.node in self.leaders, 0
+
     async def close(self):
         self.closed = True
 
 
 class FakeProtocol:
-    """Opens `FakeSession`s; nodes in `down` refuse."""
+    """Opens `FakeSession`s; nodes in `down` refuse. It knows the leaders unless they are `None`."""
 
-    name, knows_leader = "fake", False
+    name = "fake"
 
-    def __init__(self, script, down=(), replicas=()):
+    def __init__(self, script, down=(), replicas=(), leaders=None):
         self.script, self.down, self.sessions = script, set(down), []
-        self.replicas = set(replicas)
+        self.replicas, self.leaders = set(replicas), leaders
+
+    @property
+    def knows_leader(self):
+        return self.leaders is not None
 
     async def open(self, env, address, *, observes=False):
         if address.node in self.down:
@@ -60,6 +67,7 @@ class FakeProtocol:
         if address.node in self.replicas and not observes:
             raise DeclinedError("not a primary", elsewhere=True)
         self.sessions.append(FakeSession(address, self.script))
+        self.sessions[-1].leaders = self.leaders
         return self.sessions[-1]
 
     def template(self, where, written, answer):
@@ -247,6 +255,35 @@ def test_a_probe_that_never_matches_keeps_the_system_from_being_ready(tmp_path):
     made = system(tmp_path, FakeProtocol(dict.fromkeys(NAMES, answer)), LED)
     assert "the answer has no 'state'" in ready(made).pending[0]
     assert asyncio.run(made.groups())["system"].by_node == {}  # unknown, and not "follows"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rests"),
+    [
+        (["n1"], ["n1"], True),
+        (["n1"], ["n2"], True),
+        (["n1"], ["n1", "n2"], False),
+        (["n1"], [], False),
+        (NAMES, NAMES, True),  # independent nodes
+        (NAMES, ["n1"], True),
+        (None, None, True),
+    ],
+)
+def test_a_second_leader_at_the_end_is_a_split_brain(tmp_path, first, last, rests):
+    protocol = FakeProtocol(dict.fromkeys(NAMES, 1), leaders=first)
+    made = system(tmp_path, protocol)
+    assert ready(made).ok
+    protocol.leaders = last
+    assert asyncio.run(made.converged()).ok == rests
+
+
+def test_a_probe_of_the_file_may_match_several_nodes(tmp_path):
+    lead, follow = {"state": "lead", "term": 1}, {"state": "follow", "term": 1}
+    script = {"n1": lead, "n2": follow, "n3": follow}
+    made = system(tmp_path, FakeProtocol(script), LED)
+    assert ready(made).ok
+    script["n2"] = lead
+    assert asyncio.run(made.converged()).ok
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_every_node_gets_its_own_words(tmp_path):
 [nodes]
 count = 2
 command = "etcd --name {name} --id {number} --me {address:2380} --data {data} --all {members}"
-environment = { PEERS = "{urls}", ID = "{number}", ON = 1 }
+environment = { PEERS = "{urls}", ID = "{number}", ON = 1, ME = "{address}" }
 files = { "a.conf" = "server {host}:{port:2379}" }
 each.members = "{name}=http://{address:2380}"
 each.urls = { each = "{number}@{host}", between = " " }
@@ -46,7 +46,12 @@ each.urls = { each = "{number}@{host}", between = " " }
         *("etcd", "--name", "{name}", "--id", "2", "--me", "{address:n2:2380}"),
         *("--data", "{data}", "--all", everyone),
     )
-    assert second.environment == {"PEERS": "1@{host:n1} 2@{host:n2}", "ID": "2", "ON": "1"}
+    assert second.environment == {
+        "PEERS": "1@{host:n1} 2@{host:n2}",
+        "ID": "2",
+        "ON": "1",
+        "ME": "{host:n2}",
+    }
     assert first.files == {"a.conf": "server {host}:{port:2379}"}
     assert set(first.ports) == {8080, 2380, 2379}  # the client's, and all that texts name
     assert first.faulty_disk  # its data are where power cuts reach

@@ -10,7 +10,6 @@ after an error of a script, which may have written before, the outcome is unknow
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -20,7 +19,6 @@ import msgspec
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError, shown
 from targets.declared.protocols import (
-    FAILURES,
     Answer,
     DeclinedError,
     MalformedError,
@@ -31,14 +29,13 @@ from targets.declared.protocols import (
     settings_of,
 )
 from targets.declared.protocols.resp import ReplyError, replies
+from targets.declared.protocols.sentinels import Sentinels
 from targets.declared.protocols.streams import Stream
 from targets.declared.protocols.text import decoded, encoded, filled
 from targets.declared.protocols.updates import BANK
 
 __all__ = ["Command", "Redis", "RedisSession"]
 
-_SENTINEL_PORT: Final = 26379
-_SENTINEL_S: Final = 0.5
 _SCRIPTS: Final = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _BEFORE: Final = frozenset({
     "ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOPERM",
@@ -130,7 +127,8 @@ class Redis(Protocol):
                 raise UsageError(
                     f"client.{name} is {getattr(self.settings, name)}: it must be 0 or more"
                 )
-        self.addresses = [_address_of(text) for text in self.settings.sentinels]
+        self.sentinels = Sentinels(self.settings.sentinels, self.settings.master)
+        self.addresses = self.sentinels.addresses
 
     def template(self, where: str, written: object, answer: Answer) -> Command:
         if isinstance(written, str):
@@ -194,11 +192,12 @@ class Redis(Protocol):
     async def open(
         self, env: ClientEnv, address: Address, *, observes: bool = False
     ) -> RedisSession:
-        session = RedisSession(env, address, await Stream.open(env, address), self.settings)
+        stream = await Stream.open(env, address)
+        session = RedisSession(env, address, stream, self.settings, self.sentinels)
         try:
             await session.greet(primary=self.settings.primary and not observes)
-            if self.addresses and not observes:
-                await session.check_sentinels(self.addresses)
+            if self.sentinels and not observes:
+                await session.check_sentinels()
         except BaseException:
             await session.close()
             raise
@@ -209,10 +208,15 @@ class RedisSession(Session):
     """One connection: commands one at a time, each with its reply."""
 
     def __init__(
-        self, env: ClientEnv, address: Address, stream: Stream, settings: RedisSettings
+        self,
+        env: ClientEnv,
+        address: Address,
+        stream: Stream,
+        settings: RedisSettings,
+        sentinels: Sentinels,
     ) -> None:
         super().__init__(env, address)
-        self._stream, self._settings = stream, settings
+        self._stream, self._settings, self._sentinels = stream, settings, sentinels
 
     async def greet(self, *, primary: bool) -> None:
         """Log in, and check that the node serves. Raises `DeclinedError` if it does not."""
@@ -230,42 +234,26 @@ class RedisSession(Session):
         if primary and not (isinstance(reply, list) and reply[:1] == [b"master"]):
             raise DeclinedError(f"not a primary: its role is {shown(reply)}", elsewhere=True)
 
-    async def check_sentinels(self, sentinels: Sequence[Address]) -> None:
-        """Raise `DeclinedError` unless the first Sentinel that answers calls this node the primary.
-        They are compared by the id of its run, since addresses may have several forms.
-        """
+    async def check_sentinels(self) -> None:
+        """Raise `DeclinedError` unless a Sentinel calls this node the primary."""
+        await self._sentinels.check(self.env, await self._run_id())
+
+    async def _run_id(self) -> bytes:
         (reply,) = await replies(self._stream, [("INFO", "server")])
         lines = reply.split(b"\r\n") if isinstance(reply, bytes) else []
         run_ids = [line[7:] for line in lines if line.startswith(b"run_id:")]
         if len(run_ids) != 1:
             raise MalformedError(f"INFO names no run: {shown(reply)}")
-        for sentinel in sentinels:
-            try:
-                master = await self._master_by(sentinel)
-            except FAILURES:
-                continue
-            if master.get(b"runid") != run_ids[0]:
-                raise DeclinedError(f"{sentinel} names another primary", elsewhere=True)
-            return
-        raise DeclinedError("no Sentinel answers", elsewhere=True)
-
-    async def _master_by(self, sentinel: Address) -> Mapping[bytes, bytes]:
-        """The fields of the primary, as one Sentinel knows it."""
-        stream = await Stream.open(self.env, sentinel)
-        try:
-            async with asyncio.timeout(_SENTINEL_S):
-                (reply,) = await replies(stream, [("SENTINEL", "MASTER", self._settings.master)])
-        finally:
-            await stream.close()
-        if not isinstance(reply, list) or len(reply) % 2:
-            raise MalformedError(f"not the fields of a primary: {shown(reply)}")
-        return dict(zip(reply[::2], reply[1::2], strict=True))
+        return run_ids[0]
 
     async def leadership(self) -> tuple[bool, int]:
         (reply,) = await replies(self._stream, [("ROLE",)])
         if not isinstance(reply, list) or not reply or not isinstance(reply[0], bytes):
             raise MalformedError(f"ROLE answered {shown(reply)}")
-        return reply[0] == b"master", 0
+        leads = reply[0] == b"master"
+        if not leads or not self._sentinels:
+            return leads, 0
+        return True, await self._sentinels.term(self.env, await self._run_id())
 
     async def perform(
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool
@@ -315,13 +303,6 @@ class RedisSession(Session):
 
     async def close(self) -> None:
         await self._stream.close()
-
-
-def _address_of(text: str) -> Address:
-    node, _, port = text.partition(":")
-    if not node or (port and not port.isdecimal()):
-        raise UsageError(f"client.sentinels: {text!r} must be a node, such as 's1' or 's1:26379'")
-    return Address(node, int(port or _SENTINEL_PORT))
 
 
 def _refuse(error: ReplyError, *, sure: bool) -> None:

@@ -10,8 +10,8 @@ from targets.declared.protocols import redis
 class MiniRedis:
     """GET, SET, lists, sets, hashes and the scripts of the defaults; MULTI and EXEC."""
 
-    def __init__(self, role=b"master", master=b""):
-        self.data, self.queued, self.role, self.master = {}, None, role, master
+    def __init__(self, role=b"master", sentinel=None):
+        self.data, self.queued, self.role, self.sentinel = {}, None, role, sentinel
 
     def answer(self, request):
         return b"".join(self._one(words) for words in commands_of(request))
@@ -39,8 +39,8 @@ class MiniRedis:
     def _info(self, _):
         return bulk(b"# Server\r\nrun_id:mine\r\nredis_version:7\r\n")
 
-    def _sentinel(self, *_):
-        return array([b"name", b"m", b"runid", self.master])
+    def _sentinel(self, question, _):
+        return self.sentinel[question.decode()]
 
     def _get(self, key):
         return bulk(self.data.get(key))

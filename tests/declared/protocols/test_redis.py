@@ -1,13 +1,14 @@
 """Redis: errors, roles, Sentinels, WAIT, transactions, templates."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 from harness.errors import UsageError
 from targets.declared.protocols import DeclinedError, protocol_of
-from tests.declared.protocols.minis import MiniRedis
+from tests.declared.protocols.minis import MiniRedis, array
 from tests.declared.protocols.servers import NODE, Server, run
 from tests.support.env import Clock
 
@@ -106,23 +107,54 @@ def test_wait_counts_replicas(count, expected):
     assert outcome("write", {"value": 5}, reply, settings={"wait": 1})[0] == expected
 
 
-def opened(mini, settings, sentinel=None):
-    """Open a session with a node that has a Sentinel; return why the node was declined."""
+def sentinel(*, old, new=None, epoch=4):
+    """A Sentinel whose primary has the run id `old`; it is being replaced by the replica `new`."""
+
+    def node(run_id, ip):
+        return [b"ip", ip, b"port", b"6379", b"runid", run_id, b"config-epoch", b"%d" % epoch]
+
+    replicas = [node(b"third", b"10.0.0.3")] + ([node(new, b"10.0.0.2")] if new else [])
+    return MiniRedis(
+        sentinel={
+            "GET-MASTER-ADDR-BY-NAME": array([b"10.0.0.2" if new else b"10.0.0.1", b"6379"]),
+            "MASTER": array(node(old, b"10.0.0.1")),
+            "REPLICAS": b"*%d\r\n" % len(replicas) + b"".join(map(array, replicas)),
+        }
+    )
+
+
+def with_session(body, mini, settings, *others, observes=False):
+    """The result of `body(session)` with a node that has Sentinels s1, s2 ...; s9 is down."""
 
     async def main():
-        async with Server(mini) as server, Server(sentinel or MiniRedis()) as other:
-            ports = {NODE.node: server.port, "s1": other.port, "s2": 1}
+        async with contextlib.AsyncExitStack() as stack:
+            server, *more = [
+                await stack.enter_async_context(Server(each)) for each in (mini, *others)
+            ]
+            ports = {f"s{number}": each.port for number, each in enumerate(more, start=1)}
+            ports |= {NODE.node: server.port, "s9": 1}
             env = SimpleNamespace(
                 clock=Clock(), endpoint=lambda address: ("127.0.0.1", ports[address.node])
             )
+            session = await protocol_of("redis", settings).open(env, NODE, observes=observes)
             try:
-                session = await protocol_of("redis", settings).open(env, NODE)
-            except DeclinedError as declined:
-                return declined.elsewhere
-            await session.close()
-            return None
+                return await body(session)
+            finally:
+                await session.close()
 
     return asyncio.run(main())
+
+
+def opened(mini, settings, *others):
+    """Why a session was declined, or None."""
+
+    async def nothing(_):
+        return None
+
+    try:
+        return with_session(nothing, mini, settings, *others)
+    except DeclinedError as declined:
+        return declined.elsewhere
 
 
 def test_clients_use_primaries_unless_the_file_says_otherwise():
@@ -132,34 +164,39 @@ def test_clients_use_primaries_unless_the_file_says_otherwise():
 
 
 def test_a_sentinel_decides_who_is_primary():
-    settings = {"sentinels": ["s2", "s1:26379"]}
-    assert opened(MiniRedis(), settings, MiniRedis(master=b"mine")) is None
-    assert opened(MiniRedis(), settings, MiniRedis(master=b"other")) is True
-    assert opened(MiniRedis(), {"sentinels": ["s2"]}) is True
+    settings = {"sentinels": ["s9", "s1:26379"]}
+    assert opened(MiniRedis(), settings, sentinel(old=b"mine")) is None
+    assert opened(MiniRedis(), settings, sentinel(old=b"other")) is True
+    assert opened(MiniRedis(), {"sentinels": ["s9"]}) is True
+
+
+def test_during_a_failover_the_new_primary_counts_and_not_the_old_one():
+    settings = {"sentinels": ["s1"]}
+    assert opened(MiniRedis(), settings, sentinel(old=b"mine", new=b"other")) is True
+    assert opened(MiniRedis(), settings, sentinel(old=b"other", new=b"mine")) is None
+
+
+def test_a_primary_leads_in_the_highest_epoch_in_which_a_sentinel_names_it():
+    async def leadership(session):
+        return await session.leadership()
+
+    settings = {"sentinels": ["s1", "s9", "s2", "s3"]}
+
+    def led(role, *others):
+        return with_session(leadership, MiniRedis(role), settings, *others, observes=True)
+
+    old, new = sentinel(old=b"mine", epoch=2), sentinel(old=b"x", new=b"mine", epoch=3)
+    elsewhere = sentinel(old=b"mine", new=b"x", epoch=7)
+    assert led(b"master", old, new, elsewhere) == (True, 4)
+    assert led(b"master", elsewhere, elsewhere, elsewhere) == (True, 0)
+    assert led(b"slave", old, new, elsewhere) == (False, 0)
 
 
 def test_an_observer_may_have_any_node():
-    async def main():
-        async with Server(MiniRedis(b"slave")) as server:
-            session = await protocol_of("redis", {}).open(server.env, NODE, observes=True)
-            leads = await session.leadership()
-            await session.close()
-            return leads
+    async def leadership(session):
+        return await session.leadership()
 
-    assert asyncio.run(main()) == (False, 0)
-
-
-def test_a_probe_takes_any_answer():
-    async def body(call, _):
-        probe = call.protocol.template("leader.probe", "ROLE", "raw")
-        return await call.session.perform(probe, {}, changes=False)
-
-    assert run("redis", body) == ["master", "0"]
-
-
-def test_words_of_a_command_are_split_before_arguments_come_in():
-    words = protocol_of("redis", {}).template("operations.write", "SET 'a b' {value}", "done").words
-    assert words == ("SET", "a b", "{value}")
+    assert with_session(leadership, MiniRedis(b"slave"), {}, observes=True) == (False, 0)
 
 
 @pytest.mark.parametrize("written", ["", "SET 'x", [], ["SET", 5], 5, {"a": 1}])
