@@ -8,7 +8,7 @@ export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 # Hashes are checked; what is installed besides (examples, a native core, other groups) stays.
 SYNC := $(UV) sync --quiet --frozen --inexact --no-default-groups
 IN_PLACE := $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation
-EXAMPLES := examples/toy_register examples/http_register examples/postgres
+EXAMPLES := examples/toy_register examples/http_register
 CARGO ?= cargo
 NO_CARGO := CARGO=/nonexistent/cargo
 DISK := native/fusedisk

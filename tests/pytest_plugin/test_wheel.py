@@ -23,7 +23,7 @@ TREE = (*PACKAGES, "native", "pyproject.toml", "LICENSE", "README.md", "MANIFEST
 NOT_SOURCE = shutil.ignore_patterns("target", "__pycache__", "*.so", "*.pyd", "*.egg-info")
 OURS = re.compile(
     r"(__editable__.*|__pycache__|_virtualenv.*|distutils-precedence\.pth"
-    r"|(catalog_harness|toy_register|http_register|postgres_example|abd_register)([-.].*)?)"
+    r"|(catalog_harness|toy_register|http_register|abd_register)([-.].*)?)"
 )
 SHIPPED = {
     *(

@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = (
     "docs/example/abd_register",
     "examples/http_register/http_register/target.py",
-    "examples/postgres/postgres_example",
     "examples/toy_register/toy_register.py",
 )
 MISSPELT = """
