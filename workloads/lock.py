@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType
-from harness.plugins import API_VERSION, Option, Request, Workload
+from harness.plugins import API_VERSION, Completion, Option, Request, Workload, override
 from harness.vocabularies import Call
 from harness.vocabularies.locks import Acquire, Release
 
@@ -58,6 +58,14 @@ class LockWorkload(Workload):
         return (Request.of(Acquire()), Request.of(Release()))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """An acquire and a release: the lock must be free once all clients are closed."""
+        """An acquire and a release: they are judged with the others."""
         del case
         return (Request.of(Acquire()), Request.of(Release()))
+
+    @override
+    def serves(self, completion: Completion) -> bool:
+        """A refusal is an answer: a client that was closed, or whose release was lost, may hold the
+        lock for ever.
+        """
+        refused = completion.type is OpType.FAIL and completion.value is not None
+        return refused or super().serves(completion)

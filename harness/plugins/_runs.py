@@ -15,10 +15,12 @@ from harness.generator import Generator
 from harness.nodes.faults import Aim
 from harness.ops import (
     CheckResult,
+    Completion,
     Counterexample,
     History,
     ModelSettings,
     Op,
+    OpType,
     Request,
 )
 from harness.plugins._base import Plugin, set_traits
@@ -66,6 +68,12 @@ class Workload(Plugin):
     @abstractmethod
     def final(self, case: Case) -> Sequence[Request]:
         """Return the final reads of a run."""
+
+    def serves(self, completion: Completion) -> bool:
+        """Whether this answer to an operation of `probe` or `final` shows that the system serves
+        it; otherwise the harness asks again.
+        """
+        return completion.type is OpType.OK
 
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]

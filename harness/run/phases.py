@@ -133,8 +133,9 @@ class Run(OpenedTarget):
         self.phase = ""
         self.faults: asyncio.Task[None] | None = None
         """the task that injects the planned faults; it ends after `conductor.end()`"""
+        patience_s = max(self.case.op_timeout_s, PATIENCE_S_MIN)
         self._driver = Driver(
-            recorder, self._own_client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
+            recorder, self._own_client, patience_s=patience_s, workload=self.plan.workload
         )
         self._heartbeat = Heartbeat(recorder)
         self._core_cut: str | None = None

@@ -20,7 +20,7 @@ import msgspec
 
 from harness.errors import shown
 from harness.ops import OpType
-from harness.plugins import Client, Completion, Request
+from harness.plugins import Client, Completion, Request, Workload
 from harness.run.interpreter import (
     CLOSE_S_MAX,
     ERROR_CHARACTERS_MAX,
@@ -29,7 +29,7 @@ from harness.run.interpreter import (
     nonsense,
 )
 from harness.run.recorder import Recorder
-from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt
+from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 
 POLL_S: Final = 0.25
 FINAL_TRIES_MAX: Final = 40
@@ -79,12 +79,18 @@ class Driver:
     """The harness's own clients: one operation at a time, and a new process after each failure."""
 
     def __init__(
-        self, recorder: Recorder, open_client: Callable[[int], Client], *, patience_s: float
+        self,
+        recorder: Recorder,
+        open_client: Callable[[int], Client],
+        *,
+        patience_s: float,
+        workload: Workload,
     ) -> None:
         """The first operation opens the first client; `patience_s` is each operation's timeout."""
         self._recorder = recorder
         self._open_client = open_client
         self._patience_s = patience_s
+        self._workload = workload
         self._next_process: int | None = None
         self._client: tuple[int, Client] | None = None
 
@@ -99,12 +105,17 @@ class Driver:
             await self.close()
         return completion
 
+    def serves(self, completion: Completion) -> bool:
+        """Whether the answer shows that the system serves, by the workload's own rule."""
+        with blaming(f"the workload {self._workload.name!r}: serves()"):
+            return self._workload.serves(completion)
+
     async def read(self, request: Request, deadline_ns: int) -> bool:
-        """Do a final read until it succeeds or a limit is reached; returns whether it succeeded."""
+        """Do a final read until it is served or a limit is reached; returns whether it was."""
         for _ in range(FINAL_TRIES_MAX):
             if self._recorder.now_ns() >= deadline_ns:
                 return False
-            if (await self.invoke(request)).type is OpType.OK:
+            if self.serves(await self.invoke(request)):
                 return True
             await asyncio.sleep(POLL_S)
         return False
@@ -149,7 +160,7 @@ async def probe(
     deadline_ns: int,
     late_tries_max: int,
 ) -> Probed:
-    """Try the kinds of operations in order until one operation of each kind succeeds.
+    """Try the kinds of operations in order until one operation of each kind is served.
 
     `requests(attempt, retry)` makes the operations. A request that definitely did nothing is
     retried. A request with an unknown outcome restarts the probe as the next `attempt`. Operations
@@ -167,7 +178,7 @@ async def probe(
         if late and late_tries == late_tries_max:
             break
         completion = await driver.invoke(requests(attempt, retry)[position])
-        if completion.type is OpType.OK:
+        if driver.serves(completion):
             missing.discard(position)
             position, retry = position + 1, 0
             continue

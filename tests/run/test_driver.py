@@ -66,6 +66,7 @@ class Asking:
     def __init__(self, clock, nodes):
         self._clock = clock
         self._nodes = iter(nodes)
+        self.serves = lambda completion: completion.type is OpType.OK
 
     async def invoke(self, request):
         node = next(self._nodes)
