@@ -283,8 +283,8 @@ async def test_the_role_of_a_master_is_of_its_term_or_later():
 # --- rows -------------------------------------------------------------------------------------
 
 
-def with_tablet(connection):
-    session = connection.session()
+def with_tablet(connection, names=None):
+    session = connection.session(names)
     columns = (m.Column(0, "key", is_key=True, is_nullable=False), m.Column(1, "v"))
     session.memory.learn_columns("i1", columns)
     session.memory.tables["T"] = "i1"
@@ -335,9 +335,58 @@ async def test_a_write_of_a_column_that_is_gone_is_refused_unsent():
 )
 async def test_only_the_leader_answers_reads_of_the_latest_state(leader, request_, error):
     connection = Scripted(GetConsensusState=of_tablet(2, leader=leader), Scan=[{}])
-    answer = await tablets.scan(with_tablet(connection), request_)
+    answer = await tablets.scan(with_tablet(connection), request_, nobody)
     assert (answer.error and answer.error.code) == error
     assert ("Scan" in connection.names_asked()) is (error is None)
+
+
+async def nobody(address):
+    raise RpcError(f"{address} does not answer", sent=False)
+
+
+def of_voters(term, leader=HERE):
+    state = raft_state("T", term, leader)
+    peers = [{"uuid": uuid, "member_type": 1} for uuid in (HERE, "u2", "u3")]
+    state["tablets"][0]["state"]["committed_config"] = {"peers": peers}
+    return [state]
+
+
+@pytest.mark.parametrize(
+    ("leader", "terms", "confirmed"),
+    [
+        (HERE, {"t2": 4, "t3": 5}, True),
+        (HERE, {"t2": 3}, True),
+        (HERE, {"t2": 5, "t3": 5}, False),
+        (HERE, {"t2": 5}, False),
+        (HERE, {}, False),
+        (HERE, {"t2": 0}, False),  # a server without a replica confirms nothing
+        ("u2", {}, True),  # followers take no writes that could be missing
+    ],
+)
+@pytest.mark.parametrize("mode", [m.ReadMode.READ_AT_SNAPSHOT, m.ReadMode.READ_YOUR_WRITES])
+async def test_snapshots_of_leaders_need_a_majority_without_a_later_term(
+    mode, leader, terms, confirmed
+):
+    async def peer(address):
+        node = address.partition(":")[0]
+        if node not in terms:
+            raise RpcError("no answer", sent=True)
+        return Scripted(GetConsensusState=of_tablet(terms[node], leader="u2")).session()
+
+    connection = Scripted(GetConsensusState=of_voters(4, leader), Scan=[{"snap_timestamp": 71}])
+    session = with_tablet(connection, {"u2": "t2:7050", "u3": "t3:7050"})
+    answer = await tablets.scan(session, m.ScanRequest("T", mode), peer)
+    assert (answer.error is None) is confirmed
+    if not confirmed:
+        assert answer.error.code is m.TabletErrorCode.NOT_THE_LEADER
+
+
+async def test_a_snapshot_during_a_change_of_terms_is_read_again():
+    states = [*of_tablet(2, leader="u2"), *of_tablet(3, leader="u2")]
+    connection = Scripted(GetConsensusState=states, Scan=[{}])
+    request = m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT)
+    with pytest.raises(RpcError):
+        await tablets.scan(with_tablet(connection), request, nobody)
 
 
 def timestamps_asked(connection):
@@ -362,8 +411,10 @@ def timestamps_asked(connection):
     ],
 )
 async def test_timestamps_of_scans(request_, asked, answered, shown):
-    connection = Scripted(GetConsensusState=of_tablet(2), Scan=[{"snap_timestamp": answered}])
-    answer = await tablets.scan(with_tablet(connection), request_)
+    latest = request_ == m.ScanRequest("T")
+    states = of_tablet(2, leader=HERE if latest else "another")
+    connection = Scripted(GetConsensusState=states, Scan=[{"snap_timestamp": answered}])
+    answer = await tablets.scan(with_tablet(connection), request_, nobody)
     assert timestamps_asked(connection) == [asked]
     assert (answer.error, answer.snap_timestamp) == (None, shown)
 
@@ -378,7 +429,7 @@ async def test_a_scan_after_an_alter_takes_the_columns_of_the_server():
     connection = Scripted(Scan=[mismatch, {}], ListTablets=[{"tablets": [hosted]}])
     session = with_tablet(connection)
     request = m.ScanRequest("T", allow_followers=True)
-    answer = await tablets.scan(session, request)
+    answer = await tablets.scan(session, request, nobody)
     assert (answer.error, answer.column_ids) == (None, (0, 2))
 
 

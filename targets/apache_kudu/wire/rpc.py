@@ -54,7 +54,6 @@ _PLAIN: Final[Mapping[type, Callable[[Session, Any], Awaitable[Any]]]] = {
     m.GetMasterRegistrationRequest: members.get_master_registration,
     m.ListTabletServersRequest: members.list_tablet_servers,
     m.ListTabletsRequest: tablets.list_tablets,
-    m.ScanRequest: tablets.scan,
     raft.BulkChangeConfigRequest: members.bulk_change_config,
     raft.GetConsensusStateRequest: members.get_consensus_state,
     raft.LeaderStepDownRequest: members.leader_step_down,
@@ -97,6 +96,8 @@ class WireRpc:
         kind = type(request)
         if kind is m.WriteRequest:
             return await tablets.write(s, request, next(self._attempts), self._client)
+        if kind is m.ScanRequest:
+            return await tablets.scan(s, request, functools.partial(self._peer, deadline))
         if kind in _PLAIN:
             return await _PLAIN[kind](s, request)
         handler = _IN_ONE_TERM.get(kind)
@@ -107,6 +108,9 @@ class WireRpc:
             raise UsageError(f"real Kudu has no method for {kind.__name__}")
         answer, lead = await s.in_one_term(functools.partial(handler, s, request))
         return tables.with_term(answer, lead.term)
+
+    async def _peer(self, deadline: float, address: str) -> Session:
+        return await self._session(parse_address(address), deadline)
 
     async def node_uuid(self, address: Address | str, *, timeout_s: float) -> str:
         """The uuid of the server at an address. Raises `RpcError`."""

@@ -115,6 +115,10 @@ class Session:
             remember(self.memory.hosts, uuid, host_port)
         return self._names.get(uuid) or f"{where.get('host', '?')}:{where.get('port', 0)}"
 
+    def known_name(self, uuid: str) -> str | None:
+        """The address "node:port" of a server, if it is known."""
+        return self._names.get(uuid)
+
     def uuid_of(self, address: str) -> str | None:
         """The uuid of the server at "node:port", if it is known."""
         return next((uuid for uuid, name in self._names.items() if name == address), None)
@@ -123,7 +127,11 @@ class Session:
 
     async def raft(self, group: str = SYSTEM_TABLET_ID, *, health: bool = False) -> Reply:
         """Ask for the state of a Raft group, which by default is the masters'."""
-        request = {"tablet_ids": [group], "report_health": 2 if health else 1}
+        request = {
+            "dest_uuid": self.uuid,  # without it, servers log an error per request
+            "tablet_ids": [group],
+            "report_health": 2 if health else 1,
+        }
         reply = await self.ask(GET_CONSENSUS_STATE, request)
         state = state_of(reply, group)
         lead = Lead(0, False)

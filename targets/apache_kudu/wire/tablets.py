@@ -11,14 +11,21 @@ which waits for these writes. It is made between two looks at the server's conse
 refused as NOT_THE_LEADER unless the server leads in both, in the same term. As on the bundled
 target in the profile `modern`, that leader may have been deposed without knowing it.
 
+Without leases, a deposed leader that does not know it also answers snapshots of the present, which
+lack the writes of the next leader: they are not repeatable (`consensus/time_manager.h`; measured on
+1.18.1 for as long as the leader was cut off). No permit covers this, so an answer from a leader
+counts only if a majority of the tablet's voters has no later term afterwards (`_is_confirmed`).
+Otherwise the attempt is recorded as unconfirmed, and another replica is asked.
+
 Kudu's snapshot at a time has the writes before this time, while the bundled clients mean the writes
 up to it. So timestamps of snapshots differ by one on the wire.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,12 +36,15 @@ from targets.apache_kudu.wire.errors import REQUEST_STALE, RpcLayerError, row_er
 from targets.apache_kudu.wire.frames import RowsId
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import pack, unpack
-from targets.apache_kudu.wire.session import Lead, Session, remember
+from targets.apache_kudu.wire.session import Lead, Session, remember, state_of
 from targets.apache_kudu.wire.tables import ROLES, UNSTATED, column_values, read_schema
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcConnectionError, RpcError
 
+Peer = Callable[[str], Awaitable[Session]]
+"""Opens a session with the server at "node:port", within the deadline of the same operation."""
 PAGES_MAX: Final = 10_000
+_VOTER: Final = 1
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _TABLET_STATES: Final = {
     0: "BOOTSTRAPPING",
@@ -122,10 +132,12 @@ def _written(reply: Reply) -> m.WriteResponse:
 # --- reads ------------------------------------------------------------------------------------
 
 
-async def scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
+async def scan(s: Session, request: m.ScanRequest, peer: Peer) -> m.ScanResponse:
     """Read all rows of a tablet that are in the range."""
-    if request.mode is not m.ReadMode.READ_LATEST or request.allow_followers:
+    if request.allow_followers and request.mode is m.ReadMode.READ_LATEST:
         return await _scan(s, request)
+    if request.mode is not m.ReadMode.READ_LATEST:
+        return await _snapshot(s, request, peer)
     lead = await s.last_lead(request.tablet_id)
     if not lead.leads:
         return _not_leading(s, lead)
@@ -141,6 +153,47 @@ async def scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
         return _not_leading(s, lead)
     replica = m.ReplicaInfo(s.uuid, "LEADER", lead.term)
     return msgspec.structs.replace(response, replica=replica, snap_timestamp=0)
+
+
+async def _snapshot(s: Session, request: m.ScanRequest, peer: Peer) -> m.ScanResponse:
+    async def ask() -> m.ScanResponse:
+        return await _scan(s, request)
+
+    tablet_id = request.tablet_id
+    response, lead = await s.in_one_term(ask, tablet_id)
+    if response.error is not None or not lead.leads:
+        return response
+    if await _is_confirmed(s, tablet_id, lead, peer):
+        return response
+    text = f"UNCONFIRMED: {s.connection.address} led in term {lead.term} and may be deposed"
+    return m.ScanResponse(m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text))
+
+
+async def _is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bool:
+    """Whether a majority of the voters has no later term now, so that none has elected a leader."""
+    state = state_of(await s.raft(tablet_id), tablet_id) or {}
+    config = state.get("pending_config") or state.get("committed_config") or {"peers": ()}
+    voters = [p.get("uuid", "") for p in config["peers"] if p.get("member_type") == _VOTER]
+    names = [name for uuid in voters if uuid != s.uuid and (name := s.known_name(uuid))]
+    needed = len(voters) // 2 + 1 - (state.get("current_term") == lead.term)
+    asked = {asyncio.create_task(_term_at(peer, name, tablet_id)) for name in names}
+    waiting = asked
+    try:
+        while waiting and needed > 0:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            needed -= sum(0 < task.result() <= lead.term for task in done)
+    finally:
+        for task in asked:
+            task.cancel()
+    return bool(voters) and needed <= 0
+
+
+async def _term_at(peer: Peer, address: str, tablet_id: str) -> int:
+    """The term of a tablet at another server; 0 without an answer."""
+    try:
+        return (await (await peer(address)).lead(tablet_id)).term
+    except RpcError:
+        return 0
 
 
 def _not_leading(s: Session, lead: Lead) -> m.ScanResponse:
@@ -216,7 +269,7 @@ async def list_tablets(s: Session, request: m.ListTabletsRequest) -> m.ListTable
     """Ask a tablet server for its replicas, and for the terms and leaders that they know."""
     del request
     reply = await s.ask(w.LIST_TABLETS, {"need_schema_info": True})
-    groups = await s.ask(w.GET_CONSENSUS_STATE, {})
+    groups = await s.ask(w.GET_CONSENSUS_STATE, {"dest_uuid": s.uuid})
     states = {group["tablet_id"]: group.get("state", {}) for group in groups["tablets"]}
     tablets = [_hosted(s, each, states) for each in reply["tablets"]]
     by_id = sorted(tablets, key=lambda tablet: tablet.tablet_id)
