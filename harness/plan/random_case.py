@@ -89,11 +89,16 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
         bugs=case.bugs,
         options=options,
         environment=None if environment is None else environment.name,
+        vocabulary=load_plugin("workloads", case.workload).vocabulary,
     )
     with blaming(f"the target {case.target!r}: nodes()"):
         nodes = target.nodes(settings)
+    with blaming(f"the target {case.target!r}: pointless()"):
+        pointless = frozenset(target.pointless(settings))
     able = tuple(
-        name for name in names if can_hit_all(load_plugin("nemeses", name), nodes, environment)
+        name
+        for name in names
+        if name not in pointless and can_hit_all(load_plugin("nemeses", name), nodes, environment)
     )
     if not able:
         raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypedDict, Unpack
@@ -218,6 +218,13 @@ class Target(Plugin):
         """
         del ask, without
         raise UsageError(f"--compose {compose}: the target {self.name!r} is not declared by a file")
+
+    def pointless(self, settings: TargetSettings) -> Collection[str]:
+        """Return those of `nemeses` and `extras` that could hit nothing with these settings, such
+        as faults at an event that no node announces. `--nemesis any` does not draw them.
+        """
+        del settings
+        return ()
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """Return the permits: promises that the profile does not make (`harness.permits`)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -67,6 +68,12 @@ def place_of(frame: FrameType) -> str:
     return (
         f"{module_of(frame)}.{frame.f_code.co_qualname.replace('.<locals>', '')}:{line_of(frame)}"
     )
+
+
+def places_of(frames: Sequence[FrameType]) -> list[str]:
+    """Return the places of a task's frames; a last line says if there may be more frames."""
+    more = [f"... perhaps more than {FRAMES_MAX} frames"] if len(frames) >= FRAMES_MAX else []
+    return [*map(place_of, frames), *more]
 
 
 def line_of(frame: FrameType) -> int:

@@ -30,6 +30,7 @@ from harness.replay.view import (
     OperationView,
     Stopped,
     TimerView,
+    within,
 )
 from harness.replay.watch import Stop, Watch, op_text
 from harness.support.process_copy import in_copy
@@ -37,6 +38,7 @@ from harness.timeline import faults_of
 
 LOOK_TIMEOUT_S: Final = 120.0
 LAST_OPS: Final = 10
+MESSAGES_MAX: Final = 2000
 OTHERS_MAX: Final = 200
 TIMERS_MAX: Final = 2000
 
@@ -53,6 +55,8 @@ def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
     due = _due(deployment, stop)
     connections = list(deployment.fabric.connections)
     sleeps = _sleeps(due)
+    left_out: dict[str, int] = {}
+    messages = messages_of(deployment.fabric, due, name)
     loops = [m.incarnation.loop for m in deployment.machines.values() if m.incarnation is not None]
     return Stopped(
         target=plan.case.system,
@@ -66,9 +70,10 @@ def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
         last_ops=[op_text(op) for op in watch.ops[-LAST_OPS:]],
         faults=_faults(watch.ops),
         links=_links(deployment),
-        messages=messages_of(deployment.fabric, due, name),
-        timers=_timers(due, loops, name),
-        others=_others(due, name),
+        messages=within(MESSAGES_MAX, messages, "messages", left_out),
+        timers=within(TIMERS_MAX, _timers(due, loops, name), "timers", left_out),
+        others=within(OTHERS_MAX, _others(due, name), "others", left_out),
+        left_out=left_out,
         nodes=[
             node_view(machine, plan.target.state_pages, connections, sleeps, name)
             for machine in deployment.machines.values()
@@ -160,7 +165,7 @@ def _faults(ops: Iterable[Op]) -> list[FaultView]:
             since_s=fault.start / NS_PER_S,
             note=fault.note,
         )
-        for fault in faults_of(ops)
+        for fault in faults_of(ops, most=None)
         if fault.targets and fault.heal is None
     ]
 
@@ -205,8 +210,6 @@ def _timers(due: Iterable[Entry], loops: Iterable[NodeLoop], name: Namer) -> lis
                 task=None if task is None else task.get_name(),
             )
         )
-        if len(timers) >= TIMERS_MAX:
-            break
     return timers
 
 
@@ -218,4 +221,4 @@ def _others(due: Iterable[Entry], name: Namer) -> list[str]:
         node = node_of(None, action, (argument,))
         text = call_text(action, (argument,), name)
         texts.append(f"{at_ns / NS_PER_S:.6f} {node or 'world'}: {text}")
-    return texts[:OTHERS_MAX]
+    return texts

@@ -14,7 +14,6 @@ from harness.ops import NS_PER_S
 from harness.replay.calls import Namer, mark_text
 from harness.replay.view import MessageView
 
-MESSAGES_MAX: Final = 2000
 CONTENT_MAX: Final = 240
 
 
@@ -30,7 +29,7 @@ def messages_of(fabric: Fabric, due: Iterable[Entry], name: Namer) -> list[Messa
                 _message(end.incoming, frame, "unread", None, name) for frame in end.unread
             ]
         del number
-    return messages[:MESSAGES_MAX]
+    return messages
 
 
 def is_message(action: Callable[..., object] | None) -> bool:

@@ -15,9 +15,9 @@ from harness.environments.sim.connection import SimConn
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.machine import Incarnation, Machine
 from harness.replay.calls import Namer, call_text_in
-from harness.replay.frames import frames_of, place_of
+from harness.replay.frames import frames_of, places_of
 from harness.replay.objects import Objects
-from harness.replay.view import ConnectionView, FileView, NodeView, TaskView
+from harness.replay.view import ConnectionView, FileView, NodeView, TaskView, within
 
 LOG_LINES: Final = 30
 TASKS_MAX: Final = 500
@@ -39,9 +39,13 @@ def node_view(
     """
     incarnation = machine.incarnation
     loop = None if incarnation is None else incarnation.loop
-    tasks = [] if loop is None else [t for t in loop.tasks() if not t.done()][:TASKS_MAX]
+    left_out: dict[str, int] = {}
+    unfinished = [] if loop is None else [task for task in loop.tasks() if not task.done()]
+    tasks = within(TASKS_MAX, unfinished, "tasks", left_out)
     objects = Objects()
     object_views = objects.collect([(task.get_name(), frames_of(task)) for task in tasks])
+    if objects.left_out:
+        left_out["objects"] = objects.left_out
     quality = machine.trouble.quality
     return NodeView(
         name=machine.name,
@@ -53,16 +57,16 @@ def node_view(
         drift_ppm=machine.clock.drift_ppm,
         callback_us=machine.cost_ns / 1e3,
         disk="good" if quality == DiskQuality() else msgspec.json.encode(quality).decode(),
-        ready=[] if loop is None else _ready(loop, name),
+        ready=[] if loop is None else _ready(loop, name, left_out),
         tasks=[_task(task, sleeps) for task in tasks],
-        files=_files(machine),
+        files=_files(machine, left_out),
         changes_in_flight=machine.disk.changes_in_flight,
         connections=[
             _connection(machine.name, *each) for each in connections if _is_at(machine, each)
         ],
         objects=object_views,
-        objects_cut=objects.cut,
         log=machine.world.log_lines(machine.name, last_lines=LOG_LINES),
+        left_out=left_out,
     )
 
 
@@ -111,20 +115,18 @@ def _task(task: asyncio.Task[Any], sleeps: Mapping[int, float]) -> TaskView:
         waits_for = "its turn"
     elif id(waiter) in sleeps:
         waits_for = f"{sleeps[id(waiter)]:.6f} s"
-    return TaskView(
-        name=task.get_name(), waits_for=waits_for, stack=[place_of(frame) for frame in frames]
-    )
+    return TaskView(name=task.get_name(), waits_for=waits_for, stack=places_of(frames))
 
 
-def _ready(loop: NodeLoop, name: Namer) -> list[str]:
+def _ready(loop: NodeLoop, name: Namer, left_out: dict[str, int]) -> list[str]:
     return [
         call_text_in(loop, handle._callback, handle._args, name)  # noqa: SLF001 - our own class
-        for handle in list(loop.ready)[:READY_MAX]
+        for handle in within(READY_MAX, loop.ready, "ready", left_out)
         if handle._callback is not None  # noqa: SLF001
     ]
 
 
-def _files(machine: Machine) -> list[FileView]:
+def _files(machine: Machine, left_out: dict[str, int]) -> list[FileView]:
     return [
         FileView(
             path=state.path,
@@ -132,7 +134,7 @@ def _files(machine: Machine) -> list[FileView]:
             synced_bytes=state.durable_bytes,
             unsynced_writes=state.unsynced_writes,
         )
-        for state in machine.disk.states()[:FILES_MAX]
+        for state in within(FILES_MAX, machine.disk.states(), "files", left_out)
     ]
 
 

@@ -40,8 +40,7 @@ class Objects:
     """Collects the objects of one node."""
 
     def __init__(self) -> None:
-        self.cut = False
-        """whether there were more than `OBJECTS_MAX`, or than `OF_ONE_CLASS_MAX` of a class"""
+        self._left_out: set[int] = set()
         self._names: dict[int, str] = {}
         self._found: list[tuple[Any, str, str]] = []
         self._counts: dict[str, int] = {}
@@ -57,12 +56,10 @@ class Objects:
             value, user = queue.popleft()
             if not _is_object(value) or id(value) in self._names:
                 continue
-            if self._counts.get(type(value).__name__, 0) >= OF_ONE_CLASS_MAX:
-                self.cut = True
+            of_class = self._counts.get(type(value).__name__, 0)
+            if of_class >= OF_ONE_CLASS_MAX or len(self._found) >= OBJECTS_MAX:
+                self._left_out.add(id(value))
                 continue
-            if len(self._found) >= OBJECTS_MAX:
-                self.cut = True
-                break
             name = self._named(value)
             self._found.append((value, name, user))
             queue += [(each, name) for each in _parts(value)]
@@ -70,6 +67,14 @@ class Objects:
             ObjectView(name=name, used_by=user, fields=self._fields(value))
             for value, name, user in self._found
         ]
+
+    @property
+    def left_out(self) -> int:
+        """The number of objects beyond `OBJECTS_MAX`, or beyond `OF_ONE_CLASS_MAX` of a class.
+
+        Objects that only these objects hold are not counted.
+        """
+        return len(self._left_out)
 
     def live(self) -> dict[str, Any]:
         """Return the collected objects themselves, by name."""

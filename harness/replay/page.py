@@ -6,7 +6,7 @@ It has the look of a run's page, and follows the reader's light or dark theme.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -36,8 +36,8 @@ def page_of(state: Stopped) -> str:
     bugs = f" with {', '.join(state.bugs)}" if state.bugs else ""
     counts = [
         counted(len(state.operations), "operation") + " in flight",
-        counted(len(state.messages), "message") + " not yet read",
-        counted(len(state.timers), "timer"),
+        counted(_total(state, "messages", state.messages), "message") + " not yet read",
+        counted(_total(state, "timers", state.timers), "timer"),
         counted(len(state.faults), "active fault"),
     ]
     template = (resources.files("harness.replay") / "stopped.html").read_text("utf-8")
@@ -58,6 +58,10 @@ def page_of(state: Stopped) -> str:
             "EACH": "".join(_node(state, node) for node in state.nodes),
         },
     )
+
+
+def _total(state: Stopped, name: str, items: Sequence[object]) -> int:
+    return len(items) + state.left_out.get(name, 0)
 
 
 def _code(state: Stopped) -> str:
@@ -120,14 +124,32 @@ def _world(state: Stopped) -> str:
         for t in state.timers
     ]
     last = [[text] for text in state.last_ops]
+    left_out = state.left_out
     return "".join(
         [
             _part("Operations in flight", ["op", "process", "since", "kind", "value"], operations),
             _part("Active faults", ["fault", "kind", "hits", "since", "what"], faults),
             _part("Links with faults", ["link", "state", "faults"], links),
-            _part("Messages", ["arrives", "link", "connection", "type", "content"], messages),
-            _part("Timers", ["due", "node", "calls"], timers, is_open=False),
-            _part("Other due events", ["event"], [[text] for text in state.others], is_open=False),
+            _part(
+                "Messages",
+                ["arrives", "link", "connection", "type", "content"],
+                messages,
+                left_out=left_out.get("messages", 0),
+            ),
+            _part(
+                "Timers",
+                ["due", "node", "calls"],
+                timers,
+                is_open=False,
+                left_out=left_out.get("timers", 0),
+            ),
+            _part(
+                "Other due events",
+                ["event"],
+                [[text] for text in state.others],
+                is_open=False,
+                left_out=left_out.get("others", 0),
+            ),
             _part("Last recorded ops", ["op"], last, is_open=False),
         ]
     )
@@ -153,7 +175,7 @@ def _node(state: Stopped, node: NodeView) -> str:
         ["clock", f"off by {node.wall_skew_ms:g} ms, drift {node.drift_ppm} ppm"],
         ["processor", f"{node.callback_us:g} µs per callback"],
         ["disk", f"{node.disk}; {node.changes_in_flight} replaces or removes in flight"],
-        ["ready callbacks", "; ".join(node.ready) or "none"],
+        ["ready callbacks", "; ".join([*node.ready, *_more(node.left_out, "ready")]) or "none"],
     ]
     parts = [
         *(
@@ -161,9 +183,20 @@ def _node(state: Stopped, node: NodeView) -> str:
             for path, data in node.pages.items()
         ),
         _part("Machine", ["", ""], machine, is_open=False),
-        _part("Tasks", ["task", "waits for", "at"], tasks, is_open=False),
+        _part(
+            "Tasks",
+            ["task", "waits for", "at"],
+            tasks,
+            is_open=False,
+            left_out=node.left_out.get("tasks", 0),
+        ),
         _part("Timers", ["due", "calls"], timers, is_open=False),
-        _part("Files", ["file", "bytes", "synced", "writes not synced"], files),
+        _part(
+            "Files",
+            ["file", "bytes", "synced", "writes not synced"],
+            files,
+            left_out=node.left_out.get("files", 0),
+        ),
         _part(
             "Connections",
             ["connection", "peer", "opened by", "unread", "held", "bytes under way"],
@@ -185,19 +218,31 @@ def _objects(node: NodeView) -> str:
         f"{_table(['field', 'value'], list(each.fields.items()))}</details>"
         for each in node.objects
     )
-    more = " (more were cut)" if node.objects_cut else ""
+    count = "; ".join([str(len(node.objects)), *_more(node.left_out, "objects")])
     return (
-        f"<details><summary>Objects <span class=soft>{len(node.objects)}{more}</span></summary>"
+        f"<details><summary>Objects <span class=soft>{count}</span></summary>"
         f'<div class="inner">{rows}</div></details>'
     )
 
 
+def _more(left_out: Mapping[str, int], name: str) -> list[str]:
+    """Return the number of items that a list lacks because of its limit, in words."""
+    return [f"{left_out[name]:,} more were not read"] if name in left_out else []
+
+
 def _part(
-    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, is_open: bool = True
+    title: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    is_open: bool = True,
+    left_out: int = 0,
 ) -> str:
+    """Return a table that folds; `left_out` is the number of rows that it lacks."""
+    more = f"; {left_out:,} more were not read" if left_out else ""
     return (
         f"<details{' open' if is_open and rows else ''}><summary>{title} "
-        f'<span class="soft">{len(rows)}</span></summary>{_table(head, rows)}</details>'
+        f'<span class="soft">{len(rows)}{more}</span></summary>{_table(head, rows)}</details>'
     )
 
 

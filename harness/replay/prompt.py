@@ -178,11 +178,10 @@ class Prompt(cmd.Cmd):
     def do_messages(self, arg: str) -> None:
         """Messages [NODE]: messages in flight, held or unread; of all nodes, or from or to one."""
         words = _words(arg)
-        messages = self.state.messages
         if words:
             self._check_name(words[0])
-            messages = [m for m in messages if words[0] in {m.source, m.destination}]
-        self._say(text.messages_text(messages, most=_ALL))
+        node = words[0] if words else None
+        self._say(text.messages_text(self.state, node=node, most=_ALL))
 
     def do_timers(self, arg: str) -> None:
         """Timers [NODE]: the timers of all nodes, or of one, in the order in which they are due."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from harness.errors import counted
-from harness.replay.view import MessageView, NodeView, Stopped, TimerView
+from harness.replay.view import NodeView, Stopped, TimerView
 
 LINES_MAX: Final = 20
 CELL_MAX: Final = 110
@@ -20,7 +20,7 @@ def whole_text(state: Stopped, *, full: bool = False) -> list[str]:
     """Return the whole state: the moment, the run, the world, and each node, in short or `full`."""
     lines = moment_text(state)
     lines += ["", *operations_text(state), "", *faults_text(state)]
-    lines += ["", *messages_text(state.messages), "", *timers_text(state)]
+    lines += ["", *messages_text(state), "", *timers_text(state)]
     for node in state.nodes:
         lines += ["", *node_text(node, full=full)]
     return lines
@@ -70,8 +70,11 @@ def faults_text(state: Stopped) -> list[str]:
     return [*lines, *([f"links with faults: {len(broken)}", *table(broken)] if broken else [])]
 
 
-def messages_text(messages: Sequence[MessageView], *, most: int = LINES_MAX) -> list[str]:
-    """Return messages: those in flight in the order of their arrival, then the others."""
+def messages_text(state: Stopped, *, node: str | None = None, most: int = LINES_MAX) -> list[str]:
+    """Return the messages of all nodes, or from or to one: those in flight in the order of their
+    arrival, then the others.
+    """
+    messages = [m for m in state.messages if node in {None, m.source, m.destination}]
     rows = [
         (
             m.state if m.arrives_s is None else f"{m.arrives_s:.6f} s",
@@ -83,17 +86,22 @@ def messages_text(messages: Sequence[MessageView], *, most: int = LINES_MAX) -> 
         for m in messages
     ]
     count = sum(m.arrives_s is not None for m in messages)
-    return [f"messages: {count} in flight, {len(rows) - count} held or unread", *table(rows, most)]
+    return [
+        f"messages: {count} in flight, {len(rows) - count} held or unread",
+        *table(rows, most),
+        *_left_out(state.left_out, "messages"),
+    ]
 
 
 def timers_text(state: Stopped, *, node: str | None = None, most: int = LINES_MAX) -> list[str]:
     """Return the timers of all nodes or of one, in the order in which they are due."""
     timers = [timer for timer in state.timers if node in {None, timer.node}]
     rows = [_timer(timer, state.moment.time_s) for timer in timers]
-    lines = [f"timers: {len(rows)}", *table(rows, most)]
+    lines = [f"timers: {len(rows)}", *table(rows, most), *_left_out(state.left_out, "timers")]
     if node is None and state.others:
         lines.append(f"other due events: {len(state.others)}")
         lines += [f"  {text}" for text in _first(state.others, most)]
+        lines += _left_out(state.left_out, "others")
     return lines
 
 
@@ -119,8 +127,9 @@ def node_text(node: NodeView, *, full: bool = False) -> list[str]:
         where = task.stack[-1] if task.stack else "not begun"
         lines.append(f"    {task.name}: waits for {task.waits_for}, at {_clip(where)}")
         lines += [f"        {place}" for place in task.stack[:-1]] if full else []
-    lines += _more(len(node.tasks), most)
+    lines += [*_more(len(node.tasks), most), *_left_out(node.left_out, "tasks")]
     lines += [f"  ready: {text}" for text in node.ready[:most]]
+    lines += [*_more(len(node.ready), most), *_left_out(node.left_out, "ready")]
     lines.append(f"  files: {len(node.files)}" + _in_flight(node))
     for file in node.files[:most]:
         synced = (
@@ -129,7 +138,7 @@ def node_text(node: NodeView, *, full: bool = False) -> list[str]:
             else (f"{file.synced_bytes} synced, {counted(file.unsynced_writes, 'write')} not")
         )
         lines.append(f"    {file.path}: {file.bytes} bytes, {synced}")
-    lines += _more(len(node.files), most)
+    lines += [*_more(len(node.files), most), *_left_out(node.left_out, "files")]
     if full:
         lines += _full(node)
     return lines
@@ -147,10 +156,11 @@ def _full(node: NodeView) -> list[str]:
         for c in node.connections
     ]
     lines = [f"  connections: {len(rows)}", *(f"  {line}" for line in table(rows))]
-    lines.append(f"  objects: {len(node.objects)}{' (more were cut)' if node.objects_cut else ''}")
+    lines.append(f"  objects: {len(node.objects)}")
     for each in node.objects:
         lines.append(f"    {each.name} (used by {each.used_by})")
         lines += [f"        {name} = {_clip(text)}" for name, text in each.fields.items()]
+    lines += _left_out(node.left_out, "objects")
     return [*lines, "  last lines of the log:", *(f"    {_clip(line)}" for line in node.log)]
 
 
@@ -173,7 +183,9 @@ def _page(path: str, data: Any, *, full: bool) -> list[str]:
         for name, value in data.items()
         if isinstance(value, (str, int)) and len(str(value)) < LINES_MAX and name[-3:] != "_ns"
     ]
-    return [f"  {', '.join(fields[:PAGE_FIELDS_MAX])}"] if fields else []
+    more = len(fields) - PAGE_FIELDS_MAX
+    shown = [*fields[:PAGE_FIELDS_MAX], *([f"... {more} more"] if more > 0 else [])]
+    return [f"  {', '.join(shown)}"] if fields else []
 
 
 def table(rows: Iterable[Sequence[str]], most: float = math.inf) -> list[str]:
@@ -197,6 +209,11 @@ def _first(texts: Sequence[str], most: int) -> list[str]:
 
 def _more(count: int, most: float) -> list[str]:
     return [f"    ... and {count - int(most)} more"] if count > most else []
+
+
+def _left_out(left_out: Mapping[str, int], name: str) -> list[str]:
+    """Return a line with the number of items that a list lacks because of its limit."""
+    return [f"    ... {left_out[name]} more were not read"] if name in left_out else []
 
 
 def _clip(text: str) -> str:

@@ -7,11 +7,21 @@ seeds, so two replays of one case to one moment give equal bytes.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+import itertools
+from collections.abc import Collection
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 SCHEMA: Final = 1
+T = TypeVar("T")
+
+
+def within(most: int, items: Collection[T], name: str, left_out: dict[str, int]) -> list[T]:
+    """Return the first `most` of the items of a list; `left_out` gets the number of the others."""
+    if len(items) > most:
+        left_out[name] = len(items) - most
+    return [*itertools.islice(items, most)]
 
 
 class MomentView(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +135,11 @@ class ObjectView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `pages` has the data of its pages by path (`Target.state_pages`)."""
+    """One node. `pages` has the data of its pages by path (`Target.state_pages`).
+
+    `left_out` maps the name of each list that reached its limit to the number of items that it
+    lacks. For `objects` this number is a minimum: what only these objects hold is not counted.
+    """
 
     name: str
     state: str
@@ -142,12 +156,16 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     changes_in_flight: int
     connections: list[ConnectionView]
     objects: list[ObjectView]
-    objects_cut: bool
     log: list[str]
+    left_out: dict[str, int]
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a stopped world; `others` are due events except for messages and timers."""
+    """The state of a stopped world; `others` are due events except for messages and timers.
+
+    `left_out` maps the name of each list that reached its limit to the number of items that it
+    lacks.
+    """
 
     schema: int = SCHEMA
     target: str
@@ -164,6 +182,7 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[MessageView]
     timers: list[TimerView]
     others: list[str]
+    left_out: dict[str, int]
     nodes: list[NodeView]
     trace_digest: str
 

@@ -61,6 +61,7 @@ class Watch:
         """the number of events of each kind that nodes have announced so far"""
         self.lines: list[str] = []
         """lines about what happened since the last stop, while stepping"""
+        self._unsaid = 0
         self.stops = 0
         self.deployment: Deployment
         self._on_stop = on_stop
@@ -170,6 +171,7 @@ class Watch:
         finally:
             world.tripwires.armed = armed
         self.lines.clear()
+        self._unsaid = 0
         if isinstance(self.order, Quit):
             self.quit()
 
@@ -200,9 +202,10 @@ class Watch:
     def _say(self, node: str, text: str) -> None:
         if len(self.lines) < LINES_MAX:
             now_s = self.deployment.world.now_ns / NS_PER_S
-            self.lines.append(f"{now_s:.6f} {node:6} {text[:TEXT_MAX]}")
-        elif len(self.lines) == LINES_MAX:
-            self.lines.append(f"... more than {LINES_MAX} lines")
+            self.lines.append(f"{now_s:.6f} {node:6} {_clip(text)}")
+        else:
+            self._unsaid += 1
+            self.lines[LINES_MAX:] = [f"... {self._unsaid} more"]
 
 
 def op_text(op: Op) -> str:
@@ -211,4 +214,8 @@ def op_text(op: Op) -> str:
     error = f" ({op.error})" if op.error else ""
     actor = f"process {op.process}" if op.is_client else op.process
     text = f"op {op.index}: {actor} {op.type.value} {op.f}{value}{error}"
+    return _clip(text)
+
+
+def _clip(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."

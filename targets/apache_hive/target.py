@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from targets.apache_hive.metastore import (
 )
 from targets.hive.permits import EVENTS, TOKENS, permits_of_profile
 from targets.hive.system import DATABASE_NODE, Layout
-from targets.hive.target import HiveTarget
+from targets.hive.target import AT_CHANGES, HiveTarget
 from targets.hive.tokens.token_stores import StoreKind
 from targets.hive.zookeeper.ensemble import ensemble_nodes
 from targets.hive.zookeeper.sessions import ZooKeeperKind
@@ -157,6 +157,12 @@ class ApacheHiveTarget(
         ]
         others = [database, kdc_node(USERS), *ensemble_nodes(zookeepers)]
         return [*_members(layout, metastores), *others]
+
+    @override
+    def pointless(self, settings: TargetSettings) -> Collection[str]:
+        """Faults at changes of the database, which real metastores do not announce."""
+        del settings
+        return AT_CHANGES
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +32,7 @@ from targets.hive.system import (
     HiveSystem,
     Layout,
 )
+from targets.hive.tokens.token_stores import StoreKind
 from targets.hive.zookeeper.sessions import ZooKeeperKind
 from targets.switches import switches_of
 
@@ -46,6 +47,9 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
 """Values of options from which a soak draws. Append new entries, so that the draws of earlier seeds
 stay the same.
 """
+TOKENS: Final = "hms-tokens"
+AT_CHANGES: Final = ("restart-database", "at-points")
+"""The nemeses that strike when a metastore writes to the database."""
 
 
 class HiveTarget(
@@ -80,7 +84,7 @@ class HiveTarget(
     api_version = TARGET_API_VERSION
     name = "hive"
     doc = "the bundled Hive Metastores, all active over one database"
-    vocabularies = frozenset({"hms", "hms-tokens"})
+    vocabularies = frozenset({"hms", TOKENS})
     profiles = tuple(PROFILES)
     bugs = BUGS
     options = (
@@ -238,6 +242,14 @@ class HiveTarget(
     @override
     def switches(self) -> Sequence[BugSwitch]:
         return switches_of(Bug)
+
+    @override
+    def pointless(self, settings: TargetSettings) -> Collection[str]:
+        """Faults at changes of the database, if tokens are all that changes and are elsewhere."""
+        changes_nothing = settings.vocabulary == TOKENS and (
+            Layout(settings).token_store is not StoreKind.DB
+        )
+        return AT_CHANGES if changes_nothing else ()
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

@@ -3,7 +3,9 @@
 import re
 
 import msgspec
+import pytest
 
+from harness.replay import gather, nodes, objects
 from harness.replay.objects import Objects
 from harness.replay.page import page_of
 from harness.replay.text import whole_text
@@ -101,6 +103,34 @@ def test_values_are_bounded_and_sets_are_sorted():
     for _ in range(50):
         deep = [deep]
     assert len(objects.text(deep)) < 40
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "name", "of_node"),
+    [
+        (gather, "MESSAGES_MAX", "messages", False),
+        (gather, "TIMERS_MAX", "timers", False),
+        (nodes, "TASKS_MAX", "tasks", True),
+        (nodes, "FILES_MAX", "files", True),
+        (objects, "OBJECTS_MAX", "objects", True),
+    ],
+)
+def test_a_list_that_reaches_its_limit_says_how_much_it_lacks(
+    stopped, monkeypatch, module, limit, name, of_node
+):
+    def lists_of(state):
+        return node_named(state, "m2") if of_node else state
+
+    whole = stopped(CUT)
+    assert lists_of(whole).left_out.get(name, 0) == 0 or name == "objects"
+    monkeypatch.setattr(module, limit, 1)
+    cut = state_of(CASE, CUT)
+    lacks = lists_of(cut).left_out[name]
+    assert len(getattr(lists_of(cut), name)) == 1
+    if name != "objects":
+        assert 1 + lacks == len(getattr(lists_of(whole), name))
+    assert f"{lacks} more were not read" in "\n".join(whole_text(cut, full=True))
+    assert f"{lacks} more were not read" in page_of(cut)
 
 
 def test_text_and_page_show_all_parts(stopped):

@@ -70,6 +70,23 @@ def test_any_draws_only_faults_that_the_environment_supports():
         assert {"kill-all", "power-cut-all"} <= set(names)
 
 
+@pytest.mark.parametrize(
+    ("workload", "options", "wanted"),
+    [
+        ("hms-ddl", {"token_store": "zookeeper"}, True),
+        ("hms-tokens", {}, True),
+        ("hms-tokens", {"token_store": "zookeeper"}, False),
+        ("hms-tokens", {"token_store": "memory"}, False),
+    ],
+)
+def test_any_holds_no_faults_at_events_that_never_come(workload, options, wanted):
+    """A run in which a nemesis hits nothing proves nothing."""
+    asked = Case(seed=1, target="hive", workload=workload, nemeses=(ANY,), target_options=options)
+    names = expand_any(asked, SIM).nemeses
+    assert ("restart-database" in names, "at-points" in names) == (wanted, wanted)
+    assert "kill-database" in names
+
+
 def test_any_holds_no_power_cut_where_programs_are_foreign():
     asked = Case(seed=1, target="http-register", workload="register", nemeses=(ANY,))
     names = expand_any(asked, PROCESS).nemeses
