@@ -7,17 +7,23 @@ and strikes at these again and again (compare `BUGGIFY` in FoundationDB's
 `flow/include/flow/Buggify.h`, which also arms few sites per run). Some faults strike at a planned
 time instead, so that a leader is lost and elections happen at all.
 
+Some defects of consensus need several faults in one order, which independent draws hardly ever
+make. So half of the runs follow a plot, if the target has its points: the same few faults in every
+round, aimed at a state that consensus must rule out (`PLOTS`).
+
 The words of each fault are in its arguments, so a case shows what happens and replays even if the
 target's points have changed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from harness.case import Fault, Trigger
 from harness.cluster import Capability, NodeSpec
@@ -47,7 +53,47 @@ NTH: Final = (1, 1, 1, 2, 3)
 AFTER_MS: Final = (0, 0, 1, 3, 10, 50)
 LASTS_MS: Final = (50, 50, 300, 1000, 2500)
 """The possible durations of a fault: shorter and longer than an election."""
+PLOT_ONE_IN: Final = 2
+"""If the target has the points of a plot, one run in this number follows a plot."""
+LENGTH_PERCENT: Final = (85, 115)
 T = TypeVar("T")
+
+
+class Act(NamedTuple):
+    """A fault of a plot: its words, its start in the round, and its duration.
+
+    `{voted}` in the words becomes the target's first point of this kind, with its fields.
+    """
+
+    words: str
+    at_ms: int
+    for_ms: int
+
+
+PLOTS: Final[tuple[tuple[int, tuple[Act, ...]], ...]] = (
+    # The voters of a new leader restart. Then a member that knows nothing of its term is a
+    # candidate in this term, too.
+    (
+        8000,
+        (
+            Act("cut leader from members", 0, 3000),
+            Act("cut it from members when event {leader}", 0, 3000),
+            Act("kill it when event {voted} after=1ms", 0, 1000),
+        ),
+    ),
+    # All lose power when the leader has counted an entry that is durable on few members.
+    (
+        4000,
+        (
+            Act("disk it delay=50ms when event {appended}", 0, 900),
+            Act("cut it from one@members when event {appended}", 0, 900),
+            Act("disk it delay=50ms when event {appended}", 1000, 900),
+            Act("cut it from one@members when event {appended}", 1000, 900),
+            Act("power-cut all when event {committed} nth=3 after=5ms", 0, 300),
+        ),
+    ),
+)
+"""For each plot, the length of a round in ms, and the acts of each round."""
 
 
 class AtPoints(Nemesis, suits_all=False):
@@ -103,7 +149,30 @@ class AtPoints(Nemesis, suits_all=False):
                     args={WORDS: words, **_fault_of(words).draw_args(rng)},
                 )
             )
+        plots = _plots_at(self._points)
+        if plots and not rng.randrange(PLOT_ONE_IN):
+            return self._follow(_one(rng, plots), rng, horizon_ns)
         return faults
+
+    def _follow(
+        self, plot: tuple[int, Sequence[Act]], rng: random.Random, horizon_ns: int
+    ) -> Sequence[Fault]:
+        """Plan the acts of a plot in each round; the last round may outlive the horizon."""
+        round_ns, acts = plot[0] * NS_PER_S // 1000, plot[1]
+        count = min(max(1, horizon_ns // round_ns), FAULTS_MAX // len(acts))
+        faults = []
+        for number, (at_round, act) in enumerate(itertools.product(range(count), acts), 1):
+            percent = rng.randrange(*LENGTH_PERCENT)
+            faults.append(
+                Fault(
+                    id=f"{self.name}-{number}",
+                    nemesis=self.name,
+                    at_ns=round_ns * at_round + act.at_ms * NS_PER_S // 1000,
+                    duration_ns=act.for_ms * NS_PER_S // 1000 * percent // 100,
+                    args={WORDS: act.words, **_fault_of(act.words).draw_args(rng)},
+                )
+            )
+        return sorted(faults, key=lambda fault: fault.at_ns)
 
     @override
     def check_args(self, args: Mapping[str, Any]) -> None:
@@ -140,6 +209,19 @@ def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
     if nth > 1:
         words += f" nth={nth}"
     return words + (f" after={after_ms}ms" if after_ms else "")
+
+
+def _plots_at(points: Mapping[str, Sequence[str]]) -> list[tuple[int, Sequence[Act]]]:
+    """Return the plots whose points a target has, with the target's points in their words."""
+    by_kind: dict[str, str] = {}
+    for point in itertools.chain.from_iterable(points.values()):
+        by_kind.setdefault(point.split()[0], point)
+    plots: list[tuple[int, Sequence[Act]]] = []
+    for round_ms, acts in PLOTS:
+        with contextlib.suppress(KeyError):  # the target does not have all points
+            named = [act._replace(words=act.words.format_map(by_kind)) for act in acts]
+            plots.append((round_ms, named))
+    return plots
 
 
 def _one(rng: random.Random, choices: Sequence[T]) -> T:

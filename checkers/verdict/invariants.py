@@ -98,7 +98,7 @@ INVARIANTS: Final = (
         "coverage",
         "tablets of a table cover each partition exactly once",
         "rows; answers with locations",
-        ("coverage", "located", "located-tablets", "located-rows"),
+        ("coverage", "located", "located-tablets", "located-rows", "located-voters"),
     ),
     Invariant(
         "I7",

@@ -220,8 +220,8 @@ class Target(Plugin):
         raise UsageError(f"--compose {compose}: the target {self.name!r} is not declared by a file")
 
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Return those of `nemeses` and `extras` that could hit nothing with these settings, such
-        as faults at an event that no node announces. `--nemesis any` does not draw them.
+        """Return the names in `nemeses` and `extras` that hit nothing with these settings, such as
+        faults at an event that no node announces. `--nemesis any` does not draw them.
         """
         del settings
         return ()

@@ -184,8 +184,8 @@ def _page(path: str, data: Any, *, full: bool) -> list[str]:
         if isinstance(value, (str, int)) and len(str(value)) < LINES_MAX and name[-3:] != "_ns"
     ]
     more = len(fields) - PAGE_FIELDS_MAX
-    shown = [*fields[:PAGE_FIELDS_MAX], *([f"... {more} more"] if more > 0 else [])]
-    return [f"  {', '.join(shown)}"] if fields else []
+    texts = [*fields[:PAGE_FIELDS_MAX], *([f"... {more} more"] if more > 0 else [])]
+    return [f"  {', '.join(texts)}"] if fields else []
 
 
 def table(rows: Iterable[Sequence[str]], most: float = math.inf) -> list[str]:

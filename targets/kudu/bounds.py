@@ -65,6 +65,11 @@ def describe_bounds(
     }
 
 
+def keeps_voters(*flags: Flags | None) -> bool:
+    """Whether a tablet never has fewer voters than its table asks for, under all these flags."""
+    return all(f is None or f.raft_prepare_replacement_before_eviction for f in flags)
+
+
 def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
     """Build the snapshot's `accepts`: those limits of requests that flags have changed.
 

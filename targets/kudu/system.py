@@ -31,7 +31,7 @@ from harness.plugins import (
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu import messages as m
-from targets.kudu.bounds import describe_accepted, describe_bounds
+from targets.kudu.bounds import describe_accepted, describe_bounds, keeps_voters
 from targets.kudu.bugs import FLAGS, PROFILES, Bug, bugs_of
 from targets.kudu.client import KuduClient, RetryPolicy, TwoSidedClient
 from targets.kudu.consensus.messages import LeaderStepDownRequest
@@ -312,10 +312,11 @@ class KuduSystem(System):
         return tservers
 
     def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the bounds of the nodes' resources, and the limits of requests."""
+        """Return the limits of resources, of requests, and of a tablet's voters."""
         return {
             "bounds": describe_bounds(masters, tservers, self._layout.flags, self._layout.changed),
             **describe_accepted(len(tservers), self._layout.flags),
+            "keeps_voters": keeps_voters(self._layout.flags, self._layout.changed),
         }
 
     # --- operations --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from targets.kudu.master.catalog.sys_catalog import SystemTablet
 from targets.kudu.master.errors import invalid_schema
 from targets.kudu.master.leader_term import Epoch
 from targets.kudu.master.master_service import MasterService
-from targets.kudu.master.tablets import heartbeats
+from targets.kudu.master.tablets import heartbeats, replacement
 from targets.kudu.master.tablets.async_rpc_tasks import Tasks, _Pending
 from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.messages import ListTablesRequest, ListTablesResponse
@@ -320,3 +320,14 @@ def tablets_run_unreported(patch):
         original(self, tablet_id, tablet)
 
     patch.setattr(Catalog, "_put_tablet", eager)
+
+
+@mutant("evicted-too-early", "replacement")
+def evicted_too_early(patch):
+    """A failed replica is evicted before its replacement votes"""
+    original = replacement._Peers._voter_to_evict
+
+    def early(self, num_replicas):
+        return original(self, num_replicas - 1)
+
+    patch.setattr(replacement._Peers, "_voter_to_evict", early)

@@ -9,11 +9,12 @@ from harness.faults.parser import parse
 from harness.plan.planning import plan_case
 from harness.plugins import NodeRole, Roles, Scene
 from harness.registry import load_plugin
-from nemesis.points import AT_A_POINT, FAULTS_PER_INTERVAL, PROVOKING, AtPoints
+from nemesis.points import AT_A_POINT, FAULTS_PER_INTERVAL, PLOTS, PROVOKING, AtPoints
 from tests.support.repeated import for_each
 
 S = 1_000_000_000
-POINTS = {"election": ("voted", "leader term=3"), "log": ("appended", "synced")}
+POINTS = {"election": ("voted", "candidate term=3"), "log": ("appended", "synced")}
+OF_PLOTS = {"all": ("voted group=a", "leader", "appended", "committed", "voted group=b")}
 
 
 def plan(seed, points=POINTS):
@@ -30,7 +31,7 @@ def test_a_run_strikes_at_points_of_the_target_and_provokes_elections(seed):
     nemesis = AtPoints(POINTS)
     triggers = [nemesis.trigger_of(fault) for fault in faults]
     struck = {trigger.event for trigger in triggers if trigger is not None}
-    assert struck <= {"voted", "leader", "appended", "synced"}
+    assert struck <= {"voted", "candidate", "appended", "synced"}
     assert struck
     plain = [f.args["fault"] for f, t in zip(faults, triggers, strict=True) if t is None]
     assert plain
@@ -51,6 +52,32 @@ def test_most_runs_keep_to_one_group_of_points():
     seen = [groups(seed) for seed in range(40)]
     assert {frozenset({"election"}), frozenset({"log"}), frozenset(POINTS)} == set(seen)
     assert sum(len(each) == 1 for each in seen) > 20
+
+
+def test_half_of_the_runs_follow_a_plot_if_the_target_has_its_points():
+    def words(seed, points):
+        return [fault.args["fault"] for fault in plan(seed, points)]
+
+    kept = {seed: words(seed, POINTS) for seed in range(40)}
+    assert all(len(each) == 6 * FAULTS_PER_INTERVAL for each in kept.values())
+    runs = [words(seed, OF_PLOTS) for seed in range(40)]
+    plots = [each for each in runs if len(each) != 6 * FAULTS_PER_INTERVAL]
+    assert 10 <= len(plots) <= 30
+    firsts = {each[0] for each in plots}
+    assert len(firsts) == len(PLOTS)
+    assert all(set(each) == set(next(p for p in plots if p[0] == each[0])) for each in plots)
+    named = {word for each in plots for text in each for word in text.split()}
+    assert {"voted", "group=a", "committed"} <= named
+    assert "group=b" not in named  # the first point of a kind is meant
+
+
+@for_each("seed", range(20))
+def test_the_faults_of_a_plot_are_sorted_and_replay(seed):
+    faults = plan(seed, OF_PLOTS)
+    assert [fault.at_ns for fault in faults] == sorted(fault.at_ns for fault in faults)
+    for fault in faults:
+        AtPoints(OF_PLOTS).check_args(fault.args)
+    assert plan(seed, OF_PLOTS) == faults
 
 
 def test_every_fault_is_one_in_words():

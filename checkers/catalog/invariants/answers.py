@@ -25,8 +25,9 @@ from checkers.catalog.sentences import sentence, table_words
 from checkers.verdict.disturbances import Disturbance, citation, disturbances_of
 from checkers.verdict.sentences import seconds
 from harness.errors import counted
-from harness.ops import History, Pair
+from harness.ops import NEMESIS, History, Pair
 from harness.permits import STALE_READ
+from harness.timeline import DISK, faults_of
 from harness.vocabularies import fields_of, is_ok
 
 CREATION: Final = "creation"
@@ -73,6 +74,7 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Catalog
     _done_at_rest(history, findings)
     if snapshot is not None:
         _known_to_rows(located, snapshot, findings)
+        _keep_their_voters(history, located, snapshot, findings)
         _done_too_early(history, snapshot, findings)
         _applied_too_early(history, snapshot, findings)
 
@@ -182,6 +184,28 @@ def _known_to_rows(
                     f"beginning; the answer names {', '.join(tablet['replicas'])}"
                 )
             _complain(findings, "located-rows", answer, what, may_be_lost=True)
+
+
+def _keep_their_voters(
+    history: History, located: Sequence[_Shown], snapshot: Snapshot, findings: CatalogFindings
+) -> None:
+    """Check that each located tablet has as many voters as its table asks for.
+
+    In the scheme 3-4-3, a replica is evicted after its replacement has become a voter. A replica
+    whose disk failed may be evicted before, so runs with faults of disks are not judged.
+    """
+    if not snapshot.keeps_voters:
+        return
+    if any(fault.kind == DISK for fault in faults_of(history.of_process(NEMESIS), most=None)):
+        return
+    for answer in located:
+        wanted = (snapshot.tables.get(answer.ident) or {}).get("num_replicas", 0)
+        for tablet in answer.value["tablets"]:
+            findings.look("located-voters")
+            if len(tablet["replicas"]) < wanted:
+                voters = counted(len(tablet["replicas"]), "voter")
+                what = f"tablet {tablet['tablet_id']} has {voters}, and its table asks for {wanted}"
+                _complain(findings, "located-voters", answer, what)
 
 
 def _other_leader(

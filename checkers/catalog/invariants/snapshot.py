@@ -32,11 +32,23 @@ Json = dict[str, Any]
 class Snapshot:
     """The dumps of all nodes, and the rows of the ready leading master."""
 
-    def __init__(self, masters: dict[str, Json], tservers: dict[str, Json], leader: str) -> None:
-        """Create a snapshot in which the rows of the master `leader` count as the catalog."""
+    def __init__(
+        self,
+        masters: dict[str, Json],
+        tservers: dict[str, Json],
+        leader: str,
+        *,
+        keeps_voters: bool = False,
+    ) -> None:
+        """Create a snapshot in which the rows of the master `leader` count as the catalog.
+
+        `keeps_voters`: a tablet whose replicas are replaced never has fewer voters than its table
+        asks for.
+        """
         self.masters = masters
         self.tservers = tservers
         self.leader = leader
+        self.keeps_voters = keeps_voters
         rows = masters[leader]
         self.tables: dict[str, Json] = {table["id"]: table for table in rows["tables"]}
         self.tablets: dict[str, Json] = {tablet["id"]: tablet for tablet in rows["tablets"]}
@@ -110,7 +122,8 @@ def read_snapshot(
             "its rows may be old"
         )
         return None
-    return Snapshot(masters, tservers, leader)
+    keeps_voters = value.get("keeps_voters") is True
+    return Snapshot(masters, tservers, leader, keeps_voters=keeps_voters)
 
 
 def _answered(

@@ -157,6 +157,25 @@ def test_answers_of_locate_are_checked(tablets, rule):
     assert rule in rules(h)
 
 
+@pytest.mark.parametrize(
+    ("keeps", "kind", "found"),
+    [
+        (True, "kill", ["located-voters"]),
+        (False, "kill", []),  # the scheme 3-2-3 evicts first
+        (True, "disk", []),  # a failed replica may be evicted first
+    ],
+)
+def test_a_tablet_keeps_its_voters_while_one_is_replaced(keeps, kind, found):
+    h, dump = made(), {**snapshot(), "keeps_voters": keeps}
+    for row in dump["masters"]["m1"]["tablets"]:
+        row["consensus"] = {**(row.get("consensus") or {}), "opid_index": 7}
+    fault = {"action": "inject", "fault": "f", "kind": kind, "targets": ["t1"], "note": ""}
+    h.add("nemesis", "info", kind, fault)
+    two = shown_tablet("A1", "", "80", replicas=["u1", "u2"])
+    locate(h, two, shown_tablet("A2", "80", ""))
+    assert rules(h, dump) == found
+
+
 def test_a_cut_answer_is_exempt():
     h = made()
     locate(h, shown_tablet("A1", "", "80"), truncated=True)
