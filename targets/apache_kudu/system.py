@@ -109,8 +109,8 @@ class ApacheKuduSystem(KuduSystem):
     ) -> Mapping[str, Any]:
         """Leave out replicas of removed tables that stay: Kudu may never delete them.
 
-        The permit `orphan-replicas` tells why. A replica stays if it is still there `_ORPHAN_S`
-        after it was first seen.
+        The permit `orphan-replicas` tells why. Such a replica never had a leader. It stays if it
+        is still there `_ORPHAN_S` after it was first seen.
         """
         if leader is None:
             return tservers
@@ -124,6 +124,7 @@ class ApacheKuduSystem(KuduSystem):
                     replica
                     for replica in dump["tablets"]
                     if replica["tablet_id"] in placed
+                    or replica["raft"]["leader_uuid"] is not None
                     or now_s - self._orphans.setdefault((name, replica["tablet_id"]), now_s)
                     < _ORPHAN_S
                 ],

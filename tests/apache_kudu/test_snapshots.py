@@ -39,6 +39,7 @@ class Cluster:
         self.states = {"A": "RUNNING", "B": "RUNNING"}
         self.held = {uuid: ["A1", "B1"] for uuid in SERVERS}
         self.configs = {}
+        self.leaderless = set()
         self.refused = set()
         self.asked = []
 
@@ -99,6 +100,8 @@ class Cluster:
             case raft.GetConsensusStateRequest():
                 if request.tablet_id == SYSTEM_TABLET_ID:
                     return raft.GetConsensusStateResponse(uuid, 2, "LEADER", "x1", config(MASTERS))
+                if request.tablet_id in self.leaderless:
+                    return raft.GetConsensusStateResponse(uuid, 0, "FOLLOWER", None, None)
                 mine = self.configs.get(request.tablet_id, config(SERVERS))
                 role = "LEADER" if uuid == "u1" else "FOLLOWER"
                 return raft.GetConsensusStateResponse(uuid, 1, role, "u1", mine)
@@ -218,6 +221,7 @@ def system_of(cluster, now):
 
 async def test_what_stays_of_a_removed_table_is_awaited_only_for_a_while(cluster):
     cluster.held["u2"].append("X1")
+    cluster.leaderless.add("X1")
     now = [100]
     system = system_of(cluster, now)
     masters, tservers = await dumped(cluster)
@@ -234,6 +238,17 @@ async def test_what_stays_of_a_removed_table_is_awaited_only_for_a_while(cluster
     result = judge(h, {"masters": masters, "tservers": tservers})
     assert result.verdict is Verdict.PERMITTED
     assert result.details["permitted"] == {"orphan-replicas": 1}
+
+
+async def test_a_led_replica_of_a_removed_table_is_awaited_always(cluster):
+    cluster.held["u2"].append("X1")
+    now = [100]
+    system = system_of(cluster, now)
+    masters, tservers = await dumped(cluster)
+    for _ in range(2):
+        left = pending(masters, system._awaited(masters["m1"], tservers))
+        assert any("X1" in line for line in left)
+        now[0] += 10
 
 
 def permit_of(permit):
