@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
@@ -50,6 +50,8 @@ LOST = (
         (failed(7, 13, LOST), Effect.UNKNOWN),
         (failed(7, 11, "Failed initiating master Raft ChangeConfig request"), Effect.UNKNOWN),
         (failed(1, 14, "an error occurred while updating the sys-catalog: x"), Effect.UNKNOWN),
+        (failed(7, 13, f"{LOST}: Not the leader"), Effect.UNKNOWN),
+        (failed(1, 4, "an error occurred while updating the sys-catalog: x"), Effect.UNKNOWN),
         (failed(3, 1, "the table does not exist"), Effect.REFUSED),
         (failed(4, 13, "new table name t is already reserved"), Effect.REFUSED),
         (failed(10, 4, "replication factor must be odd"), Effect.REFUSED),
@@ -146,6 +148,8 @@ async def test_errors_by_which_no_leader_judged_need_no_term(text):
 
 
 @given(st.lists(st.sampled_from(["alter", "applied", "look", "read"]), max_size=30))
+@example(["alter", "look", "read", "applied", "look"])
+@example(["alter", "look", "read", "alter", "look"])
 def test_shown_versions_are_never_wrong(steps):
     """The oracle is a table that alters and applies; a read lies between each two looks."""
     committed = applied = 0
@@ -230,6 +234,12 @@ async def test_a_delete_whose_name_moved_on_is_asked_again_by_its_new_id():
     connection = Scripted(GetTableSchema=seen, DeleteTable=[NOT_FOUND, {}])
     answer = await tables.delete_table(connection.session(), m.DeleteTableRequest(NAMED, ID))
     assert (answer.error, answer.table_id) == (None, "i2")
+
+
+async def test_a_delete_that_no_leader_judged_claims_no_id():
+    connection = Scripted(GetTableSchema=[SEEN], DeleteTable=[failed(7, 13, LOST)])
+    answer = await tables.delete_table(connection.session(), m.DeleteTableRequest(NAMED, ID))
+    assert (answer.error.indeterminate, answer.table_id) == (True, "")
 
 
 async def test_the_id_of_a_refused_delete_is_not_claimed():
