@@ -183,6 +183,36 @@ def test_a_killed_program_is_gone():
     assert run(main, (program("n1", "ends:waits"),)).disk_bytes == 0
 
 
+@pytest.mark.parametrize(("unread", "said"), [("0", "b'line\\n'"), ("1", "reset")])
+def test_the_peer_of_a_killed_program_gets_the_end_or_a_reset(unread, said):
+    async def main(s):
+        await asyncio.sleep(3)
+        await s.cluster.kill("n1")
+        await asyncio.sleep(8)
+        return await logs(s, "n2")
+
+    killed = program("n1", "ends:answers_once", "{port:8080}", ready=ReadyPort(PORT))
+    asking = program("n2", "ends:asks", "{host:n1}", unread, after=("n1",))
+    assert said in run(main, (killed, asking))
+
+
+def test_a_file_that_is_open_at_the_end_is_flushed():
+    async def main(s):
+        await asyncio.sleep(1)
+        return await s.cluster.usage("n1")
+
+    assert run(main, (program("n1", "ends:leaves_a_file_open"),)).disk_bytes == len("kept")
+
+
+def test_clocks_and_timers_count_the_time_of_blocking_calls():
+    async def main(s):
+        await asyncio.sleep(2)
+        return await logs(s, "n1")
+
+    slow = {"disk_ms_min": 50.0, "disk_ms_max": 60.0}
+    assert "True True True" in run(main, (program("n1", "ends:measures"),), **slow)
+
+
 def test_a_power_cut_loses_data_that_was_not_synced():
     async def main(s):
         await asyncio.sleep(1)

@@ -30,6 +30,7 @@ from harness.environments.sim.machine import Machine, SimClientEnv
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.programs.folder import FolderStore
 from harness.environments.sim.programs.life import program_main
+from harness.environments.sim.programs.modules import forget_types
 from harness.environments.sim.programs.program_loop import ProgramLoop
 from harness.environments.sim.programs.stream_loop import StreamLoop
 from harness.environments.sim.streams import Streams
@@ -223,6 +224,8 @@ class Deployment:
                     (logs / f"{name}.log").write_text(text, encoding="utf-8")
         except OSError as error:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
+        if any(is_program(spec) for spec in self._plan.nodes):
+            forget_types()
         # Break reference cycles (machines, connections, cluster) without the garbage collector.
         self.machines.clear()
 

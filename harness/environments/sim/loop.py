@@ -100,6 +100,8 @@ class NodeTimer(asyncio.TimerHandle):
 class NodeLoop(asyncio.AbstractEventLoop):
     """The event loop of one incarnation of a node; the world runs it."""
 
+    generator_hooks: GeneratorHooks = (None, None)
+
     def __init__(self, world: Scheduler, name: str, clock: SimClock, *, cost_ns: int) -> None:
         self.world = world
         self.name = name
@@ -117,7 +119,6 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._tasks_max = _TASKS_KEPT_MIN
         self._tasks_named = 0
-        self.generator_hooks: GeneratorHooks = (None, None)
 
     # --- what asyncio asks of a loop --------------------------------------------------------
 

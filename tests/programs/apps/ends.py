@@ -5,6 +5,7 @@ import atexit
 import os
 import signal
 import sys
+import time
 import warnings
 
 
@@ -83,3 +84,48 @@ async def lives() -> None:
         file.write("content")
     os.replace("new", "renamed")
     await asyncio.sleep(1000)
+
+
+left_open = []
+
+
+async def leaves_a_file_open() -> None:
+    left_open.append(open("left", "w"))  # noqa: SIM115 - the interpreter flushes it at its end
+    left_open[0].write("kept")
+
+
+async def measures() -> None:
+    """Sleep after a call that blocks, by both clocks."""
+    with open("file", "w") as file:
+        file.write("x")
+        file.flush()
+        os.fsync(file.fileno())
+    start, begun = time.monotonic(), asyncio.get_running_loop().time()
+    await asyncio.sleep(0.01)
+    print(start == begun, time.monotonic() - start >= 0.01, os.stat("file").st_mtime > 1e9)
+
+
+async def answers_once() -> None:
+    """Answer a line with another; read no more."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.transport.pause_reading()
+        await asyncio.sleep(1000)
+
+    server = await asyncio.start_server(answer, "0.0.0.0", int(sys.argv[1]))
+    await server.serve_forever()
+
+
+async def asks() -> None:
+    """Read an answer late, and all that follows, from a server that was killed meanwhile."""
+    reader, writer = await asyncio.open_connection(sys.argv[1], 8080)
+    writer.write(b"line\n")
+    await asyncio.sleep(1)
+    writer.write(b"unread" * int(sys.argv[2]))
+    await asyncio.sleep(5)
+    try:
+        print(await reader.read())
+    except ConnectionResetError:
+        print("reset")
+    writer.close()

@@ -95,7 +95,8 @@ class SimRaw(io.RawIOBase):
     def pwrite(self, content: bytes, offset: int) -> int:
         if not self._writes:
             raise io.UnsupportedOperation("not writable")
-        self._files.write_at(self, content, offset)
+        # As on Linux, a file that was opened for appending has no other place to write to.
+        self._files.write_at(self, content, self.size() if self._appends else offset)
         return len(content)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -109,6 +110,8 @@ class SimRaw(io.RawIOBase):
         return self._position
 
     def truncate(self, size: int | None = None) -> int:
+        if not self._writes:
+            raise io.UnsupportedOperation("not writable")
         size = self._position if size is None else size
         self._files.truncate_to(self, size)
         return size
@@ -164,11 +167,8 @@ class Files:
 
     def parent_exists(self, path: str) -> None:
         """Raise `OSError` if the folder of the path is missing."""
-        parent = posixpath.dirname(path)
-        if parent in self.store.image.names:
-            raise os_error(errno.ENOTDIR, path)
-        if parent not in self.store.image.folders:
-            raise os_error(errno.ENOENT, path)
+        if posixpath.dirname(path) not in self.store.image.folders:
+            raise self.store.image.missing(path)
 
     # --- the disk's time and faults -----------------------------------------------------------
 
@@ -213,11 +213,13 @@ class Files:
 
     def size_of(self, inode: int) -> int:
         """The size of a file in bytes."""
-        return len(self.store.image.data[inode])
+        return len(self.store.image.data.get(inode, b""))
 
     def read_at(self, file: SimRaw, size: int, offset: int) -> bytes:
         """Read from a file, with the faults of the disk."""
         self.check(file.path, writes=False)
+        if file.inode < 0:
+            raise os_error(errno.EISDIR, file.path)
         content = self.store.image.data[file.inode]
         data = bytes(content[offset : offset + size])
         return self._trouble.rot(file.path, data, offset, len(content))
@@ -237,18 +239,19 @@ class Files:
         self.check(where, writes=False)
         image = self.store.image
         writes = bool(flags & (os.O_ACCMODE | os.O_CREAT | os.O_TRUNC))
+        inode = image.names.get(where)
+        new = bool(flags & os.O_CREAT and flags & os.O_EXCL)
+        if new and (inode is not None or where in image.folders):
+            raise os_error(errno.EEXIST, where)
         if where in image.folders:
             if writes:
                 raise os_error(errno.EISDIR, where)
             return SimRaw(self, where, -1, flags, path)
         if writes:
             self.writable(where)
-        inode = image.names.get(where)
-        if inode is not None and flags & os.O_CREAT and flags & os.O_EXCL:
-            raise os_error(errno.EEXIST, where)
         if inode is None:
             if not flags & os.O_CREAT:
-                raise os_error(errno.ENOENT, where)
+                raise image.missing(where)
             self.parent_exists(where)
             inode = self.store.new_inode()
             self.change("create", where, inode=inode, path=where)

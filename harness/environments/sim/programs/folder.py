@@ -14,6 +14,7 @@ SIGKILL loses nothing that was written.
 from __future__ import annotations
 
 import errno
+import posixpath
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -98,6 +99,15 @@ class Image:
                 self.folders[to + folder[len(path) :]] = None
             for name in [n for n in self.names if n.startswith(inside)]:
                 self.names[to + name[len(path) :]] = self.names.pop(name)
+
+    def missing(self, path: str) -> OSError:
+        """The error of a call that needs `path`, which does not exist."""
+        above = path
+        while above != "/":
+            above = posixpath.dirname(above)
+            if above in self.names:
+                return os_error(errno.ENOTDIR, path)
+        return os_error(errno.ENOENT, path)
 
     def children(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""

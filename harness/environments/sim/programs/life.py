@@ -82,6 +82,7 @@ class Life:
         finally:
             if self._loop.alive:
                 process.finish()
+        await asyncio.sleep(0)  # until the last blocking call is over
         process.exit(code)
 
     async def _run_coroutine(self, coroutine: Any) -> Any:

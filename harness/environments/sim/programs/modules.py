@@ -17,6 +17,7 @@ import importlib
 import importlib.util
 import sys
 import threading
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
@@ -72,7 +73,16 @@ class _Code:
 
     specs: ClassVar[dict[tuple[str, tuple[str, ...], bool], ModuleSpec | None]] = {}
     code: ClassVar[dict[str, CodeType | None]] = {}
-    shared: ClassVar[dict[str, None]] = {}  # libraries that work only with their native parts
+    # Libraries that work only with their native parts, and one that would put the functions of a
+    # life into the shared module `typing`, which would keep the life.
+    shared: ClassVar[dict[str, None]] = {"typing_extensions": None}
+
+
+def forget_types() -> None:
+    """Drop the classes and functions of all lives from the caches of the shared module `typing`."""
+    typing.clear_overloads()
+    for clean_up in typing._cleanups:  # type: ignore[attr-defined] # noqa: SLF001
+        clean_up()
 
 
 class Modules:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import posix
-import posixpath
 import stat
 from typing import Any, Final, Self
 from zlib import crc32
 
-from harness.environments.sim.programs.files import Files, is_simulated
+from harness.environments.sim.programs.files import Files, SimRaw, is_simulated
 from harness.environments.sim.programs.folder import os_error
 
 _BLOCK_BYTES: Final = 4096
@@ -32,29 +31,30 @@ class OsCalls:
             *("close", "read", "write", "pread", "pwrite", "lseek", "fsync", "fdatasync", "sync"),
             *("ftruncate", "truncate", "fstat", "lstat", "access", "listdir", "scandir"),
             *("mkdir", "rmdir", "remove", "unlink", "rename", "replace", "getcwd", "getcwdb"),
-            *("chdir", "chmod", "utime", "fchmod", "isatty", "statvfs", "readlink"),
+            *("chdir", "chmod", "utime", "fchmod", "isatty", "statvfs", "readlink", "listxattr"),
         )
         functions = {name: getattr(self, f"_os_{name}") for name in names}
         return functions | {"open": self._os_open, "stat": self.stat, "fspath": os.fspath}
 
     def _os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
-        del mode, dir_fd
+        _check_folder(dir_fd)
+        del mode
         return self._files.raw_open(path, flags).fileno()
 
     def _os_close(self, fd: int) -> None:
         self._files.file(fd).close()
 
     def _os_read(self, fd: int, n: int) -> bytes:
-        return self._files.file(fd).read(n) or b""
+        return self._opened(fd, reads=True).read(n) or b""
 
     def _os_write(self, fd: int, data: Any) -> int:
-        return self._files.file(fd).write(data)
+        return self._opened(fd, reads=False).write(data)
 
     def _os_pread(self, fd: int, n: int, offset: int) -> bytes:
-        return self._files.file(fd).pread(n, offset)
+        return self._opened(fd, reads=True).pread(n, offset)
 
     def _os_pwrite(self, fd: int, data: Any, offset: int) -> int:
-        return self._files.file(fd).pwrite(bytes(data), offset)
+        return self._opened(fd, reads=False).pwrite(bytes(data), offset)
 
     def _os_lseek(self, fd: int, position: int, whence: int) -> int:
         return self._files.file(fd).seek(position, whence)
@@ -71,7 +71,14 @@ class OsCalls:
             self._files.change("sync", "/", inode=inode)
 
     def _os_ftruncate(self, fd: int, length: int) -> None:
-        self._files.file(fd).truncate(length)
+        self._opened(fd, reads=False, otherwise=errno.EINVAL).truncate(length)
+
+    def _opened(self, fd: int, *, reads: bool, otherwise: int = errno.EBADF) -> SimRaw:
+        """The file of a descriptor, if it was opened for reading or for writing."""
+        file = self._files.file(fd)
+        if not (file.readable() if reads else file.writable()):
+            raise os_error(otherwise, file.path)
+        return file
 
     def _os_truncate(self, path: Any, length: int) -> None:
         if isinstance(path, int):
@@ -88,6 +95,7 @@ class OsCalls:
         self, path: Any, *, dir_fd: Any = None, follow_symlinks: bool = True
     ) -> os.stat_result:
         """`os.stat`."""
+        _check_folder(dir_fd)
         if isinstance(path, int):
             return self._os_fstat(path)
         where = self._files.locate(path)
@@ -98,9 +106,7 @@ class OsCalls:
         if where in image.folders:
             return self._stat_of(-1, where)
         if where not in image.names:
-            above = posixpath.dirname(where)
-            number = errno.ENOTDIR if above in image.names else errno.ENOENT
-            raise os_error(number, os.fsdecode(path))
+            raise image.missing(where)
         return self._stat_of(image.names[where], where)
 
     def _os_lstat(self, path: Any, *, dir_fd: Any = None) -> os.stat_result:
@@ -131,17 +137,21 @@ class OsCalls:
             return sorted(posix.listdir(where))
         self._files.check(where, writes=False)
         if where not in self._files.store.image.folders:
-            number = errno.ENOTDIR if where in self._files.store.image.names else errno.ENOENT
-            raise os_error(number, where)
+            raise self._not_a_folder(where)
         names = self._files.store.image.children(where)
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else list(names)
+
+    def _not_a_folder(self, path: str) -> OSError:
+        image = self._files.store.image
+        return os_error(errno.ENOTDIR, path) if path in image.names else image.missing(path)
 
     def _os_scandir(self, path: Any = ".") -> Entries:
         folder = os.fspath(path) if not isinstance(path, int) else self._files.locate(path)
         return Entries([SimEntry(self, folder, name) for name in self._os_listdir(path)])
 
     def _os_mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Any = None) -> None:
-        del mode, dir_fd
+        _check_folder(dir_fd)
+        del mode
         where = self._files.locate(path)
         image = self._files.store.image
         if where in image.folders or where in image.names:
@@ -151,21 +161,21 @@ class OsCalls:
         self._files.change("mkdir", where, path=where)
 
     def _os_rmdir(self, path: Any, *, dir_fd: Any = None) -> None:
-        del dir_fd
+        _check_folder(dir_fd)
         where = self._files.writable(self._files.locate(path))
         if where not in self._files.store.image.folders:
-            raise os_error(errno.ENOENT, where)
+            raise self._not_a_folder(where)
         if self._files.store.image.children(where):
             raise os_error(errno.ENOTEMPTY, where)
         self._files.change("rmdir", where, path=where)
 
     def _os_unlink(self, path: Any, *, dir_fd: Any = None) -> None:
-        del dir_fd
+        _check_folder(dir_fd)
         where = self._files.locate(path)
         if where in self._files.store.image.folders:
             raise os_error(errno.EISDIR, where)
         if where not in self._files.store.image.names:
-            raise os_error(errno.ENOENT, where)
+            raise self._files.store.image.missing(where)
         self._files.change("unlink", self._files.writable(where), path=where)
 
     _os_remove = _os_unlink
@@ -176,17 +186,23 @@ class OsCalls:
             self._files.writable(self._files.locate(dst)),
         )
         image = self._files.store.image
+        for each in (path, to):
+            self._files.parent_exists(each)
         if path not in image.names and path not in image.folders:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path, None, to)
+            raise image.missing(path)
+        if to.startswith(f"{path}/"):
+            raise os_error(errno.EINVAL, to)
+        if path.startswith(f"{to}/"):
+            raise os_error(errno.ENOTEMPTY, to)
+        if path == to:
+            return
         if path in image.names and to in image.folders:
             raise os_error(errno.EISDIR, to)
         if path in image.folders and to in image.folders and image.children(to):
             raise os_error(errno.ENOTEMPTY, to)
         if path in image.folders and to in image.names:
             raise os_error(errno.ENOTDIR, to)
-        self._files.parent_exists(to)
-        if path != to:
-            self._files.change("rename", path, path=path, to=to)
+        self._files.change("rename", path, path=path, to=to)
 
     _os_replace = _os_rename
 
@@ -199,13 +215,16 @@ class OsCalls:
     def _os_chdir(self, path: Any) -> None:
         where = self._files.locate(path)
         if where not in self._files.store.image.folders:
-            raise os_error(errno.ENOENT, where)
+            raise self._not_a_folder(where)
         self._files.folder = where
 
     def _os_chmod(self, *_: Any, **__: Any) -> None:
         """Do nothing: simulated files have no owners."""
 
     _os_fchmod = _os_chmod
+
+    def _os_listxattr(self, *_: Any, **__: Any) -> list[str]:
+        return []
 
     def _os_utime(self, path: Any, times: Any = None, *, ns: Any = None, **_: Any) -> None:
         """Set the time of a file's last change to the node's own; other times are not kept."""
@@ -229,8 +248,14 @@ class OsCalls:
         )
 
     def _os_readlink(self, path: Any, *, dir_fd: Any = None) -> str:
-        del dir_fd
+        _check_folder(dir_fd)
         raise os_error(errno.EINVAL, self._files.locate(path))
+
+
+def _check_folder(descriptor: object) -> None:
+    """Refuse paths relative to the descriptor of a folder, which nothing here has."""
+    if descriptor is not None:
+        raise os_error(errno.ENOTSUP, "dir_fd")
 
 
 class SimEntry:

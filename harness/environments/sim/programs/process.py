@@ -70,6 +70,7 @@ class Process:
         self.import_folders = import_folders(spec)
         self.environment = base | {key: fill(word) for key, word in spec.environment.items()}
         self.interruption = Interruption()
+        self._ends_at_once = False
         self.at_exit: list[Callable[[], object]] = []
         self.streams: tuple[LogStream, ...] = ()
         self.clocks = Clocks(loop)
@@ -81,6 +82,8 @@ class Process:
 
     def finish(self) -> None:
         """Do what an interpreter does at its end: call exit handlers, and flush files."""
+        if self._ends_at_once:
+            return
         for function in reversed(self.at_exit):
             function()
         self.files.flush()
@@ -90,6 +93,9 @@ class Process:
     def exit(self, code: object) -> None:
         """End the node with the exit code of `sys.exit(code)`."""
         if not self.loop.alive:
+            return
+        if self.loop.free_at_ns > self.loop.world.now_ns:  # the last writes take time
+            self.loop.world.schedule(self.loop.free_at_ns, self.exit, code)
             return
         if code is None or isinstance(code, int):
             number = code or 0
@@ -110,6 +116,7 @@ class Process:
 
     def exit_now(self, status: int) -> NoReturn:
         """`os._exit`: end at once, without any clean-up."""
+        self._ends_at_once = True
         self.exit(status)
         raise SystemExit(status)
 

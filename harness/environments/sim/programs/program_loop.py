@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from harness.environments.sim.loop import NodeTimer
+from harness.environments.sim.loop import GeneratorHooks, NodeTimer
 from harness.environments.sim.programs.blocking import wait_for
 from harness.environments.sim.programs.stream_loop import StreamLoop
 
@@ -42,7 +42,6 @@ class ProgramLoop(StreamLoop):
         self._pretend = pretend
         self.signal_handlers: dict[int, Callable[[], object]] = {}
         self._generators: WeakValueDictionary[int, Any] = WeakValueDictionary()
-        self.generator_hooks = (self._generator_begins, self._generator_is_dropped)
         self.on_callback_error = self._callback_failed
 
     def pretend(self, name: str) -> Callable[..., Any] | None:
@@ -198,13 +197,17 @@ class ProgramLoop(StreamLoop):
     def close(self) -> None:
         """Do nothing: the loop ends with the node."""
 
+    @property
+    def generator_hooks(self) -> GeneratorHooks:  # type: ignore[override]
+        return self._generator_begins, self._generator_is_dropped
+
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[id(generator)] = generator
 
     def _generator_is_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Run the `finally` blocks of a generator to which nothing refers any more."""
         if self.alive:
-            self.create_task(generator.aclose())
+            self.call_soon(self.create_task, generator.aclose())
 
     async def shutdown_asyncgens(self) -> None:
         generators = list(self._generators.values())

@@ -40,8 +40,10 @@ _HARMLESS: Final = (
     ),
     *("WIFEXITED", "WEXITSTATUS", "WIFSIGNALED", "WTERMSIG", "WCOREDUMP", "WIFSTOPPED", "WSTOPSIG"),
     *("WIFCONTINUED", "major", "minor", "makedev", "get_inheritable", "set_inheritable"),
-    *("_have_functions", "environ", "_path_normpath"),
+    *("environ", "_path_normpath"),
 )
+_MISSING: Final = ("sendfile", "copy_file_range", "splice")
+"""Functions without which libraries, such as `shutil`, read and write instead."""
 _UID: Final = 1000
 _INSTEAD_OF_SOCKETS: Final = "asyncio streams or transports (open_connection, start_server)"
 _SOCKET_CALLS: Final = ("create_connection", "create_server", "socketpair", "fromfd")
@@ -143,11 +145,14 @@ def _posix_module(process: Process) -> ModuleType:
 
     module = ModuleType("posix", posix.__doc__)
     for name, value in posix.__dict__.items():
+        if name in _MISSING:
+            continue
         harmless = not callable(value) or name in _HARMLESS or isinstance(value, type)
         module.__dict__[name] = value if harmless else refused(name)
     pid = process.pid
     module.__dict__.update(
         OsCalls(process.files).functions(),
+        _have_functions=[],  # no paths relative to descriptors (`dir_fd`)
         environ={os.fsencode(k): os.fsencode(v) for k, v in process.environment.items()},
         putenv=lambda *_: None,
         unsetenv=lambda *_: None,

@@ -94,12 +94,12 @@ class StreamTransport(asyncio.Transport):
             self._call(self._deliver, conn.receive_nowait(size))
             if conn.arrived_bytes or conn.has_ended or conn.state is EndState.RESET:
                 self._notice()
-        elif conn.state is EndState.RESET:
-            self._abort(_reset_by_peer())
         elif conn.has_ended:
             self._eof_seen = True
             if not self._call(self._protocol.eof_received):
                 self.close()
+        elif conn.state is EndState.RESET:
+            self._abort(_reset_by_peer())
 
     def _deliver(self, data: bytes) -> None:
         if not isinstance(self._protocol, asyncio.BufferedProtocol):
@@ -135,6 +135,7 @@ class StreamTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
+            self._eof_seen = False  # asyncio then reads the end again
             self._notice()
 
     # --- writing ----------------------------------------------------------------------------
@@ -209,6 +210,8 @@ class StreamTransport(asyncio.Transport):
     def write_eof(self) -> None:
         if not self._closing and not self._eof_sent:
             self._eof_sent = True
+            if self._conn.state is EndState.RESET:
+                raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
             self._flush()
 
     def can_write_eof(self) -> bool:
