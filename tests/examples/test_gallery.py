@@ -28,7 +28,7 @@ POWER_CUTS = (
     *("--interval", "8", "--duration", "2"),
 )
 STALE = {"linearizable-register"}
-LOST = {"linearizable-register", "crash"}
+LOST = {"linearizable-register", "crash", "liveness"}
 """The judges of members that lost writes: some do not start on what their disks still have."""
 OLD_LEADER = ("--fault", "cut leader from others at 2s for 7s", "--time-limit", "10")
 """One cut during which clients keep writing to a leader that is replaced and gives up later."""
