@@ -40,16 +40,16 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
     page_rows = await _page(env, page)
     if raft is None or page_rows is None:
         return None
-    leads = role.role == "leader"
+    leads = raft.role == "LEADER"  # in the term of the same answer
     digest = zlib.crc32(json.dumps(_rows(page_rows, leads=True), sort_keys=True).encode())
     rows = await _led_rows(page_rows, ask) if leads else _rows(page_rows, leads=False)
     if rows is None:
         return None
     return {
         "uuid": raft.responder_uuid,
-        "role": role.role.upper(),
+        "role": raft.role,
         "term": raft.current_term,
-        "ready": leads and role.ready,
+        "ready": leads and role == NodeRole("leader", raft.current_term),
         "hides_removed": True,
         "revision": digest,  # masters with equal rows have equal numbers
         "raft": {

@@ -39,6 +39,7 @@ class Cluster:
         self.states = {"A": "RUNNING", "B": "RUNNING"}
         self.held = {uuid: ["A1", "B1"] for uuid in SERVERS}
         self.configs = {}
+        self.leader = "x1"
         self.leaderless = set()
         self.refused = set()
         self.asked = []
@@ -99,7 +100,11 @@ class Cluster:
                 return m.ListTabletsResponse(uuid, tuple(map(self.hosted, self.held[uuid])), "kudu")
             case raft.GetConsensusStateRequest():
                 if request.tablet_id == SYSTEM_TABLET_ID:
-                    return raft.GetConsensusStateResponse(uuid, 2, "LEADER", "x1", config(MASTERS))
+                    role = "LEADER" if uuid == self.leader else "FOLLOWER"
+                    term = 2 if self.leader == "x1" else 3
+                    return raft.GetConsensusStateResponse(
+                        uuid, term, role, self.leader, config(MASTERS)
+                    )
                 if request.tablet_id in self.leaderless:
                     return raft.GetConsensusStateResponse(uuid, 0, "FOLLOWER", None, None)
                 mine = self.configs.get(request.tablet_id, config(SERVERS))
@@ -173,6 +178,17 @@ async def test_a_cluster_at_rest_is_sound(cluster):
     assert [(t["id"], t["version"]) for t in masters["m1"]["tables"]] == [("A", 0), ("B", 3)]
     result = judge(run(), {"masters": masters, "tservers": tservers})
     assert result.verdict is Verdict.VALID, result
+
+
+async def test_a_leader_that_was_just_deposed_does_not_lead_in_the_next_term(cluster):
+    cluster.leader = "x2"  # `dumped` says that m1 led in term 2
+    masters, _ = await dumped(cluster)
+    led = {name: (dump["role"], dump["term"], dump["ready"]) for name, dump in masters.items()}
+    assert led == {
+        "m1": ("FOLLOWER", 3, False),
+        "m2": ("LEADER", 3, False),
+        "m3": ("FOLLOWER", 3, False),
+    }
 
 
 async def test_a_table_that_nothing_deleted_is_missed(cluster):

@@ -290,6 +290,16 @@ async def test_the_role_of_a_master_is_of_its_term_or_later():
     assert connection.names_asked() == ["GetConsensusState", "ConnectToMaster"]
 
 
+@pytest.mark.parametrize(("leader", "role"), [(HERE, "LEADER"), ("another", "FOLLOWER")])
+async def test_the_role_in_a_registration_is_of_its_term(leader, role):
+    """A master that was deposed between the two looks led in an earlier term."""
+    states = [raft_state(SYSTEM_TABLET_ID, 3, leader)]
+    connection = Scripted(GetMasterRegistration=[{"role": 1}], GetConsensusState=states)
+    request = m.GetMasterRegistrationRequest()
+    answer = await members.get_master_registration(connection.session(), request)
+    assert (answer.role, answer.meta.term) == (role, 3)
+
+
 # --- rows -------------------------------------------------------------------------------------
 
 

@@ -61,7 +61,11 @@ async def connect_to_master(
 async def get_master_registration(
     s: Session, request: m.GetMasterRegistrationRequest
 ) -> m.GetMasterRegistrationResponse:
-    """Ask a master for its registration, its Raft role, and the members that it knows."""
+    """Ask a master for its registration, its Raft role, and the members that it knows.
+
+    Role and term come from one look at its Raft state. The registration has a role, too, but a
+    leader that is deposed between two looks would seem to lead in the term of the next leader.
+    """
     del request
     reply = await s.ask(w.GET_MASTER_REGISTRATION)
     state = await s.raft()
@@ -73,7 +77,7 @@ async def get_master_registration(
         _meta(s, state),
         master_error(reply),
         address=s.name_of(s.uuid, next(iter(registered.get("rpc_addresses", ())), None)),
-        role=_role(reply),
+        role="LEADER" if consensus.get("leader_uuid") == s.uuid else "FOLLOWER",
         member_type=_MEMBER_TYPES.get(reply.get("member_type", 1), "VOTER"),
         start_ns=registered.get("start_time", 0) * 1_000_000_000,
         committed_config=committed,
