@@ -62,7 +62,8 @@ T = TypeVar("T")
 class Act(NamedTuple):
     """A fault of a plot: its words, its start in the round, and its duration.
 
-    `{voted}` in the words becomes the target's first point of this kind, with its fields.
+    `{voted}` in the words becomes the target's first point of this kind, with its fields, and
+    `{any_voted}` the kind alone, so that each group of replicas is meant.
     """
 
     words: str
@@ -90,6 +91,15 @@ PLOTS: Final[tuple[tuple[int, tuple[Act, ...]], ...]] = (
             Act("disk it delay=50ms when event {appended}", 1000, 900),
             Act("cut it from one@members when event {appended}", 1000, 900),
             Act("power-cut all when event {committed} nth=3 after=5ms", 0, 300),
+        ),
+    ),
+    # Leaders die before slow followers answer them, so clients resend what the log may have.
+    (
+        6000,
+        (
+            Act("disk all delay=50ms", 0, 4000),
+            Act("kill it when event {any_appended} after=10ms", 0, 1000),
+            Act("kill it when event {any_appended} after=10ms", 3000, 1000),
         ),
     ),
 )
@@ -215,7 +225,9 @@ def _plots_at(points: Mapping[str, Sequence[str]]) -> list[tuple[int, Sequence[A
     """Return the plots whose points a target has, with the target's points in their words."""
     by_kind: dict[str, str] = {}
     for point in itertools.chain.from_iterable(points.values()):
-        by_kind.setdefault(point.split()[0], point)
+        kind = point.split()[0]
+        by_kind.setdefault(kind, point)
+        by_kind[f"any_{kind}"] = kind
     plots: list[tuple[int, Sequence[Act]]] = []
     for round_ms, acts in PLOTS:
         with contextlib.suppress(KeyError):  # the target does not have all points

@@ -17,6 +17,7 @@ DEFECTS = {
     name: PlantedDefect(
         title=mutant.what,
         plant=functools.partial(planted, name),
+        options=f"--workload {mutant.workload}" if mutant.workload else "",
         unfound=UNFOUND.get(name, ""),
     )
     for name, mutant in MUTANTS.items()

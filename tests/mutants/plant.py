@@ -11,24 +11,29 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One defect; `area` is the affected part of the target."""
+    """One defect; `area` is the affected part of the target, `workload` the one that soaks run."""
 
     name: str
     what: str
     area: str
     patch: Patch
+    workload: str | None = None
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(name: str, area: str) -> Callable[[Patch], Patch]:
-    """Register a patch; the first line of its docstring describes the defect."""
+def mutant(name: str, area: str, workload: str | None = None) -> Callable[[Patch], Patch]:
+    """Register a patch; the first line of its docstring describes the defect.
+
+    `workload` is for defects that the drawn workloads show too rarely.
+    """
 
     def register(patch: Patch) -> Patch:
         assert name not in MUTANTS, name
         assert patch.__doc__ is not None, name
-        MUTANTS[name] = Mutant(name, patch.__doc__.splitlines()[0].rstrip("."), area, patch)
+        what = patch.__doc__.splitlines()[0].rstrip(".")
+        MUTANTS[name] = Mutant(name, what, area, patch, workload)
         return patch
 
     return register

@@ -1,5 +1,7 @@
 """Defects of tablet servers."""
 
+import msgspec
+
 from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.tserver import tablet_replica as _tablet
 from targets.kudu.tserver.tablet import TabletMachine
@@ -75,3 +77,17 @@ def tablet_snapshot_not_restored(patch):
 def changes_not_reported(patch):
     """A change of a replica waits for the next full report"""
     patch.setattr(ReportTracker, "mark_dirty", lambda self, tablet_id: None)
+
+
+@mutant("second-copies-applied", "tserver", workload="rows")
+def second_copies_applied(patch):
+    """A write that the log has twice is applied twice"""
+    original = TabletMachine._write
+
+    def twice(self, operation, index, term):
+        if self.results.find(operation.client_id, operation.seq_no) is not None:
+            other = f"{operation.client_id}, again at {index}"
+            operation = msgspec.structs.replace(operation, client_id=other)
+        return original(self, operation, index, term)
+
+    patch.setattr(TabletMachine, "_write", twice)

@@ -13,7 +13,7 @@ from nemesis.points import AT_A_POINT, FAULTS_PER_INTERVAL, PLOTS, PROVOKING, At
 from tests.support.repeated import for_each
 
 S = 1_000_000_000
-POINTS = {"election": ("voted", "candidate term=3"), "log": ("appended", "synced")}
+POINTS = {"election": ("voted", "candidate term=3"), "log": ("written", "synced")}
 OF_PLOTS = {"all": ("voted group=a", "leader", "appended", "committed", "voted group=b")}
 
 
@@ -31,7 +31,7 @@ def test_a_run_strikes_at_points_of_the_target_and_provokes_elections(seed):
     nemesis = AtPoints(POINTS)
     triggers = [nemesis.trigger_of(fault) for fault in faults]
     struck = {trigger.event for trigger in triggers if trigger is not None}
-    assert struck <= {"voted", "candidate", "appended", "synced"}
+    assert struck <= {"voted", "candidate", "written", "synced"}
     assert struck
     plain = [f.args["fault"] for f, t in zip(faults, triggers, strict=True) if t is None]
     assert plain
