@@ -62,9 +62,12 @@ class RegisterWorkload(Workload):
         return _RegisterOps(cas_percent=case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A write and a read. The workload never writes the probe's value, which is negative."""
+        """A read, a write, and a read. The first read comes before the probe's value replaces the
+        last value of the run, which may have been lost. The workload never writes the probe's
+        values, which are negative.
+        """
         del case
-        return (Request.of(Write(probe_number(attempt, retry))), Request.of(Read()))
+        return tuple(map(Request.of, (Read(), Write(probe_number(attempt, retry)), Read())))
 
     def final(self, case: Case) -> Sequence[Request]:
         del case

@@ -258,7 +258,7 @@ def throw(error):
 def test_a_contradiction_of_one_client_convicts_despite_other_operations():
     class Client:
         async def invoke(self, request, *, timeout_s):
-            if request.f == "read":
+            if request.f == "write":
                 raise ValueError("boom")
             return Completion(OpType.FAIL, request.value, error="no")
 

@@ -113,3 +113,11 @@ def test_a_probe_has_every_kind_and_names_that_it_keeps_and_never_a_nonce_again(
 def test_a_bad_mix_is_refused(mix, kinds):
     with pytest.raises(UsageError):
         parse_mix(mix, kinds)
+
+
+def test_the_probe_of_one_register_reads_before_it_writes():
+    """A run may lose its last write, and only a read can tell before the probe writes again."""
+    workload = load_plugin("workloads", "register")
+    first, *rest = workload.probe(None, 0, 0)
+    assert first.f == "read"
+    assert [request.f for request in rest] == ["write", "read"]
