@@ -89,7 +89,9 @@ class DeclaredSystem(System):
             seen = await self._leadership.seen(self._env, self._led)
             if len(seen.by_node) == len(self._led):
                 self._begins_with_one_leader = (
-                    len(seen.leaders) == 1 and not self._leadership.is_declared
+                    len(seen.leaders) == 1
+                    and not self._leadership.is_declared
+                    and not self._protocol.joins_as_follower
                 )
         return Convergence(not pending, tuple(pending))
 
@@ -97,11 +99,13 @@ class DeclaredSystem(System):
         convergence = await self.ready()
         if not convergence.ok or not self._begins_with_one_leader:
             return convergence
-        leaders = (await self._leadership.seen(self._env, self._led)).leaders
-        if len(leaders) == 1:
+        seen = await self._leadership.seen(self._env, self._led)
+        if len(seen.leaders) == 1:
             return convergence
-        who = " and ".join(leaders) or "no node"
-        return Convergence(False, (f"one node should lead, as at the start, and {who} lead",))
+        what = " and ".join(seen.leaders) + " lead" if seen.leaders else "no node says it leads"
+        silent = [f"{name} does not say who leads: {text}" for name, text in seen.problems.items()]
+        pending = (f"one node should lead, as at the start, but {what}", *silent)
+        return Convergence(False, tuple(clipped(text, _ANSWER_SHOWN_MAX) for text in pending))
 
     async def _prepare(self) -> list[str]:
         """Make what operations need on the first node that can; return why none can."""

@@ -14,7 +14,7 @@ from targets.declared.client import DeclaredClient
 from targets.declared.parts import parts_of
 from targets.declared.protocols import DeclinedError, Session
 from targets.declared.system import DeclaredSystem
-from tests.declared.support import declaration, kept
+from tests.declared.support import CLIENT, declaration, kept
 from tests.support.env import Clock
 
 NODES = [Address("n1", 8080), Address("n2", 8080), Address("n3", 8080)]
@@ -51,7 +51,7 @@ class FakeSession(Session):
 class FakeProtocol:
     """Opens `FakeSession`s; nodes in `down` refuse. It knows the leaders unless they are `None`."""
 
-    name = "fake"
+    name, joins_as_follower = "fake", False
 
     def __init__(self, script, down=(), replicas=(), leaders=None):
         self.script, self.down, self.sessions = script, set(down), []
@@ -275,6 +275,25 @@ def test_a_second_leader_at_the_end_is_a_split_brain(tmp_path, first, last, rest
     assert ready(made).ok
     protocol.leaders = last
     assert asyncio.run(made.converged()).ok == rests
+
+
+def test_nodes_that_join_as_followers_may_all_lead_later(tmp_path):
+    protocol = FakeProtocol(dict.fromkeys(NAMES, 1), leaders=["n1"])
+    protocol.joins_as_follower = True
+    made = system(tmp_path, protocol)
+    assert ready(made).ok
+    protocol.leaders = NAMES
+    assert asyncio.run(made.converged()).ok
+
+
+def test_nodes_that_do_not_say_who_leads_are_named(tmp_path):
+    protocol = FakeProtocol(dict.fromkeys(NAMES, 1), leaders=["n1"])
+    made = system(tmp_path, protocol, declaration(client=CLIENT + "\nnodes = ['n2', 'n3']"))
+    assert ready(made).ok
+    protocol.leaders, protocol.down = [], {"n1"}
+    ended = asyncio.run(made.converged())
+    assert not ended.ok
+    assert any(text.startswith("n1 ") for text in ended.pending)
 
 
 def test_a_probe_of_the_file_may_match_several_nodes(tmp_path):

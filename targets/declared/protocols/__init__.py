@@ -167,6 +167,8 @@ class Protocol(ABC):
     """Whether a template of a transaction is a table with a request per micro-operation."""
     knows_leader: ClassVar[bool] = False
     """Whether its sessions can tell whether their node leads."""
+    joins_as_follower: ClassVar[bool] = False
+    """Whether one of several leaders may say that it follows until it has joined the others."""
     addresses: Sequence[Address] = ()
     """Addresses of other nodes that its sessions ask, such as Sentinels."""
     in_simulation: ClassVar[bool] = True

@@ -65,6 +65,7 @@ class MySql(SqlProtocol):
     """MySQL and MariaDB."""
 
     name, port, knows_leader = "mysql", 3306, True
+    joins_as_follower = True  # read-only: a group may have several primaries
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         try:
