@@ -14,6 +14,7 @@ from tests.apache_kudu import recorded
 
 HERE = "the-server"
 ADDRESS = Address("m1", 7051)
+STATUS = {"status": {"instance": {"uuid": HERE}}}
 METHODS = {
     method.name: method for method in vars(methods).values() if isinstance(method, methods.Method)
 }
@@ -88,8 +89,10 @@ def read_request(data):
 
 
 @contextlib.asynccontextmanager
-async def serving(answer):
+async def serving(answer, *, status=STATUS):
     """Run a server that shakes hands, tells its status, and then answers as `answer` says.
+
+    Without `status`, `answer` is asked for the status, too.
 
     `answer(name)` is an answer's values, ("error", code), `None` for silence, or "hang up".
     """
@@ -108,8 +111,8 @@ async def serving(answer):
                 call_id, name = read_request(data)
                 if name is None:
                     continue
-                said = {"status": {"instance": {"uuid": HERE}}}
-                if name != methods.GET_STATUS.name:
+                said = status if name == methods.GET_STATUS.name else None
+                if said is None:
                     said = answer(name)
                 if said == "hang up":
                     break

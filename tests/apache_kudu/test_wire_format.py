@@ -206,3 +206,8 @@ def test_keys_are_hashed_to_the_buckets_of_real_tablets():
     assert murmur2(b"ab") == 7115271465109541368
     assert murmur2(b"abcdefg") == 2601573339036254301
     assert murmur2(b"quick brown fox", 42) == 3575930248840144026
+
+
+def test_a_text_that_is_not_utf_8_is_shown_instead_of_ending_the_run():
+    row = (0).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    assert unpack((KEY,), 1, row, b"\xff") == [("\ufffd",)]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
 from targets.apache_kudu.wire import WireRpc, members, tables, tablets
 from targets.apache_kudu.wire.errors import consensus_error, master_error, tablet_error
 from targets.apache_kudu.wire.tables import UNSTATED, Version, shown_versions
@@ -364,9 +363,9 @@ async def nobody(address):
     raise RpcError(f"{address} does not answer", sent=False)
 
 
-def of_voters(term, leader=HERE):
+def of_voters(term, leader=HERE, others=("u2", "u3")):
     state = raft_state("T", term, leader)
-    peers = [{"uuid": uuid, "member_type": 1} for uuid in (HERE, "u2", "u3")]
+    peers = [{"uuid": uuid, "member_type": 1} for uuid in (HERE, *others)]
     state["tablets"][0]["state"]["committed_config"] = {"peers": peers}
     return [state]
 
@@ -380,7 +379,7 @@ def of_voters(term, leader=HERE):
         (HERE, {"t2": 5}, False),
         (HERE, {}, False),
         (HERE, {"t2": 0}, False),  # a server without a replica confirms nothing
-        ("u2", {}, True),  # followers take no writes that could be missing
+        ("u2", {}, True),  # the new leader of three voters would have had this follower's vote
     ],
 )
 @pytest.mark.parametrize("mode", [m.ReadMode.READ_AT_SNAPSHOT, m.ReadMode.READ_YOUR_WRITES])
@@ -399,6 +398,23 @@ async def test_snapshots_of_leaders_need_a_majority_without_a_later_term(
     assert (answer.error is None) is confirmed
     if not confirmed:
         assert answer.error.code is m.TabletErrorCode.NOT_THE_LEADER
+
+
+@pytest.mark.parametrize(("terms", "confirmed"), [((4, 4), True), ((4,), False), ((4, 5), False)])
+async def test_a_follower_of_five_voters_may_follow_a_deposed_leader(terms, confirmed):
+    nodes = {f"t{number}:7050": term for number, term in enumerate(terms, 2)}
+
+    async def peer(address):
+        if address not in nodes:
+            raise RpcError("no answer", sent=True)
+        return Scripted(GetConsensusState=of_tablet(nodes[address], leader="u2")).session()
+
+    others = ("u2", "u3", "u4", "u5")
+    connection = Scripted(GetConsensusState=of_voters(4, "u2", others), Scan=[{}])
+    session = with_tablet(connection, {uuid: f"t{uuid[1:]}:7050" for uuid in others})
+    request = m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT)
+    answer = await tablets.scan(session, request, peer)
+    assert (answer.error is None) is confirmed
 
 
 async def test_a_snapshot_during_a_change_of_terms_is_read_again():
@@ -515,10 +531,22 @@ async def test_nobody_listens_means_unsent():
     assert not caught.value.sent
 
 
-async def test_a_flag_that_the_server_refuses_is_an_error_of_the_caller():
-    async with serving(lambda name: {"result": 2, "msg": "no such flag"}) as env:
+async def test_a_server_without_a_uuid_is_not_asked():
+    asked = []
+    async with serving(asked.append, status={}) as env:
         rpc = WireRpc(env, {})
-        with pytest.raises(UsageError, match="no such flag"):
-            await rpc.set_flag("m1:7051", "nonsense", "1", timeout_s=5.0)
+        with pytest.raises(RpcError) as caught:
+            await rpc.call("m1:7051", CREATE, timeout_s=0.2)
+        assert (caught.value.sent, asked) == (False, [])
         rpc.close()
         await asyncio.gather(*env.tasks, return_exceptions=True)
+
+
+async def test_a_client_that_is_closed_while_it_connects_leaves_no_connection():
+    asked = asyncio.Event()
+    async with serving(lambda name: asked.set(), status=None) as env:
+        rpc = WireRpc(env, {})
+        call = asyncio.create_task(rpc.call("m1:7051", CREATE, timeout_s=60.0))
+        await asked.wait()
+        rpc.close()
+        await asyncio.gather(call, *env.tasks, return_exceptions=True)

@@ -312,12 +312,10 @@ SCAN: Final = Method(
                 propagated_timestamp=fixed64(7),
                 start_primary_key=bytes_(8),
                 stop_primary_key=bytes_(9),
-                order_mode=uint(11),
             ),
         ),
         call_seq_id=uint(3),
         batch_size_bytes=uint(4),
-        close_scanner=bool_(5),
     ),
     Message(
         "ScanResponse",
@@ -388,10 +386,4 @@ GET_STATUS: Final = Method(
             ),
         ),
     ),
-)
-SET_FLAG: Final = Method(
-    _GENERIC,
-    "SetFlag",
-    Message("SetFlagRequest", flag=text(1), value=text(2), force=bool_(3)),
-    Message("SetFlagResponse", result=uint(1), msg=text(2), old_value=text(3)),
 )

@@ -122,7 +122,7 @@ def _unpack_cell(column: Column, rows: bytes, at: int, texts: bytes) -> Value:
     if offset + size > len(texts):
         raise WireFormatError("a cell lies outside of the buffer of texts")
     data = texts[offset : offset + size]
-    return data if column.type == "BINARY" else data.decode()
+    return data if column.type == "BINARY" else data.decode("utf-8", "replace")
 
 
 def _width(column: Column) -> int:

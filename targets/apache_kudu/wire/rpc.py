@@ -35,7 +35,6 @@ from targets.kudu.rpc import (
 
 _DIAL_S: Final = 2.0
 """Time limit of an attempt to connect, so that a new attempt begins soon after a partition."""
-_SET: Final = 1
 _IN_ONE_TERM: Final[Mapping[type, Callable[[Session, Any], Awaitable[m.MasterResponse]]]] = {
     m.AlterTableRequest: tables.alter_table,
     m.CreateTableRequest: tables.create_table,
@@ -117,16 +116,6 @@ class WireRpc:
         deadline = asyncio.get_running_loop().time() + timeout_s
         return (await self._session(parse_address(address), deadline)).uuid
 
-    async def set_flag(
-        self, address: Address | str, flag: str, value: str, *, timeout_s: float
-    ) -> None:
-        """Change a flag of a running server. Raises `UsageError` if the server refuses it."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        session = await self._session(parse_address(address), deadline)
-        reply = await session.ask(w.SET_FLAG, {"flag": flag, "value": value, "force": True})
-        if reply.get("result") != _SET:
-            raise UsageError(f"{address} refuses to set {flag}={value}: {reply.get('msg', '')}")
-
     async def _host_of(self, address: str, *, deadline: float) -> Values:
         session = await self._session(parse_address(address), deadline)
         reply: Values = await session.ask(w.GET_MASTER_REGISTRATION)
@@ -175,14 +164,19 @@ class WireRpc:
 
     async def _dial(self, address: Address) -> tuple[Connection, str] | RpcError:
         connection: Connection | None = None
+        link: tuple[Connection, str] | None = None
         try:
             connection = await Connection.open(self._env, address, self._user, timeout_s=_DIAL_S)
             asked = connection.call(w.GET_STATUS, {}, timeout_s=_DIAL_S)
             status: Values = await unsent(asked)
         except RpcError as error:
-            if connection is not None:
-                connection.close()
             return error
-        server = status.get("status", {}).get("instance", {}).get("uuid", "")
-        self._links[address] = connection, server
-        return self._links[address]
+        else:
+            server = status.get("status", {}).get("instance", {}).get("uuid")
+            if not server:
+                return RpcConnectionError(f"{address} does not say its uuid", sent=False)
+            link = self._links[address] = connection, server
+            return link
+        finally:
+            if connection is not None and link is None:  # also if `close` cancels this task
+                connection.close()

@@ -15,7 +15,8 @@ Without leases, a deposed leader that does not know it also answers snapshots of
 lack the writes of the next leader: they are not repeatable (`consensus/time_manager.h`; measured on
 1.18.1 for as long as the leader was cut off). No permit covers this, so an answer from a leader
 counts only if a majority of the tablet's voters has no later term afterwards (`_is_confirmed`).
-Otherwise the attempt is recorded as unconfirmed, and another replica is asked.
+Otherwise the attempt is recorded as unconfirmed, and another replica is asked. The same holds for a
+follower that such a leader still reaches, which takes a majority elsewhere, so five voters.
 
 Kudu's snapshot at a time has the writes before this time, while the bundled clients mean the writes
 up to it. So timestamps of snapshots differ by one on the wire.
@@ -45,6 +46,8 @@ Peer = Callable[[str], Awaitable[Session]]
 """Opens a session with the server at "node:port", within the deadline of the same operation."""
 PAGES_MAX: Final = 10_000
 _VOTER: Final = 1
+_STALE_FOLLOWER_VOTERS: Final = 5
+"""The fewest voters of which a majority can elect a leader without the old one and a follower."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _TABLET_STATES: Final = {
     0: "BOOTSTRAPPING",
@@ -161,19 +164,22 @@ async def _snapshot(s: Session, request: m.ScanRequest, peer: Peer) -> m.ScanRes
 
     tablet_id = request.tablet_id
     response, lead = await s.in_one_term(ask, tablet_id)
-    if response.error is not None or not lead.leads:
+    if response.error is not None or await _is_confirmed(s, tablet_id, lead, peer):
         return response
-    if await _is_confirmed(s, tablet_id, lead, peer):
-        return response
-    text = f"UNCONFIRMED: {s.connection.address} led in term {lead.term} and may be deposed"
+    text = f"UNCONFIRMED: {s.connection.address} answered in term {lead.term}, which may be over"
     return m.ScanResponse(m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text))
 
 
 async def _is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bool:
-    """Whether a majority of the voters has no later term now, so that none has elected a leader."""
+    """Whether a majority of the voters has no later term now, so that none has elected a leader.
+
+    Followers of fewer than `_STALE_FOLLOWER_VOTERS` voters need no majority.
+    """
     state = state_of(await s.raft(tablet_id), tablet_id) or {}
     config = state.get("pending_config") or state.get("committed_config") or {"peers": ()}
     voters = [p.get("uuid", "") for p in config["peers"] if p.get("member_type") == _VOTER]
+    if not lead.leads and len(voters) < _STALE_FOLLOWER_VOTERS:
+        return True
     names = [name for uuid in voters if uuid != s.uuid and (name := s.known_name(uuid))]
     needed = len(voters) // 2 + 1 - (state.get("current_term") == lead.term)
     asked = {asyncio.create_task(_term_at(peer, name, tablet_id)) for name in names}
