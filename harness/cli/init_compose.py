@@ -80,7 +80,9 @@ def draft_from(compose: Path, without: Sequence[str], *, ask_nothing: bool, forc
 def write_files(texts: Mapping[str, str], *, force: bool) -> None:
     """Write files below the current folder; raises `UsageError` if one exists, unless `force`."""
     _check_absent(tuple(texts), force=force)
-    for name, text in texts.items():
+    # Write last what needs no folder, so that a folder that cannot be made leaves no file behind.
+    for name in sorted(texts, key=lambda name: Path(name).parent == Path()):
+        text = texts[name]
         try:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             with Path(name).open("w" if force else "x", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from harness.cli import main
-from harness.errors import EXIT_USAGE, EXIT_VALID
+from harness.errors import EXIT_CRASH, EXIT_USAGE, EXIT_VALID
 from harness.plugins import TargetSettings
 from targets.declared import DeclaredTarget
 
@@ -290,6 +290,14 @@ def test_answers_describe_an_http_service(monkeypatch):
     read = {"request": "GET /x/{key}", "nothing": 204, "value": "data.value"}
     assert written()["operations"] == {"read": read, "write": "PUT /x/{key} {value}"}
     assert written()["leader"] == {"probe": "GET /me", "leads": "ok"}
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_file_behind(tmp_path):
+    compose(ETCD)
+    (tmp_path / ".github").touch()
+
+    assert init("--yes") == EXIT_CRASH
+    assert not (tmp_path / "harness.toml").exists()
 
 
 @pytest.mark.parametrize("present", ["harness.toml", ".github/workflows/harness.yml"])
