@@ -192,7 +192,8 @@ def _keep_their_voters(
     """Check that each located tablet has as many voters as its table asks for.
 
     In the scheme 3-4-3, a replica is evicted after its replacement has become a voter. A replica
-    whose disk failed may be evicted before, so runs with faults of disks are not judged.
+    whose disk failed may be evicted before, so runs with faults of disks are not judged. So may a
+    replica that lost entries in a power cut, which a profile has to permit.
     """
     if not snapshot.keeps_voters:
         return
@@ -205,7 +206,10 @@ def _keep_their_voters(
             if len(tablet["replicas"]) < wanted:
                 voters = counted(len(tablet["replicas"]), "voter")
                 what = f"tablet {tablet['tablet_id']} has {voters}, and its table asks for {wanted}"
-                _complain(findings, "located-voters", answer, what)
+                text = f"{sentence(answer.pair)}, but {what}."
+                begun = answer.pair.invoke.index
+                lost = findings.may.lost_before(begun)
+                findings.violate("located-voters", text, begun, permit=lost)
 
 
 def _other_leader(

@@ -158,15 +158,18 @@ def test_answers_of_locate_are_checked(tablets, rule):
 
 
 @pytest.mark.parametrize(
-    ("keeps", "kind", "found"),
+    ("keeps", "kind", "permits", "found"),
     [
-        (True, "kill", ["located-voters"]),
-        (False, "kill", []),  # the scheme 3-2-3 evicts first
-        (True, "disk", []),  # a failed replica may be evicted first
+        (True, "kill", ["lost-after-power-cut"], ["located-voters"]),
+        (False, "kill", [], []),  # the scheme 3-2-3 evicts first
+        (True, "disk", [], []),  # a failed replica may be evicted first
+        (True, "power-cut", [], ["located-voters"]),
+        (True, "power-cut", ["lost-after-power-cut"], []),  # its log may lack its last entries
     ],
 )
-def test_a_tablet_keeps_its_voters_while_one_is_replaced(keeps, kind, found):
+def test_a_tablet_keeps_its_voters_while_one_is_replaced(keeps, kind, permits, found):
     h, dump = made(), {**snapshot(), "keeps_voters": keeps}
+    h.fact("permits", fact_of("legacy", [Permit(name=name, why="") for name in permits]))
     for row in dump["masters"]["m1"]["tablets"]:
         row["consensus"] = {**(row.get("consensus") or {}), "opid_index": 7}
     fault = {"action": "inject", "fault": "f", "kind": kind, "targets": ["t1"], "note": ""}
