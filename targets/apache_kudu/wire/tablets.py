@@ -47,7 +47,7 @@ Peer = Callable[[str], Awaitable[Session]]
 PAGES_MAX: Final = 10_000
 _VOTER: Final = 1
 _STALE_FOLLOWER_VOTERS: Final = 5
-"""The fewest voters of which a majority can elect a leader without the old one and a follower."""
+"""The fewest voters among whom a majority needs neither the old leader nor a given follower."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _TABLET_STATES: Final = {
     0: "BOOTSTRAPPING",
