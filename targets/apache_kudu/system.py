@@ -94,7 +94,7 @@ class ApacheKuduSystem(KuduSystem):
     async def _learn_names(self, known: Collection[str]) -> None:
         """Ask the servers that are not `known` for their uuids."""
         addresses = {*self._layout.all_masters.values(), *self._layout.tservers.values()}
-        await asyncio.gather(*map(self._learn_name, addresses.difference(known)))
+        await asyncio.gather(*map(self._learn_name, sorted(addresses.difference(known))))
 
     async def _learn_name(self, address: str) -> None:
         try:

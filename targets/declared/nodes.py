@@ -75,9 +75,8 @@ def only_port(declared: Declared) -> int | None:
         for match in _PLACEHOLDER.finditer(text)
         if match[1] == "port"
     )
-    bound = {str(port) for table in tables for port in table.ports} | {*placeholders}
-    port = bound.pop() if len(bound) == 1 else None
-    return int(port) if port and port.isdecimal() else None
+    bound = sorted({*placeholders}.union(str(port) for table in tables for port in table.ports))
+    return int(bound[0]) if len(bound) == 1 and bound[0].isdecimal() else None
 
 
 def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.errors import EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
+from harness.errors import EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
 from tests.docs.pages import ROOT, blocks_of
 
 ETCD = (ROOT / "examples" / "etcd" / "etcd.toml").read_text()
@@ -65,6 +65,8 @@ def test_the_compose_file_of_the_page_runs_as_it_is(capsys, tmp_path, monkeypatc
         for name in block.values("file"):
             Path(name).parent.mkdir(exist_ok=True)
             Path(name).write_text(block.text)
+    assert main(["init", "--compose", "compose.yaml", "--yes"]) == EXIT_VALID
+    capsys.readouterr()
 
     code, verdicts, _ = judged(
         capsys, *PACE, "--system", "harness.toml", "--env", "docker", "--nemesis", "kill,pause"
@@ -85,7 +87,7 @@ protocol = "redis"
     [
         pytest.param(
             REDIS.replace("redis-server", "sh -c 'exit 3' x"),
-            EXIT_CRASH,
+            EXIT_USAGE,
             ["'n1' ended before it was ready"],
             id="a node that does not start",
         ),
@@ -129,6 +131,6 @@ def test_an_image_that_nobody_has_is_named(capsys, tmp_path, monkeypatch):
         capsys, "--system", "system.toml", "--env", "docker", "--nemesis", "none"
     )
 
-    assert (result, verdicts) == (EXIT_CRASH, {})
+    assert (result, verdicts) == (EXIT_USAGE, {})
     assert "'no-such-image:0' of node 'a'" in said
     assert len(re.findall("^harness: ", said, re.MULTILINE)) == 1

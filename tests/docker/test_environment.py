@@ -11,7 +11,7 @@ import pytest
 
 from harness.cluster import NodeSpec
 from harness.environments.docker.engine.labels import RUN_LABEL, Part, container_name
-from harness.errors import InfrastructureError
+from harness.errors import StartError
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.process.conftest import processes_of
 from tests.support.cleaning import kill_at_once, only_cleaner
@@ -78,7 +78,7 @@ def test_an_image_that_is_not_to_be_had_is_an_error_and_nothing_stays(environmen
     image = "harness-no-such-image:1"
     node = NodeSpec(name="a", role="x", ports=(), image=image, command=("sleep", "1"))
 
-    with pytest.raises(InfrastructureError, match=f"cannot pull {image}"):
+    with pytest.raises(StartError, match=f"cannot pull {image}"):
         environment.execute(plan_of([node], run_id=run_id), lambda session: asyncio.sleep(0))
 
     assert found(engine, run_id) == []

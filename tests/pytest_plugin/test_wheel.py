@@ -207,7 +207,7 @@ def test_the_example_obeys_the_rules_of_the_simulation(user):
 
 def test_output_in_the_documentation_is_accurate(user, tmp_path):
     text = (ROOT / "docs" / "pytest.md").read_text()
-    suite, failing, by_hand, skipping = re.findall(
+    suite, _declared, failing, by_hand, skipping = re.findall(
         r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
     )
     (tmp_path / "test_shown.py").write_text(f"{suite}\n{failing}\n{by_hand}\n{skipping}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import uuid
+import uuid  # determinism: not simulated
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 

@@ -182,11 +182,13 @@ async def _is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> b
         return True
     names = [name for uuid in voters if uuid != s.uuid and (name := s.known_name(uuid))]
     needed = len(voters) // 2 + 1 - (state.get("current_term") == lead.term)
-    asked = {asyncio.create_task(_term_at(peer, name, tablet_id)) for name in names}
-    waiting = asked
+    asked = [asyncio.create_task(_term_at(peer, name, tablet_id)) for name in names]
+    waiting = set(asked)
     try:
         while waiting and needed > 0:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done, waiting = await asyncio.wait(  # determinism: not simulated
+                waiting, return_when=asyncio.FIRST_COMPLETED
+            )
             needed -= sum(0 < task.result() <= lead.term for task in done)
     finally:
         for task in asked:

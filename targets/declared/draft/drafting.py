@@ -130,9 +130,9 @@ class _Drafting:
             yield Line("quorum", "all", f"{ASSUMED}: nothing here promotes a replica")
         first = {each.name: each.folders[0] for each in self.nodes if each.folders}
         if self.data != first:
-            folders = set(self.data.values())
+            folders = sorted(set(self.data.values()))
             same = len(folders) == 1 and len(self.data) == len(self.nodes)
-            yield Line("data", folders.pop() if same else self.data)
+            yield Line("data", folders[0] if same else self.data)
 
     def _client(self) -> list[Line]:
         kind = self.chosen.kind
