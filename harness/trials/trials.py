@@ -183,6 +183,8 @@ class Trials:
         else:
             return
 
+        twins: dict[str, list[Case]] = {}  # the same case again, for each case in flight
+
         def new() -> Iterator[SeedJob]:
             for key, case in rest:
                 if self.exhausted:
@@ -190,6 +192,10 @@ class Trials:
                 if (result := self._memory.get(key)) is not None:
                     ready.append((key, self._counted_in(key, case, result)))
                     continue
+                if key in twins:
+                    twins[key].append(case)
+                    continue
+                twins[key] = []
                 yield SeedJob(
                     case=case,
                     store=None,
@@ -206,7 +212,8 @@ class Trials:
                 if result.stop is not None:
                     raise UsageError(result.stop)
                 self._memory.add(job.name, result)
-                yield job.name, self._counted_in(job.name, job.case, result)
+                for case in (job.case, *twins.pop(job.name)):
+                    yield job.name, self._counted_in(job.name, case, result)
         yield from ready
 
     def _counted_in(self, key: str, case: Case, result: SeedResult) -> Trial:

@@ -26,6 +26,15 @@ def test_trials_come_in_the_order_of_their_cases(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_case_that_is_in_flight_is_not_run_again(tmp_path):
+    memory = tmp_path / "trials"
+    with Trials(jobs=2, cpu_s_max=60.0, memory=memory) as trials:
+        first, second = trials.in_order(seeds(1, 1))
+    assert first == second
+    assert len(memory.read_text().split()) == 1
+
+
+@pytest.mark.slow
 def test_a_torn_line_of_the_memory_only_costs_its_trial(tmp_path):
     memory = tmp_path / "trials"
     with Trials(jobs=1, cpu_s_max=60.0, memory=memory) as trials:
