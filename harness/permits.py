@@ -24,6 +24,7 @@ permits.
 | change-renamed       | an alter or rename acts under the new name that a concurrent rename gave, |
 |                      | and a rename changes only its part of that name: database or table        |
 | torn-get             | a get shows a mixture of a table before and after a concurrent change     |
+| orphan-replicas      | a server keeps a replica of a tablet that the catalog does not know       |
 
 Checkers know these names. Any permit may also list log lines (`signs`) that excuse the exit of a
 process, and whole `rules` of checkers that the target may break. Listing rules is the last resort,
@@ -50,6 +51,7 @@ __all__ = [
     "DROP_TWICE",
     "LOST_AFTER_POWER_CUT",
     "NAME_GAP",
+    "ORPHAN_REPLICAS",
     "PERMITTED",
     "STALE_READ",
     "TORN_GET",
@@ -75,6 +77,7 @@ DROP_RENAMED: Final = "drop-renamed"
 DROP_MISSED: Final = "drop-missed"
 CHANGE_RENAMED: Final = "change-renamed"
 TORN_GET: Final = "torn-get"
+ORPHAN_REPLICAS: Final = "orphan-replicas"
 
 FACT: Final = "permits"
 PERMITTED: Final = "permitted"

@@ -9,11 +9,10 @@ import msgspec
 
 from harness.cluster import NodeSpec
 from harness.errors import UsageError
-from harness.permits import Permit
+from harness.permits import ORPHAN_REPLICAS, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
 from targets.apache_kudu.servers import parse_flags, server_nodes
-from targets.kudu.permits import CATALOG as CATALOG_INVARIANTS
 from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import CATALOG, STEP_DOWN, Layout
 from targets.kudu.target import KuduTarget
@@ -29,12 +28,11 @@ MASTERS_MAX: Final = 3
 """The most masters of a run with the vocabulary `mixed`, whose workloads keep at least as many."""
 _REAL: Final = (
     Permit(
-        name="orphan-replicas",
+        name=ORPHAN_REPLICAS,
         # The server answers "not found" to a DeleteTablet that overtakes the start of the tablet's
         # CreateTablet. The master takes that for a success, and drops the deletion that the
         # server's report asks for, since one is pending. Nothing reports the replica again.
         why="a table that is deleted while it is being created may leave replicas behind",
-        rules={CATALOG_INVARIANTS: ("orphans",)},
     ),
 )
 """Permits for what only real servers were seen to do, not bundled ones in the profile `modern`."""

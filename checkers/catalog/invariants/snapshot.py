@@ -17,6 +17,7 @@ from typing import Any, Final
 from checkers.catalog.sentences import table_words
 from checkers.verdict.findings import Findings
 from harness.ops import Op
+from harness.permits import ORPHAN_REPLICAS
 
 TABLE_STATES: Final = frozenset({"UNKNOWN", "PREPARING", "RUNNING", "ALTERING", "REMOVED"})
 SETTLED_TABLES: Final = frozenset({"RUNNING", "REMOVED"})
@@ -308,7 +309,9 @@ def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
             if row is None and snapshot.hides_removed and replica["data_state"] == "TOMBSTONED":
                 continue  # as below, if the hidden row is of a deleted tablet
             if row is None:
-                findings.violate("orphans", f"{words}, which the catalog does not know.")
+                may = ORPHAN_REPLICAS if ORPHAN_REPLICAS in findings.permits else None
+                text = f"{words}, which the catalog does not know."
+                findings.violate("orphans", text, permit=may)
             elif row["table_id"] != replica["table_id"]:
                 findings.violate(
                     "orphans",

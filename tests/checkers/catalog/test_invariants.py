@@ -10,6 +10,7 @@ import pytest
 
 from checkers.catalog.invariants import CatalogInvariantsChecker
 from harness.ops import CheckResult, OpType, Verdict
+from harness.permits import ORPHAN_REPLICAS, Permit, fact_of
 from tests.support.histories import Writer
 
 Json = dict[str, Any]
@@ -261,6 +262,16 @@ def test_a_tombstone_of_a_deleted_tablet_is_left_behind():
     for unknown in (left | {"tablet_id": "Z"}, left | {"table_id": "B"}):
         result = judge(sound_history(), edit(sound_snapshot(), ("tservers.t1.tablets.+", unknown)))
         assert broken(result) == ["orphans"]
+
+
+@pytest.mark.parametrize(("words", "edits"), [(w, e) for i, w, *e in BROKEN if i == "orphans"])
+def test_the_permit_for_orphans_covers_only_replicas_of_unknown_tablets(words, edits):
+    h = sound_history()
+    h.fact("permits", fact_of("modern", [Permit(name=ORPHAN_REPLICAS, why="")]))
+    result = judge(h, edit(sound_snapshot(), *edits))
+    permitted = words == "tablet Z, which"
+    assert ("orphans" in broken(result)) is not permitted
+    assert result.details.get("permitted") == ({ORPHAN_REPLICAS: 1} if permitted else None)
 
 
 def test_a_follower_that_lags_is_no_violation():
