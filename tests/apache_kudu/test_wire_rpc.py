@@ -20,6 +20,7 @@ ID = m.RequestId("c", 1, "n")
 NAMED = m.TableIdentifier(table_name="t")
 NOT_FOUND = failed(3, 1, "the table does not exist")
 SEEN = {"table_id": "i1", "schema": {"columns": [{"id": 0, "name": "key", "type": 8}]}}
+LOCATED = {"tablets": [{"tablet_id": "T"}, {"tablet_id": "U"}]}
 CREATE = m.CreateTableRequest(
     "t",
     m.Schema((m.Column(0, "key", is_key=True, is_nullable=False),)),
@@ -270,6 +271,15 @@ async def test_the_ends_of_the_key_space_are_unbounded(bounds, shown):
     answer = await tables.get_table_locations(connection.session(), request)
     ends = [(tablet.partition.start, tablet.partition.end) for tablet in answer.tablets]
     assert ends == [(key(start), key(end)) for start, end in shown]
+
+
+async def test_locations_of_an_uncertain_table_do_not_say_whose_tablets_they_are():
+    connection = Scripted(GetTableSchema=[SEEN], GetTableLocations=[NOT_FOUND] * 3 + [LOCATED])
+    session = with_tablet(connection)
+    request = m.GetTableLocationsRequest(NAMED)
+    answer = await tables.get_table_locations(session, request)
+    assert (answer.table_id, [tablet.tablet_id for tablet in answer.tablets]) == ("", ["T", "U"])
+    assert session.memory.tables == {"T": "i1"}
 
 
 # --- members ----------------------------------------------------------------------------------

@@ -68,16 +68,13 @@ def shown_versions(before: Version, after: Version) -> tuple[int, int]:
 async def create_table(s: Session, request: m.CreateTableRequest) -> m.CreateTableResponse:
     """Create a table; the answer has no version."""
     hashed = request.partition_schema
-    hash_schema = [
-        {"columns": [{"name": name} for name in hashed.hash_columns], "num_buckets": buckets}
-        for buckets in [hashed.num_hash_buckets]
-        if buckets > 1
-    ]
+    buckets = hashed.num_hash_buckets
+    hashes = {"columns": [{"name": name} for name in hashed.hash_columns], "num_buckets": buckets}
     values: Values = {
         "name": request.name,
         "schema": {"columns": [column_values(column) for column in request.schema.columns]},
         "partition_schema": {
-            "hash_schema": hash_schema,
+            "hash_schema": [hashes] if buckets > 1 else [],
             "range_schema": {"columns": [{"name": name} for name in hashed.range_columns]},
         },
         "num_replicas": request.num_replicas if request.num_replicas >= 0 else None,
@@ -113,9 +110,8 @@ async def alter_table(s: Session, request: m.AlterTableRequest) -> m.AlterTableR
     error, ident = master_error(reply), reply.get("table_id", "")
     version = UNSTATED
     if error is None and before is not None and before.table_id == ident:
-        with contextlib.suppress(
-            RpcError
-        ):  # the alter was acknowledged, so later failures say nothing
+        # The alter was acknowledged, so later failures say nothing.
+        with contextlib.suppress(RpcError):
             after = await _version(s, ident)
             if after is not None and after.number == before.number + 1:
                 version = after.number
@@ -218,7 +214,7 @@ async def get_table_locations(
 
     reply, ident = await _with_id(s, _table(request.table), look)
     tablets = _unbounded([_located(s, tablet) for tablet in reply["tablets"]])
-    for tablet in tablets:
+    for tablet in tablets if ident else ():
         remember(s.memory.tables, tablet.tablet_id, ident)
     return m.GetTableLocationsResponse(
         _meta(s), master_error(reply), ident, UNSTATED, tablets, reply.get("ttl_ms", 0)
