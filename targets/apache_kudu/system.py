@@ -30,13 +30,14 @@ _ORPHAN_S: Final = 5.0
 class ApacheKuduSystem(KuduSystem):
     """Real masters and tablet servers of one deployment."""
 
+    _rpc: WireRpc
+
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
         self._names: dict[str, str] = {}
         """Addresses ("t1:7050") by the uuids of the servers; all RPC clients share this map."""
-        self._orphans: dict[tuple[str, str], float] = {}
-        """When each replica of a removed table was first seen on its server."""
+        self._orphans: dict[str, dict[str, float]] = {}
+        """When each replica of a removed table was first seen, by server and tablet."""
         super().__init__(env, layout)
-        self._rpc: WireRpc = self._dial()
 
     @override
     def _dial(self, *, resolve_once: bool = False) -> WireRpc:
@@ -74,8 +75,7 @@ class ApacheKuduSystem(KuduSystem):
         replica, and then asks a leader that is to be replaced to step down; the client that began a
         move here does not wait.
         """
-        servers = [*self._layout.tservers.values()]
-        for address in servers:
+        for address in self._layout.tservers.values():
             listed = await self._ask(address, m.ListTabletsRequest(), limit_s=_ASK_LIMIT_S)
             if listed is None:
                 continue
@@ -118,17 +118,20 @@ class ApacheKuduSystem(KuduSystem):
         placed = {tablet["id"] for tablet in leader["tablets"]}
         awaited: dict[str, Any] = {}
         for name, dump in tservers.items():
-            awaited[name] = dump and {
-                **dump,
-                "tablets": [
-                    replica
-                    for replica in dump["tablets"]
-                    if replica["tablet_id"] in placed
-                    or replica["raft"]["leader_uuid"] is not None
-                    or now_s - self._orphans.setdefault((name, replica["tablet_id"]), now_s)
-                    < _ORPHAN_S
-                ],
-            }
+            if dump is None:
+                awaited[name] = None
+                continue
+            orphans = [
+                replica["tablet_id"]
+                for replica in dump["tablets"]
+                if replica["tablet_id"] not in placed and replica["raft"]["leader_uuid"] is None
+            ]
+            before = self._orphans.get(name, {})
+            # Other sightings are forgotten: a replica that comes back is awaited once more.
+            seen = self._orphans[name] = {ident: before.get(ident, now_s) for ident in orphans}
+            stay = {ident for ident, since_s in seen.items() if now_s - since_s >= _ORPHAN_S}
+            tablets = [each for each in dump["tablets"] if each["tablet_id"] not in stay]
+            awaited[name] = {**dump, "tablets": tablets}
         return awaited
 
     # --- snapshots ---------------------------------------------------------------------------

@@ -256,6 +256,26 @@ async def test_what_stays_of_a_removed_table_is_awaited_only_for_a_while(cluster
     assert result.details["permitted"] == {"orphan-replicas": 1}
 
 
+async def test_what_comes_back_of_a_removed_table_is_awaited_once_more(cluster):
+    cluster.leaderless.add("X1")
+    now = [100]
+    system = system_of(cluster, now)
+    for held, silent, awaits in [
+        (["A1", "B1", "X1"], False, True),
+        (["A1", "B1", "X1"], True, True),  # a silent server proves nothing
+        (["A1", "B1", "X1"], False, False),
+        (["A1", "B1"], False, False),
+        (["A1", "B1", "X1"], False, True),
+    ]:
+        cluster.held["u2"] = held
+        masters, tservers = await dumped(cluster)
+        if silent:
+            tservers["t2"] = None
+        left = pending(masters, system._awaited(masters["m1"], tservers))
+        assert bool(left) is awaits, left
+        now[0] += 10
+
+
 async def test_a_led_replica_of_a_removed_table_is_awaited_always(cluster):
     cluster.held["u2"].append("X1")
     now = [100]
