@@ -36,9 +36,7 @@ REQUEST_HEADER: Final = Message(
 RESPONSE_HEADER: Final = Message(
     "ResponseHeader", call_id=int_(1), is_error=bool_(2), sidecar_offsets=many(uint(3))
 )
-RPC_ERROR: Final = Message(
-    "ErrorStatus", message=text(1), code=uint(2), unsupported_features=many(uint(3))
-)
+RPC_ERROR: Final = Message("ErrorStatus", message=text(1), code=uint(2))
 EMPTY: Final = Message("Empty")
 NEGOTIATE: Final = Message(
     "Negotiate",
@@ -93,7 +91,7 @@ CONSENSUS_STATE: Final = Message(
     committed_config=nested(3, RAFT_CONFIG),
     pending_config=nested(4, RAFT_CONFIG),
 )
-INSTANCE: Final = Message("NodeInstance", uuid=text(1), seqno=int_(2))
+INSTANCE: Final = Message("NodeInstance", uuid=text(1))
 REGISTRATION: Final = Message(
     "ServerRegistration",
     rpc_addresses=many(nested(1, HOST_PORT)),

@@ -88,7 +88,6 @@ CONNECT_TO_MASTER: Final = Method(
         "ConnectToMasterResponse",
         error=nested(1, ERROR),
         role=uint(2),
-        master_addrs=many(nested(5, HOST_PORT)),
         cluster_id=text(8),
     ),
 )
@@ -98,7 +97,6 @@ GET_MASTER_REGISTRATION: Final = Method(
     EMPTY,
     Message(
         "GetMasterRegistrationResponse",
-        instance=nested(1, INSTANCE),
         registration=nested(2, REGISTRATION),
         role=uint(3),
         error=nested(4, ERROR),
