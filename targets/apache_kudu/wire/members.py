@@ -12,7 +12,6 @@ from targets.apache_kudu.wire.session import Session, state_of, unsent
 from targets.apache_kudu.wire.tables import ROLES
 from targets.kudu import messages as m
 from targets.kudu.consensus import messages as raft
-from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 
 HostOf = Callable[[str], Awaitable[Values]]
 """Finds the host and port that the server at "node:port" advertises."""
@@ -46,11 +45,11 @@ async def connect_to_master(
 ) -> m.ConnectToMasterResponse:
     """Ask a master for its role; the term is the master's at most when it answered."""
     del request
-    state = await s.raft()
+    consensus = await s.consensus()
     reply = await s.ask(w.CONNECT_TO_MASTER)
-    config = _config(s, (state_of(state, SYSTEM_TABLET_ID) or {}).get("committed_config"))
+    config = _config(s, consensus.get("committed_config"))
     return m.ConnectToMasterResponse(
-        _meta(s, state),
+        _meta(s, consensus),
         master_error(reply),
         _role(reply),
         () if config is None else tuple(peer.address for peer in config.peers),
@@ -68,15 +67,14 @@ async def get_master_registration(
     """
     del request
     reply = await s.ask(w.GET_MASTER_REGISTRATION)
-    state = await s.raft()
-    consensus = state_of(state, SYSTEM_TABLET_ID) or {}
+    consensus = await s.consensus()
     registered = reply.get("registration", {})
     committed = _config(s, consensus.get("committed_config"))
     active = _config(s, consensus.get("pending_config")) or committed
     return m.GetMasterRegistrationResponse(
-        _meta(s, state),
+        _meta(s, consensus),
         master_error(reply),
-        address=s.name_of(s.uuid, next(iter(registered.get("rpc_addresses", ())), None)),
+        address=s.registered_name(s.uuid, registered),
         role="LEADER" if consensus.get("leader_uuid") == s.uuid else "FOLLOWER",
         member_type=_MEMBER_TYPES.get(reply.get("member_type", 1), "VOTER"),
         start_ns=registered.get("start_time", 0) * 1_000_000_000,
@@ -102,8 +100,7 @@ async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMaste
     if error is not None:
         return m.ListMastersResponse(m.Meta(s.uuid), error)
     reply = await s.ask(w.LIST_MASTERS)
-    state = await s.raft()
-    config = _config(s, (state_of(state, SYSTEM_TABLET_ID) or {}).get("committed_config"))
+    config = _config(s, (await s.consensus()).get("committed_config"))
     revision = -1 if config is None else max(0, config.opid_index)
     entries = tuple(_master(s, entry) for entry in reply["masters"])
     meta = m.Meta(s.uuid, revision=revision)
@@ -116,7 +113,7 @@ def _master(s: Session, entry: Values) -> m.MasterEntry:
     error = entry.get("error")
     return m.MasterEntry(
         uuid,
-        s.name_of(uuid, next(iter(registered.get("rpc_addresses", ())), None)),
+        s.registered_name(uuid, registered),
         _MEMBER_TYPES.get(entry.get("member_type", -1), "UNKNOWN_MEMBER_TYPE"),
         _role(entry, "UNKNOWN_ROLE"),
         registered.get("start_time", 0) * 1_000_000_000,
@@ -135,9 +132,9 @@ async def add_master(
 
 async def remove_master(s: Session, request: m.RemoveMasterRequest) -> m.RemoveMasterResponse:
     """Remove a master, by the address and the uuid in the leader's configuration."""
-    state = state_of(await unsent(s.raft()), SYSTEM_TABLET_ID) or {}
+    consensus = await unsent(s.consensus())
     wanted = request.master_uuid or s.uuid_of(request.address)
-    peers = state.get("committed_config", {}).get("peers", ())
+    peers = consensus.get("committed_config", {}).get("peers", ())
     peer = next((p for p in peers if p.get("uuid") == wanted), None)
     if peer is None:
         error = m.MasterError(
@@ -170,10 +167,7 @@ async def list_tablet_servers(
     servers = tuple(
         m.TabletServerEntry(
             entry["instance"]["uuid"],
-            s.name_of(
-                entry["instance"]["uuid"],
-                next(iter(entry.get("registration", {}).get("rpc_addresses", ())), None),
-            ),
+            s.registered_name(entry["instance"]["uuid"], entry.get("registration", {})),
             entry.get("millis_since_heartbeat", 0),
             0,
             entry.get("state") == _MAINTENANCE,
@@ -262,8 +256,7 @@ async def bulk_change_config(
 # --- parts of messages ------------------------------------------------------------------------
 
 
-def _meta(s: Session, state: Values) -> m.Meta:
-    consensus = state_of(state, SYSTEM_TABLET_ID) or {}
+def _meta(s: Session, consensus: Values) -> m.Meta:
     return m.Meta(s.uuid, consensus.get("current_term", 0))
 
 

@@ -115,6 +115,10 @@ class Session:
             remember(self.memory.hosts, uuid, host_port)
         return self._names.get(uuid) or f"{where.get('host', '?')}:{where.get('port', 0)}"
 
+    def registered_name(self, uuid: str, registration: Values) -> str:
+        """The address of a server that registered with the masters."""
+        return self.name_of(uuid, next(iter(registration.get("rpc_addresses", ())), None))
+
     def known_name(self, uuid: str) -> str | None:
         """The address "node:port" of a server, if it is known."""
         return self._names.get(uuid)
@@ -126,7 +130,7 @@ class Session:
     # --- terms -------------------------------------------------------------------------------
 
     async def raft(self, group: str = SYSTEM_TABLET_ID, *, health: bool = False) -> Reply:
-        """Ask for the state of a Raft group, which by default is the masters'."""
+        """Ask about a Raft group (by default the masters'), and remember if this server leads."""
         request = {
             "dest_uuid": self.uuid,  # without it, servers log an error per request
             "tablet_ids": [group],
@@ -140,6 +144,10 @@ class Session:
             lead = Lead(int(state.get("current_term", 0)), leads)
         remember(self.memory.leads, (self.uuid, group), lead)
         return reply
+
+    async def consensus(self, group: str = SYSTEM_TABLET_ID) -> Values:
+        """Ask for the consensus state of a Raft group; it is empty if there is none here."""
+        return state_of(await self.raft(group), group) or {}
 
     async def lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
         """Ask for the term of a Raft group, and whether this server leads it."""

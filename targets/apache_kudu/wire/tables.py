@@ -344,7 +344,7 @@ def _located(s: Session, tablet: Values) -> m.TabletLocations:
     replicas = []
     for replica in tablet["replicas"]:
         info = replica["ts_info"]
-        address = s.name_of(info["uuid"], next(iter(info["rpc_addresses"]), None))
+        address = s.registered_name(info["uuid"], info)
         role = ROLES.get(replica.get("role", 0), "UNKNOWN_ROLE")
         kind = "NON_VOTER" if role == "LEARNER" else "VOTER"
         replicas.append(m.ReplicaLocation(info["uuid"], address, role, kind))

@@ -37,7 +37,7 @@ from targets.apache_kudu.wire.errors import REQUEST_STALE, RpcLayerError, row_er
 from targets.apache_kudu.wire.frames import RowsId
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import pack, unpack
-from targets.apache_kudu.wire.session import Lead, Session, remember, state_of
+from targets.apache_kudu.wire.session import Lead, Session, remember
 from targets.apache_kudu.wire.tables import ROLES, UNSTATED, column_values, read_schema
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcConnectionError, RpcError
@@ -175,7 +175,7 @@ async def _is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> b
 
     Followers of fewer than `_STALE_FOLLOWER_VOTERS` voters need no majority.
     """
-    state = state_of(await s.raft(tablet_id), tablet_id) or {}
+    state = await s.consensus(tablet_id)
     config = state.get("pending_config") or state.get("committed_config") or {"peers": ()}
     voters = [p.get("uuid", "") for p in config["peers"] if p.get("member_type") == _VOTER]
     if not lead.leads and len(voters) < _STALE_FOLLOWER_VOTERS:
