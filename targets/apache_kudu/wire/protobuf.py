@@ -40,6 +40,17 @@ class Kind(enum.Enum):
     MESSAGE = "message"
 
 
+_WIRE_TYPES: Final[Mapping[Kind, int]] = {
+    Kind.INT: _VARINT,
+    Kind.UINT: _VARINT,
+    Kind.BOOL: _VARINT,
+    Kind.FIXED64: _FIXED64,
+    Kind.TEXT: _LENGTH,
+    Kind.BYTES: _LENGTH,
+    Kind.MESSAGE: _LENGTH,
+}
+
+
 class Field(NamedTuple):
     """A field of a message: its number and the type of its value, or of each repeated value."""
 
@@ -135,21 +146,19 @@ def encode(message: Message, values: Mapping[str, Any]) -> bytes:
 
 
 def _encode_field(out: bytearray, field: Field, value: Any) -> None:
-    kind = field.kind
-    if kind is Kind.FIXED64:
-        out += encode_varint(field.number << 3 | _FIXED64)
-        out += int(value).to_bytes(8, "little")
-        return
-    if kind in (Kind.INT, Kind.UINT, Kind.BOOL):
-        out += encode_varint(field.number << 3 | _VARINT)
+    wire_type = _WIRE_TYPES[field.kind]
+    out += encode_varint(field.number << 3 | wire_type)
+    if wire_type == _VARINT:
         out += encode_varint(int(value))
         return
-    if kind is Kind.MESSAGE:
+    if wire_type == _FIXED64:
+        out += int(value).to_bytes(8, "little")
+        return
+    if field.kind is Kind.MESSAGE:
         assert field.message is not None
         data = encode(field.message, value)
     else:
-        data = value.encode() if kind is Kind.TEXT else bytes(value)
-    out += encode_varint(field.number << 3 | _LENGTH)
+        data = value.encode() if field.kind is Kind.TEXT else bytes(value)
     out += encode_varint(len(data))
     out += data
 
@@ -217,36 +226,32 @@ def _decode_field(
     message: Message, field: Field, wire_type: int, raw: int | memoryview, depth: int
 ) -> Iterator[Any]:
     """Yield the value of a field; a packed field yields several values."""
-    kind = field.kind
-    if isinstance(raw, int):
-        if kind in (Kind.INT, Kind.UINT, Kind.BOOL):
-            yield _number(kind, raw)
-            return
-    elif wire_type == _FIXED64:
-        if kind is Kind.FIXED64:
-            yield int.from_bytes(raw, "little")
-            return
-    elif wire_type == _LENGTH:
-        if kind is Kind.MESSAGE:
+    expected = _WIRE_TYPES[field.kind]
+    is_packed = field.repeated and expected == _VARINT and wire_type == _LENGTH
+    if isinstance(raw, memoryview) and is_packed:
+        at = 0
+        while at < len(raw):
+            number, at = decode_varint(raw, at)
+            yield _number(field.kind, number)
+    elif wire_type == expected:
+        yield _number(field.kind, raw) if isinstance(raw, int) else _content(field, raw, depth)
+    else:
+        raise WireFormatError(
+            f"field {field.number} of {message.name} has the wire type {wire_type}, which does not "
+            f"encode the type {field.kind.value}"
+        )
+
+
+def _content(field: Field, raw: memoryview, depth: int) -> Any:
+    match field.kind:
+        case Kind.FIXED64:
+            return int.from_bytes(raw, "little")
+        case Kind.TEXT:
+            return bytes(raw).decode("utf-8", "replace")
+        case Kind.MESSAGE:
             assert field.message is not None
-            yield decode(field.message, raw, depth=depth + 1)
-            return
-        if kind is Kind.BYTES:
-            yield bytes(raw)
-            return
-        if kind is Kind.TEXT:
-            yield bytes(raw).decode("utf-8", "replace")
-            return
-        if field.repeated and kind is not Kind.FIXED64:
-            at = 0
-            while at < len(raw):
-                number, at = decode_varint(raw, at)
-                yield _number(kind, number)
-            return
-    raise WireFormatError(
-        f"field {field.number} of {message.name} has the wire type {wire_type}, which does not "
-        f"encode the type {kind.value}"
-    )
+            return decode(field.message, raw, depth=depth + 1)
+    return bytes(raw)
 
 
 def _number(kind: Kind, raw: int) -> int | bool:
