@@ -11,6 +11,7 @@ from targets.apache_kudu.wire.messages import REQUEST_HEADER, RESPONSE_HEADER, R
 from targets.apache_kudu.wire.session import Memory, Session
 from targets.kudu.rpc import RpcError
 from tests.apache_kudu import recorded
+from tests.support import env
 
 HERE = "the-server"
 ADDRESS = Address("m1", 7051)
@@ -52,9 +53,7 @@ class Scripted:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, RpcError):
             raise answer
-        decoded = Reply(pb.decode(method.answer, pb.encode(method.answer, answer)))
-        decoded.sidecars = ()
-        return decoded
+        return Reply(pb.decode(method.answer, pb.encode(method.answer, answer)))
 
     def session(self, names=None):
         deadline = asyncio.get_running_loop().time() + 60.0
@@ -64,17 +63,13 @@ class Scripted:
         return [name for name, _ in self.asked]
 
 
-class FakeEnv:
+class FakeEnv(env.FakeEnv):
     def __init__(self, port):
+        super().__init__()
         self.port = port
-        self.tasks = []
 
     def endpoint(self, address):
         return "127.0.0.1", self.port
-
-    def spawn(self, coroutine, *, name):
-        self.tasks.append(asyncio.create_task(coroutine, name=name))
-        return self.tasks[-1]
 
 
 def answer_frame(call_id, body, *, is_error=False):
@@ -97,18 +92,17 @@ async def serving(answer, *, status=STATUS):
     `answer(name)` is an answer's values, ("error", code), `None` for silence, or "hang up".
     """
 
-    async def send(writer, recording):
-        writer.write(len(recording).to_bytes(4, "big") + recording)
+    async def read_frame(reader):
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
     async def serve(reader, writer):
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             assert await reader.readexactly(7) == frames.GREETING
             for recording in (recorded.NEGOTIATED, recorded.SUCCEEDED):
-                await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-                await send(writer, recording)
+                await read_frame(reader)
+                writer.write(len(recording).to_bytes(4, "big") + recording)
             while True:
-                data = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-                call_id, name = read_request(data)
+                call_id, name = read_request(await read_frame(reader))
                 if name is None:
                     continue
                 said = status if name == methods.GET_STATUS.name else None

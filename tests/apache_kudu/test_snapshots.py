@@ -7,6 +7,7 @@ import pytest
 
 from harness.env import Address
 from harness.ops import Verdict
+from harness.permits import fact_of
 from harness.plugins import NodeRole
 from targets.apache_kudu import snapshots
 from targets.apache_kudu.snapshots import dump_master, dump_tserver
@@ -248,9 +249,8 @@ async def test_what_stays_of_a_removed_table_is_awaited_only_for_a_while(cluster
     assert any("X1" in line for line in awaited())
     now[0] += 10
     assert awaited() == ()
-    permits = list(ApacheKuduTarget().permits(settings()))
     h = run()
-    h.fact("permits", {"profile": "modern", "permits": [permit_of(each) for each in permits]})
+    h.fact("permits", fact_of("modern", ApacheKuduTarget().permits(settings())))
     result = judge(h, {"masters": masters, "tservers": tservers})
     assert result.verdict is Verdict.PERMITTED
     assert result.details["permitted"] == {"orphan-replicas": 1}
@@ -285,10 +285,6 @@ async def test_a_led_replica_of_a_removed_table_is_awaited_always(cluster):
         left = pending(masters, system._awaited(masters["m1"], tservers))
         assert any("X1" in line for line in left)
         now[0] += 10
-
-
-def permit_of(permit):
-    return {"name": permit.name, "why": permit.why, "rules": permit.rules, "after": permit.after}
 
 
 @pytest.mark.parametrize(
