@@ -31,7 +31,6 @@ from harness.errors import UsageError
 from harness.faults.nemesis_from_text import AimedNemesis
 from harness.faults.schedules import FAULTS_MAX
 from harness.nodes.faults import Aim
-from harness.ops import NS_PER_S
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target, override
 
 WORDS: Final = "fault"
@@ -56,6 +55,7 @@ LASTS_MS: Final = (50, 50, 300, 1000, 2500)
 PLOT_ONE_IN: Final = 2
 """If the target has the points of a plot, one run in this number follows a plot."""
 LENGTH_PERCENT: Final = (85, 115)
+_NS_PER_MS: Final = 1_000_000
 T = TypeVar("T")
 
 
@@ -71,10 +71,17 @@ class Act(NamedTuple):
     for_ms: int
 
 
-PLOTS: Final[tuple[tuple[int, tuple[Act, ...]], ...]] = (
+class Plot(NamedTuple):
+    """The acts of each round, and the length of a round."""
+
+    round_ms: int
+    acts: tuple[Act, ...]
+
+
+PLOTS: Final = (
     # The voters of a new leader restart. Then a member that knows nothing of its term is a
     # candidate in this term, too.
-    (
+    Plot(
         8000,
         (
             Act("cut leader from members", 0, 3000),
@@ -83,7 +90,7 @@ PLOTS: Final[tuple[tuple[int, tuple[Act, ...]], ...]] = (
         ),
     ),
     # All lose power when the leader has counted an entry that is durable on few members.
-    (
+    Plot(
         4000,
         (
             Act("disk it delay=50ms when event {appended}", 0, 900),
@@ -94,7 +101,7 @@ PLOTS: Final[tuple[tuple[int, tuple[Act, ...]], ...]] = (
         ),
     ),
     # Leaders die before slow followers answer them, so clients resend what the log may have.
-    (
+    Plot(
         6000,
         (
             Act("disk all delay=50ms", 0, 4000),
@@ -103,7 +110,6 @@ PLOTS: Final[tuple[tuple[int, tuple[Act, ...]], ...]] = (
         ),
     ),
 )
-"""For each plot, the length of a round in ms, and the acts of each round."""
 
 
 class AtPoints(Nemesis, suits_all=False):
@@ -150,39 +156,36 @@ class AtPoints(Nemesis, suits_all=False):
         faults = []
         for number in range(min(max(1, horizon_ns // step_ns), FAULTS_MAX)):
             words = _at_one_of(points, rng) if number % provoke_one_in else _one(rng, PROVOKING)
-            faults.append(
-                Fault(
-                    id=f"{self.name}-{number + 1}",
-                    nemesis=self.name,
-                    at_ns=step_ns * number + rng.randrange(step_ns),
-                    duration_ns=_one(rng, LASTS_MS) * NS_PER_S // 1000,
-                    args={WORDS: words, **_fault_of(words).draw_args(rng)},
-                )
-            )
+            at_ns = step_ns * number + rng.randrange(step_ns)
+            duration_ns = _one(rng, LASTS_MS) * _NS_PER_MS
+            faults.append(self._fault(number, words, rng, at_ns=at_ns, duration_ns=duration_ns))
         plots = _plots_at(self._points)
         if plots and not rng.randrange(PLOT_ONE_IN):
             return self._follow(_one(rng, plots), rng, horizon_ns)
         return faults
 
-    def _follow(
-        self, plot: tuple[int, Sequence[Act]], rng: random.Random, horizon_ns: int
-    ) -> Sequence[Fault]:
+    def _follow(self, plot: Plot, rng: random.Random, horizon_ns: int) -> Sequence[Fault]:
         """Plan the acts of a plot in each round; the last round may outlive the horizon."""
-        round_ns, acts = plot[0] * NS_PER_S // 1000, plot[1]
-        count = min(max(1, horizon_ns // round_ns), FAULTS_MAX // len(acts))
+        count = max(1, horizon_ns // (plot.round_ms * _NS_PER_MS))
+        rounds = range(min(count, FAULTS_MAX // len(plot.acts)))
         faults = []
-        for number, (at_round, act) in enumerate(itertools.product(range(count), acts), 1):
-            percent = rng.randrange(*LENGTH_PERCENT)
-            faults.append(
-                Fault(
-                    id=f"{self.name}-{number}",
-                    nemesis=self.name,
-                    at_ns=round_ns * at_round + act.at_ms * NS_PER_S // 1000,
-                    duration_ns=act.for_ms * NS_PER_S // 1000 * percent // 100,
-                    args={WORDS: act.words, **_fault_of(act.words).draw_args(rng)},
-                )
-            )
+        for number, (at_round, act) in enumerate(itertools.product(rounds, plot.acts)):
+            at_ns = (plot.round_ms * at_round + act.at_ms) * _NS_PER_MS
+            duration_ns = act.for_ms * _NS_PER_MS * rng.randrange(*LENGTH_PERCENT) // 100
+            faults.append(self._fault(number, act.words, rng, at_ns=at_ns, duration_ns=duration_ns))
         return sorted(faults, key=lambda fault: fault.at_ns)
+
+    def _fault(
+        self, number: int, words: str, rng: random.Random, *, at_ns: int, duration_ns: int
+    ) -> Fault:
+        """Return the fault with this number, from 0, and draw the arguments that its words need."""
+        return Fault(
+            id=f"{self.name}-{number + 1}",
+            nemesis=self.name,
+            at_ns=at_ns,
+            duration_ns=duration_ns,
+            args={WORDS: words, **_fault_of(words).draw_args(rng)},
+        )
 
     @override
     def check_args(self, args: Mapping[str, Any]) -> None:
@@ -221,18 +224,18 @@ def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
     return words + (f" after={after_ms}ms" if after_ms else "")
 
 
-def _plots_at(points: Mapping[str, Sequence[str]]) -> list[tuple[int, Sequence[Act]]]:
+def _plots_at(points: Mapping[str, Sequence[str]]) -> list[Plot]:
     """Return the plots whose points a target has, with the target's points in their words."""
     by_kind: dict[str, str] = {}
     for point in itertools.chain.from_iterable(points.values()):
         kind = point.split()[0]
         by_kind.setdefault(kind, point)
         by_kind[f"any_{kind}"] = kind
-    plots: list[tuple[int, Sequence[Act]]] = []
-    for round_ms, acts in PLOTS:
+    plots = []
+    for plot in PLOTS:
         with contextlib.suppress(KeyError):  # the target does not have all points
-            named = [act._replace(words=act.words.format_map(by_kind)) for act in acts]
-            plots.append((round_ms, named))
+            named = [act._replace(words=act.words.format_map(by_kind)) for act in plot.acts]
+            plots.append(plot._replace(acts=tuple(named)))
     return plots
 
 
