@@ -36,7 +36,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -131,7 +131,9 @@ class CallingAddress:
                 listener, _IS_VALID, struct.pack("=Q", ident)
             )  # fails if the number of `thread` was recycled
             memory.seek(place)
-            called = memory.read(min(size, _ADDRESS_BYTES_MAX))
+            called = _Place.of(memory.read(min(size, _ADDRESS_BYTES_MAX)))
+            if called is None:
+                return None
             source, detour = self._own_address(called), self._detour(called)
             if source is None and detour is None:
                 return None
@@ -149,37 +151,50 @@ class CallingAddress:
         finally:
             os.close(end)
 
-    def _detour(self, called: bytes) -> bytes | None:
-        """The sockaddr to connect to if the sockaddr `called` is the real port of another node."""
-        if len(called) < struct.calcsize("=HH4s"):
+    def _detour(self, called: _Place) -> bytes | None:
+        """The sockaddr to connect to if `called` is the real port of another node."""
+        detour = self._detours.get(called.port)
+        if detour is None or not self._is_here(called.host):
             return None
-        family, port = *struct.unpack_from("=H", called), *struct.unpack_from("!H", called, 2)
-        if port not in self._detours:
-            return None
-        host, port = self._detours[port]
-        end = socket.inet_aton(host)
-        if family == socket.AF_INET and self._is_here(called[4:8]):
-            return struct.pack("=H", family) + struct.pack("!H", port) + end + bytes(8)
-        if family == socket.AF_INET6 and called[8:20] == _MAPPED and self._is_here(called[20:24]):
-            start = struct.pack("=H", family) + struct.pack("!H", port)
-            return start + bytes(4) + _MAPPED + end + bytes(4)
-        return None
+        host, port = detour
+        return _Place(called.family, socket.inet_aton(host), port).sockaddr()
 
     def _is_here(self, host: bytes) -> bool:
         """Whether an address is where real ports are: on loopback, and not a shared address."""
         return host == bytes(4) or (host[:1] == b"\x7f" and host[:3] != self._host[:3])
 
-    def _own_address(self, called: bytes) -> bytes | None:
-        """The sockaddr to bind before a call to the sockaddr `called`; `None` if none is needed."""
-        if len(called) < struct.calcsize("=HH4s"):
+    def _own_address(self, called: _Place) -> bytes | None:
+        """The sockaddr to bind before a call to `called`; `None` if none is needed."""
+        if called.host[:3] != self._host[:3]:
             return None
-        family = struct.unpack_from("=H", called)[0]
-        network = self._host[:3]
-        if family == socket.AF_INET and called[4:7] == network:
-            return struct.pack("=HH4s8x", family, 0, self._host)
-        if family == socket.AF_INET6 and called[8:23] == _MAPPED + network:
-            return struct.pack("=HHI16sI", family, 0, 0, _MAPPED + self._host, 0)
+        return _Place(called.family, self._host, 0).sockaddr()
+
+
+class _Place(NamedTuple):
+    """An IPv4 address and a port, in a sockaddr of IPv4, or mapped in one of IPv6."""
+
+    family: int
+    host: bytes
+    port: int
+
+    @classmethod
+    def of(cls, sockaddr: bytes) -> _Place | None:
+        """Read a sockaddr; `None` if it has no IPv4 address."""
+        if len(sockaddr) < struct.calcsize("=HH4s"):
+            return None
+        family, port = *struct.unpack_from("=H", sockaddr), *struct.unpack_from("!H", sockaddr, 2)
+        if family == socket.AF_INET:
+            return cls(family, sockaddr[4:8], port)
+        if family == socket.AF_INET6 and sockaddr[8:20] == _MAPPED:
+            return cls(family, sockaddr[20:24], port)
         return None
+
+    def sockaddr(self) -> bytes:
+        """The place as the kernel reads it."""
+        port = struct.pack("!H", self.port)
+        if self.family == socket.AF_INET:
+            return struct.pack("=H2s4s8x", self.family, port, self.host)
+        return struct.pack("=H2sI16sI", self.family, port, 0, _MAPPED + self.host, 0)
 
 
 @contextlib.contextmanager
