@@ -6,7 +6,7 @@ It has the look of a run's page, and follows the reader's light or dark theme.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -175,7 +175,10 @@ def _node(state: Stopped, node: NodeView) -> str:
         ["clock", f"off by {node.wall_skew_ms:g} ms, drift {node.drift_ppm} ppm"],
         ["processor", f"{node.callback_us:g} µs per callback"],
         ["disk", f"{node.disk}; {node.changes_in_flight} replaces or removes in flight"],
-        ["ready callbacks", "; ".join([*node.ready, *_more(node.left_out, "ready")]) or "none"],
+        [
+            "ready callbacks",
+            "; ".join([*node.ready, *_more(node.left_out.get("ready", 0))]) or "none",
+        ],
     ]
     parts = [
         *(
@@ -218,16 +221,16 @@ def _objects(node: NodeView) -> str:
         f"{_table(['field', 'value'], list(each.fields.items()))}</details>"
         for each in node.objects
     )
-    count = "; ".join([str(len(node.objects)), *_more(node.left_out, "objects")])
+    count = "; ".join([str(len(node.objects)), *_more(node.left_out.get("objects", 0))])
     return (
         f"<details><summary>Objects <span class=soft>{count}</span></summary>"
         f'<div class="inner">{rows}</div></details>'
     )
 
 
-def _more(left_out: Mapping[str, int], name: str) -> list[str]:
+def _more(left_out: int) -> list[str]:
     """Return the number of items that a list lacks because of its limit, in words."""
-    return [f"{left_out[name]:,} more were not read"] if name in left_out else []
+    return [f"{left_out:,} more were not read"] if left_out else []
 
 
 def _part(
@@ -239,10 +242,10 @@ def _part(
     left_out: int = 0,
 ) -> str:
     """Return a table that folds; `left_out` is the number of rows that it lacks."""
-    more = f"; {left_out:,} more were not read" if left_out else ""
+    count = "; ".join([str(len(rows)), *_more(left_out)])
     return (
         f"<details{' open' if is_open and rows else ''}><summary>{title} "
-        f'<span class="soft">{len(rows)}{more}</span></summary>{_table(head, rows)}</details>'
+        f'<span class="soft">{count}</span></summary>{_table(head, rows)}</details>'
     )
 
 
