@@ -7,10 +7,11 @@ BASE and of the folder's content, so a changed folder never reuses an old image.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -104,17 +105,12 @@ def provide_images(
         if image is None or engine.image_id(image) is not None:
             continue
         progress(f"pulling {image}")
-        try:
+        with _blaming(
+            node,
+            f"the engine lacks the image {image!r} of node {node!r} and cannot pull it",
+            fix="; build or load the image, or declare a `dockerfile`",
+        ):
             engine.pull(image, timeout_s=_PULL_TIMEOUT_S)
-        except EngineUnreachableError:
-            raise
-        except InfrastructureError as error:
-            raise StartError(
-                f"the engine lacks the image {image!r} of node {node!r} and cannot pull it: "
-                f"{error}; build or load the image, or declare a `dockerfile`",
-                node=node,
-                part="image",
-            ) from error
 
 
 def _build(engine: Engine, dockerfile: str, node: str, progress: Callable[[str], None]) -> None:
@@ -124,13 +120,18 @@ def _build(engine: Engine, dockerfile: str, node: str, progress: Callable[[str],
         return
     progress(f"building {tag} of {context.folder}")
     archive = tar_files(context.files, executable=context.executable)
-    try:
+    with _blaming(node, f"the image for the folder {context.folder} cannot be built"):
         build_on(engine, image_tag(), archive, tag, progress)
+
+
+@contextlib.contextmanager
+def _blaming(node: str, what: str, *, fix: str = "") -> Iterator[None]:
+    """Turn an error of the engine into a `StartError` for the image of a node, unless the engine is
+    unreachable.
+    """
+    try:
+        yield
     except EngineUnreachableError:
         raise
     except InfrastructureError as error:
-        raise StartError(
-            f"the image for the folder {context.folder} cannot be built: {error}",
-            node=node,
-            part="image",
-        ) from error
+        raise StartError(f"{what}: {error}{fix}", node=node, part="image") from error

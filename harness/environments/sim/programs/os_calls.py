@@ -234,7 +234,7 @@ class OsCalls:
         if inode is not None:
             self._files.change("touch", where, inode=inode)
         elif where not in self._files.store.image.folders:
-            raise os_error(errno.ENOENT, where)
+            raise self._files.store.image.missing(where)
 
     def _os_isatty(self, fd: int) -> bool:
         del fd
