@@ -226,7 +226,7 @@ NEARLY = {
         *("G0-realtime", "0 realtime 1, 1 ww 0 x 1 2"),
         placed(("a x 2", 0, 3), ("a x 1", 4, 9), ("r x [1 2]", 1, 9)),
     ),
-    "nobody knows when it ended": (
+    "the history does not say when it ended": (
         *(sequence("info:a x 2", "a x 1", "r x [1 2]"), "list", {}),
         *("G0-realtime", "0 realtime 1, 1 ww 0 x 1 2"),
         sequence("a x 2", "a x 1", "r x [1 2]"),

@@ -236,7 +236,7 @@ NEARLY: dict[str, dict[str, tuple[list[Transaction], Case]]] = {
         "garbage of the universe": (at_once("r x 1"), single("garbage-read", "x", 0)),
         "garbage that is written later": (at_once("r x 2; w x 2"), single("garbage-read", "x", 0)),
         "garbage of what was left out": (at_once("rp true {}"), single("garbage-read", "x", 0)),
-        "a miss of what nobody wrote": (
+        "a miss of a value that no transaction wrote": (
             at_once("rp true {x 7}"),
             single("predicate-read-miss", "x", 0),
         ),

@@ -68,7 +68,7 @@ def test_a_life_is_linearizable():
 
 WRONG = {
     "the nonce of another change": lambda h: h.saw(2, "e.y", "a"),
-    "a nonce nobody wrote": lambda h: h.saw(2, "e.y", "zzz"),
+    "a nonce that no call wrote": lambda h: h.saw(2, "e.y", "zzz"),
     "a nonce whose change was refused": lambda h: h.saw(2, "e.y", "b"),
     "a table that was dropped": lambda h: h.saw(2, "e.x", "h"),
     "nothing where there is a table": lambda h: h.saw(2, "e.y", None),

@@ -273,7 +273,7 @@ def delete_keeps_tablets(patch):
 
 @mutant("no-full-report", "calls")
 def no_full_report(patch):
-    """A new leader asks nobody for a full report (KUDU-1374)"""
+    """A new leader asks no tablet server for a full report (KUDU-1374)"""
     original = Heartbeats._answer
 
     def content(self, *args, **options):

@@ -7,7 +7,7 @@ UNFOUND = {
     "marks-cleared-when-sent": "an incremental report must be lost and no other follow: at-points "
     "strikes there, but no default seed that was tried met all of it",
     "creates-not-resent": "equivalent: a tablet's leader has a replica that is missing copied, and "
-    "a tablet that nobody created is replaced when its time is over",
+    "a tablet that no server created is replaced when its time is over",
     "no-full-report": "tablet servers send a leader of a later term one unasked; within a term it "
     "is missed only after maintenance ends or calls were dropped; not found in seeds 2 to 28 of "
     "20 s",

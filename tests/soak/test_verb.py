@@ -439,7 +439,7 @@ def test_a_soak_that_stopped_after_enough_failures_has_nothing_more_to_do(
     monkeypatch.setattr("harness.soak.campaign.Campaign._is_kept", lambda *_: True)
     scripted("valid", "invalid", "valid")
     assert main([*BASE, "--seeds", "1..3", "--stop-after", "1"]) == EXIT_INVALID
-    scripted(AssertionError("nobody may run"))
+    scripted(AssertionError("no seed may run"))
     assert main([*BASE, "--seeds", "1..3", "--stop-after", "1"]) == EXIT_INVALID
     assert "2 of 3 seeds (2 of them before): 1 valid, 1 invalid" in capsys.readouterr().out
     scripted("valid")

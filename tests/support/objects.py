@@ -112,7 +112,7 @@ class BankThing(Thing):
 
     first: ClassVar[Any] = {str(account): 10 for account in range(8)}
     bugs: ClassVar[Mapping[str, str]] = {
-        "lose-money": "a transfer takes the amount, and nobody gets it",
+        "lose-money": "a transfer takes the amount, and no account gets it",
         "overdraw": "a transfer does not look at the balance",
         "torn-read": "a read sees one account as it was before",
         "no-balance": "a read shows an account without its balance",

@@ -138,7 +138,7 @@ def learner(name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("steps", "verdict"),
     [
-        ([], Verdict.INVALID),  # one of three was down, and nobody changed them
+        ([], Verdict.INVALID),  # one of three was down, and no client changed them
         ([listed(*VOTERS, at_s=3)], Verdict.INVALID),
         ([changed("add-master", "m4", at_s=2), listed(*VOTERS, at_s=3)], Verdict.INVALID),
         ([listed(*VOTERS, at_s=3), changed("remove-master", "m2", at_s=4)], Verdict.VALID),

@@ -21,7 +21,7 @@ SETS = [
     *((model, f"{ADDED}; 1! read; 1? read", UNKNOWN, UNREAD, ()) for model in FULL),
     *((model, f"{ADDED}; 1! read; 1- read", UNKNOWN, UNREAD, ()) for model in FULL),
     *((model, "1! read; 1+ read []", UNKNOWN, UNREAD, ()) for model in FULL),
-    # what nobody added, what failed, what came later
+    # elements that no client added, whose add failed, or that were added later
     *((m, f"{ADDED}; 1! read; 1+ read [1, 2]", INVALID, "unexpected", (2,)) for m in FULL),
     *((m, f"{ADDED}; 1! read; 1+ read [1, True]", INVALID, "unexpected", (2,)) for m in FULL),
     *(
