@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from harness.case import Case
 from harness.cli import main
 from harness.errors import EXIT_USAGE, UsageError
 from harness.trials.trials import Kind
+from tests.support.waiting import wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example"
 CASE = Case(
@@ -143,9 +143,8 @@ def test_ctrl_c_leaves_no_work_tree_and_no_process(clone, case_file, tmp_path):
     search_it = subprocess.Popen(
         [*words, "--repo", str(clone.folder), "--setup", setup], stderr=subprocess.DEVNULL
     )
-    while not mark.exists():
-        assert search_it.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: mark.exists() or search_it.poll() is not None)
+    assert search_it.poll() is None
     search_it.send_signal(signal.SIGINT)
     assert search_it.wait(60) == 130
     assert clone.work_trees == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from targets.kudu.consensus import events as ev
@@ -10,13 +11,14 @@ from targets.kudu.consensus.quorum_util import ConfigHistory, voters_of
 from targets.kudu.consensus.raft_core import RaftCore
 
 
-class _Mutant(RaftCore):
+class _Mutant(RaftCore, ABC):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.break_parts()
 
+    @abstractmethod
     def break_parts(self) -> None:
-        raise NotImplementedError
+        """Replace parts of the core."""
 
 
 class CommitsOldTerms(_Mutant):
