@@ -16,7 +16,7 @@ from harness.pytesting.markers import case_from_settings, stored_case
 from harness.pytesting.runs import Fixture, JudgedRun, LastRun
 from harness.registry import load_plugin
 from harness.run.keep import run_and_keep
-from harness.run.starting import ExplainedStart
+from harness.run.starting import explaining_start
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 
@@ -58,7 +58,7 @@ class RunCase(Fixture):
             replay = replay_command(runs.shown(folder.path / "case.json"), environment.name)
         else:
             replay = runs.test_again(environment.name)
-        with ExplainedStart(plan):
+        with explaining_start(plan):
             kept = run_and_keep(
                 plan,
                 environment,

@@ -26,7 +26,7 @@ from harness.pytesting.runs import Fixture, LastRun, RunsOfTest
 from harness.run.keep import finish_run, new_record
 from harness.run.phases import Outcome
 from harness.run.recorder import Recorder
-from harness.run.starting import ExplainedStart
+from harness.run.starting import explaining_start
 from harness.verdict.judge import Judgement
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Deployment:
 
         interrupted = False
         try:
-            with ExplainedStart(self._plan):
+            with explaining_start(self._plan):
                 return self._environment.execute(plan, main)
         except KeyboardInterrupt:
             interrupted = True

@@ -6,19 +6,17 @@ user.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from harness.errors import StartError
 from harness.plan.planning import TargetPlan
 
 
-class ExplainedStart:
-    """A block in which the plan's target explains a `StartError` (`Target.start_failure`)."""
-
-    def __init__(self, plan: TargetPlan) -> None:
-        self._plan = plan
-
-    def __enter__(self) -> None:
-        """Begin the block."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, StartError):
-            raise self._plan.target.start_failure(self._plan.settings, error) from error
+@contextlib.contextmanager
+def explaining_start(plan: TargetPlan) -> Iterator[None]:
+    """Let the plan's target explain a `StartError` of the block (`Target.start_failure`)."""
+    try:
+        yield
+    except StartError as error:
+        raise plan.target.start_failure(plan.settings, error) from error

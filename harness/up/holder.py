@@ -25,7 +25,7 @@ from harness.plan.planning import plan_target
 from harness.plan.reach import foreign_clocks, nodes_for
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.registry import load_plugin
-from harness.run.starting import ExplainedStart
+from harness.run.starting import explaining_start
 from harness.up.cluster import StandingCluster, open_target
 from harness.up.control_socket import Question, open_door
 from harness.up.holding import Hold
@@ -62,7 +62,7 @@ class _Holder:
             clocks=self._clocks,
             data=Path(self._order.data) if self._order.data else None,
         )
-        with ExplainedStart(self._plan):
+        with explaining_start(self._plan):
             return self._environment.execute(deployment, self._main)
 
     async def _main(self, session: Session) -> bool:

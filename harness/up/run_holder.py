@@ -22,7 +22,7 @@ from harness.registry import load_plugin
 from harness.run.freeze import Freezer
 from harness.run.phases import Run
 from harness.run.recorder import Recorder
-from harness.run.starting import ExplainedStart
+from harness.run.starting import explaining_start
 from harness.store.folder import OPS_LOG
 from harness.store.oplog import OpLog
 from harness.up.cluster import OPS_KEPT, StandingCluster
@@ -64,7 +64,7 @@ class RunHolder:
         )
         self._log = OpLog(self._folder / OPS_LOG)
         try:
-            with ExplainedStart(self._plan):
+            with explaining_start(self._plan):
                 return self._environment.execute(deployment, self._main)
         finally:
             self._log.close()

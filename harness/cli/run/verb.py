@@ -26,7 +26,7 @@ from harness.plan.planning import Plan, plan_case
 from harness.plugins import Environment
 from harness.run.keep import SIM, KeptRun, run_and_keep
 from harness.run.phases import Outcome
-from harness.run.starting import ExplainedStart
+from harness.run.starting import explaining_start
 from harness.store import RunFolder, check_place, new_run_id
 from harness.verdict.judge import Judgement
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
     conducting = freezing(plan.checkers, environment) if parsed.freeze else None
-    with ExplainedStart(plan):
+    with explaining_start(plan):
         environment.prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
     progress = Progress(simulated=environment.name == SIM)
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     replay = replay_command(folder.path / "case.json", environment.name)
     try:
-        with ExplainedStart(plan):
+        with explaining_start(plan):
             kept = run_and_keep(
                 plan,
                 environment,

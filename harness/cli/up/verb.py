@@ -14,7 +14,7 @@ from harness.cli.run.choose import AUTO, choose_environment
 from harness.cli.up.text import standing_text
 from harness.errors import UsageError, counted
 from harness.plan.planning import plan_target
-from harness.run.starting import ExplainedStart
+from harness.run.starting import explaining_start
 from harness.up.compose import compose_file
 from harness.up.kept_data import find_kept, refuse_other_nodes
 from harness.up.lifecycle import start
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     plan = plan_target(case, environment)  # refuses impossible options before anything is created
     if kept is not None:
         refuse_other_nodes(*kept, plan.nodes, environment)
-    with ExplainedStart(plan):
+    with explaining_start(plan):
         environment.prepare_nodes(plan.nodes, note)
     note(
         f"starting {counted(len(plan.nodes), 'node')} of {case.system}/{case.profile} in "
