@@ -16,7 +16,7 @@ import msgspec
 
 from harness.errors import UsageError, choices_near, clipped
 
-__all__ = ["TYPES", "Document", "Path", "error_at"]
+__all__ = ["TYPES", "Document", "Path", "error_at", "path_of"]
 
 CHARACTERS_MAX: Final = 4 * 1024 * 1024
 _LINES_SEARCHED_MAX: Final = 1000
@@ -40,6 +40,11 @@ TYPES: Final = {
 Path = tuple[str | int, ...]
 """The keys, and the indexes of arrays, that lead to a value."""
 S = TypeVar("S", bound=msgspec.Struct)
+
+
+def path_of(key: str) -> Path:
+    """Return the keys and indexes of a dotted key, such as `nodes.0.command`."""
+    return tuple(int(step) if step.isdigit() else step for step in key.split("."))
 
 
 def error_at(name: str, text: str, number: int, what: str) -> UsageError:

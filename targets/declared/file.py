@@ -15,7 +15,7 @@ import msgspec
 
 from harness.case import IMPORTED
 from harness.errors import UsageError, choices_near
-from targets.declared.document import Document
+from targets.declared.document import Document, path_of
 from targets.declared.kept import KEY as KEPT
 from targets.declared.kept import Folder, Kept, bundled
 
@@ -158,8 +158,7 @@ class Declared:
 
     def error(self, key: str, what: str) -> UsageError:
         """Return the error for the value of a dotted key."""
-        path = tuple(int(step) if step.isdigit() else step for step in key.split("."))
-        return self.document.error(path, f"{key} {what}")
+        return self.document.error(path_of(key), f"{key} {what}")
 
 
 def _check_keys(document: Document, values: Mapping[str, Any]) -> None:

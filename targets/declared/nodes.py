@@ -57,26 +57,19 @@ def command_nodes(declared: Declared, environment: str | None, port: int) -> lis
     ]
 
 
-def key_of(declared: Declared, node: str) -> tuple[str | int, ...]:
-    """Return the path of the table in the file that declares a node."""
-    groups = _groups(declared)
-    index = next(index for index, group in enumerate(groups) if node in group.names)
-    return ("nodes", index) if isinstance(declared.declaration.nodes, list) else ("nodes",)
+def key_of(declared: Declared, node: str) -> str:
+    """Return the dotted key of the table in the file that declares a node."""
+    return next(group.key for group in _groups(declared) if node in group.names)
 
 
 def only_port(declared: Declared) -> int | None:
     """Return the port that the tables of nodes bind, if there is only one."""
-    written = declared.declaration.nodes
-    tables = [written] if isinstance(written, NodeTable) else list(written or [])
-    placeholders = (
-        match[2]
-        for table in tables
-        for text in _texts(table)
-        for match in _PLACEHOLDER.finditer(text)
-        if match[1] == "port"
-    )
-    bound = sorted({*placeholders}.union(str(port) for table in tables for port in table.ports))
-    return int(bound[0]) if len(bound) == 1 and bound[0].isdecimal() else None
+    bound: set[str] = set()
+    for table in _tables(declared):
+        bound.update(map(str, table.ports))
+        bound.update(rest for _, kind, rest in _placeholders(_texts(table)) if kind == "port")
+    port, *others = sorted(bound) or [""]
+    return int(port) if port.isdecimal() and not others else None
 
 
 def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:
@@ -99,14 +92,18 @@ def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[s
     return chosen
 
 
-def _groups(declared: Declared) -> list[_Group]:
+def _tables(declared: Declared) -> list[NodeTable]:
     written = declared.declaration.nodes
-    tables = [written] if isinstance(written, NodeTable) else list(written or [])
+    return [written] if isinstance(written, NodeTable) else list(written or [])
+
+
+def _groups(declared: Declared) -> list[_Group]:
+    tables = _tables(declared)
     groups, seen = [], dict[str, str]()
     if not tables:
         raise declared.error("nodes", "is empty; declare at least one node")
     for index, table in enumerate(tables):
-        key = "nodes" if isinstance(written, NodeTable) else f"nodes.{index}"
+        key = "nodes" if table is declared.declaration.nodes else f"nodes.{index}"
         names = _names(declared, key, table)
         for name in names:
             if name in seen:
@@ -176,6 +173,13 @@ def _texts(table: NodeTable) -> Iterable[str]:
         yield text if isinstance(text, str) else text.each
 
 
+def _placeholders(texts: Iterable[str]) -> Iterable[tuple[str, str, str]]:
+    """All placeholders of the texts: as written, the kind, and the text after the colon."""
+    for text in texts:
+        for match in _PLACEHOLDER.finditer(text):
+            yield match[0], match[1], match[2] or ""
+
+
 def _add(ports: Mapping[str, list[int]], names: Iterable[str], more: Iterable[int]) -> None:
     for name in names:
         ports[name] += [port for port in more if port not in ports[name]]
@@ -188,23 +192,21 @@ def _add_ports(declared: Declared, group: _Group, ports: Mapping[str, list[int]]
             raise declared.error(f"{group.key}.ports", f"has {port}; a port is in 1 .. 65535")
     _add(ports, group.names, group.table.ports)
     files = (text for text in group.table.files.values() if isinstance(text, str))
-    for text in [*_texts(group.table), *files]:
-        for match in _PLACEHOLDER.finditer(text):
-            kind, rest = match[1], match[2] or ""
-            name, colon, number = rest.rpartition(":")
-            is_own = kind in {"peer", "address"} and not colon and match[0] != "{address}"
-            if kind == "port" or is_own:
-                _add(ports, group.names, [_port(declared, group.key, match[0], rest)])
-            elif kind in {"peer", "address", "host"} and rest:
-                name = name or number
-                if name not in ports:
-                    raise declared.error(
-                        f"{group.key}.command",
-                        f"has {match[0]}, and no node is named {name!r}; "
-                        f"{choices_near(name, list(ports))}",
-                    )
-                if colon:
-                    _add(ports, [name], [_port(declared, group.key, match[0], number)])
+    for written, kind, rest in _placeholders([*_texts(group.table), *files]):
+        name, colon, number = rest.rpartition(":")
+        is_own = kind in {"peer", "address"} and not colon and written != "{address}"
+        if kind == "port" or is_own:
+            _add(ports, group.names, [_port(declared, group.key, written, rest)])
+        elif kind in {"peer", "address", "host"} and rest:
+            name = name or number
+            if name not in ports:
+                raise declared.error(
+                    f"{group.key}.command",
+                    f"has {written}, and no node is named {name!r}; "
+                    f"{choices_near(name, list(ports))}",
+                )
+            if colon:
+                _add(ports, [name], [_port(declared, group.key, written, number)])
 
 
 def _port(declared: Declared, key: str, placeholder: str, text: str) -> int:
@@ -232,6 +234,7 @@ class _Builder:
         self.declared, self.group, self.table = declared, group, group.table
         self.name, self.number, self.environment = name, number, environment
         self.client_port, self.ports = client_port, ports
+        self.has_image = self.table.image is not None or self.table.dockerfile is not None
 
     def spec(self) -> NodeSpec:
         table, key = self.table, self.group.key
@@ -269,8 +272,7 @@ class _Builder:
         )
 
     def _command(self, key: str, written: str | Sequence[str]) -> tuple[str, ...]:
-        split = words(self.declared, key, written)
-        return tuple(self._filled(key, word) for word in split)
+        return tuple(self._filled(key, word) for word in words(self.declared, key, written))
 
     def _filled(self, key: str, text: str) -> str:
         """Fill the placeholders that only this module knows; check the names of the others."""
@@ -331,7 +333,7 @@ class _Builder:
                 )
             return word
         if self.environment == "docker":
-            if self.table.image is not None or self.table.dockerfile is not None:
+            if self.has_image:
                 return word
             raise self.declared.error(
                 f"{self.group.key}.command",
@@ -343,9 +345,8 @@ class _Builder:
 
     def _lies_here(self, word: str) -> bool:
         """Whether a node would look in vain for a file in the folder of the TOML file."""
-        folder, table = self.declared.folder, self.table
-        has_image = table.image is not None or table.dockerfile is not None
-        return not has_image and not folder.is_kept and folder.at(word).is_file()
+        folder = self.declared.folder
+        return not (self.has_image or folder.is_kept) and folder.at(word).is_file()
 
     def _dockerfile(self, command: Sequence[str]) -> str | None:
         table, key = self.table, self.group.key

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from harness.errors import StartError, UsageError, clipped
 from targets.declared.compose.document import ComposeDocument
-from targets.declared.document import Path
+from targets.declared.document import Path, path_of
 from targets.declared.nodes import key_of
 from targets.declared.parts import Parts
 
@@ -38,7 +38,8 @@ def explained(parts: Parts, error: StartError) -> UsageError:
         document = ComposeDocument(declared.declaration.compose, declared.folder)
         path = _narrowed(document.values, ("services", error.node), error.part)
         return document.error(path, f"is to blame: {what}")
-    path = _narrowed(declared.document.values, key_of(declared, error.node), error.part)
+    place = path_of(key_of(declared, error.node))
+    path = _narrowed(declared.document.values, place, error.part)
     return declared.document.error(path, what)
 
 

@@ -45,6 +45,14 @@ WRONG = {
         (TOML, None),
         ["client", "pasword"],
     ),
+    "no port, and a placeholder without one": (
+        declaration(
+            nodes=NODES.replace("{port:8080}", "{port}"), client='[client]\nprotocol = "http"\n'
+        ),
+        {},
+        (TOML, 5),
+        ["client.port is missing"],
+    ),
     "no port": (
         declaration(
             nodes=NODES.replace("count = 3", "ports = [9000]"),
