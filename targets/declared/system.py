@@ -85,14 +85,10 @@ class DeclaredSystem(System):
             pending = await self._not_serving()
         if not pending and self._leadership.is_declared:
             pending = _not_led(await self._leadership.seen(self._env, self._led))
-        if not pending and self._begins_with_one_leader is None:
+        if not pending and self._begins_with_one_leader is None and self._may_split:
             seen = await self._leadership.seen(self._env, self._led)
             if len(seen.by_node) == len(self._led):
-                self._begins_with_one_leader = (
-                    len(seen.leaders) == 1
-                    and not self._leadership.is_declared
-                    and not self._protocol.joins_as_follower
-                )
+                self._begins_with_one_leader = len(seen.leaders) == 1
         return Convergence(not pending, tuple(pending))
 
     async def converged(self) -> Convergence:
@@ -106,6 +102,11 @@ class DeclaredSystem(System):
         silent = [f"{name} does not say who leads: {text}" for name, text in seen.problems.items()]
         pending = (f"one node should lead, as at the start, but {what}", *silent)
         return Convergence(False, tuple(clipped(text, _ANSWER_SHOWN_MAX) for text in pending))
+
+    @property
+    def _may_split(self) -> bool:
+        """Whether a second leader is a split brain, by what the protocol itself says."""
+        return not self._leadership.is_declared and not self._protocol.joins_as_follower
 
     async def _prepare(self) -> list[str]:
         """Make what operations need on the first node that can; return why none can."""
