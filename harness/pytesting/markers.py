@@ -34,7 +34,7 @@ _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
     "nemesis": "nemeses",
 }
 del _FIELDS["draw"]  # a test has a single case and names its nemeses itself
-_KEYWORDS: Final = {"nemeses": "nemesis"}
+_KEYWORDS: Final = {field: keyword for keyword, field in _FIELDS.items()}
 _OF_CASE: Final = frozenset(
     {"workload", "nemeses", "profile", "env", "time-limit", "rate", "concurrency"}
 )
@@ -145,9 +145,8 @@ def _convert(fields: dict[str, Any]) -> Case:
     try:
         return msgspec.convert(fields, Case)
     except msgspec.ValidationError as error:
-        keywords = {field: keyword for keyword, field in _FIELDS.items()}
         text = str(error)
-        for field, keyword in keywords.items():
+        for field, keyword in _KEYWORDS.items():
             text = text.replace(f"`$.{field}", f"`{keyword}")
         raise UsageError(f"the case is not possible: {text}") from error
 
