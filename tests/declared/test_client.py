@@ -213,8 +213,8 @@ def test_it_is_prepared_on_the_first_node_that_can(tmp_path):
     protocol = FakeProtocol({"n1": DeclinedError("a replica"), "n2": 1, "n3": 1})
     assert ready(system(tmp_path, protocol)).ok
 
-    nobody = FakeProtocol(dict.fromkeys(NAMES, EOFError("torn")))
-    assert "n1 cannot be prepared" in ready(system(tmp_path, nobody)).pending[0]
+    unable = FakeProtocol(dict.fromkeys(NAMES, EOFError("torn")))
+    assert "n1 cannot be prepared" in ready(system(tmp_path, unable)).pending[0]
 
 
 LED = declaration(more='[leader]\nprobe = "GET /"\nleads = "state == \\"lead\\""\nterm = "term"\n')

@@ -316,11 +316,6 @@ def test_no_file_is_overwritten(present, tmp_path):
     assert (tmp_path / present).read_text() != "mine"
 
 
-def without_services(table, arguments=("--yes",), **more):
-    compose(table, **more)
-    return arguments
-
-
 # Name -> (services, options, words of the message).
 WRONG = {
     "no server": ({"ui": {"image": "grafana/grafana"}}, (), ["no service looks like a server"]),
