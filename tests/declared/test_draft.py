@@ -245,6 +245,45 @@ def test_every_assumption_is_a_comment_and_a_line_of_the_output(tmp_path, capsys
     ]
 
 
+STATED = {"mysql": {**MYSQL["db"], "environment": {"MARIADB_ROOT_PASSWORD": "pw"}}}
+TWO_FOLDERS = services("m1", image="memcached", volumes=["/x", "/y"])
+# Name -> (services, options, keys whose lines have a comment besides the usual ones).
+ASSUMPTIONS = {
+    "a tool": (SENTINELS, (), {"without"}),
+    "a service that the user leaves out": (SENTINELS, ("--without=admin",), set()),
+    "no password": (services("db", image="postgres"), (), {"password"}),
+    "no database": (STATED, (), {"database"}),
+    "no password because none is needed": (APP, ("--without=app,migrate",), set()),
+    "two ports": (services("a", image="shop", ports=["90", "80"]), (), {"port", "read", "write"}),
+    "two folders": (TWO_FOLDERS, (), {"data"}),
+}
+
+
+@pytest.mark.parametrize("name", ASSUMPTIONS)
+def test_every_assumed_line_says_so(name, tmp_path):
+    table, options, keys = ASSUMPTIONS[name]
+    compose(table)
+
+    assert init("--yes", *options) == EXIT_VALID
+
+    lines = (tmp_path / "harness.toml").read_text().splitlines()
+    commented = {line.partition(" ")[0] for line in lines if "# assumed" in line}
+    assert commented - {"nemeses", "time-limit", "quorum"} == keys
+
+
+def test_an_assumption_within_an_answer_marks_its_line(tmp_path, monkeypatch):
+    compose(HTTP)
+    lines = ["GET /x/{key}", "data.value", "", "PUT /x/{key} {value}", "", ""]
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join(lines) + "\n"))
+
+    assert init() == EXIT_VALID
+
+    text = (tmp_path / "harness.toml").read_text()
+    assert [line.partition(" ")[0] for line in text.splitlines() if "# assumed" in line] == [
+        *("nemeses", "time-limit", "read")
+    ]
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

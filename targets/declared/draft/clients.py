@@ -18,12 +18,11 @@ from targets.declared.draft.kinds import (
     ZOOKEEPER,
     Kind,
 )
-from targets.declared.draft.questions import Questions
-from targets.declared.draft.survey import Service
+from targets.declared.draft.questions import Questions, Setting
+from targets.declared.draft.survey import Service, names_of
 
-__all__ = ["Line", "client_lines", "http_operations", "port_of", "ports_of"]
+__all__ = ["Line", "Ports", "client_lines", "http_operations", "ports_of"]
 
-ASSUMED: Final = "assumed"
 _PORT: Final = re.compile(r":(\d{1,5})(?=[/,\s]|$)")
 _LOCAL: Final = re.compile(r"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0):(\d+)")
 _MONITOR: Final = re.compile(r"sentinel\s+monitor\s+(\S+)")
@@ -38,23 +37,32 @@ class Line(NamedTuple):
     why: str = ""
 
 
-def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> dict[str, int]:
-    """Map services to the port on which they serve clients; raises `UsageError`."""
+class Ports(NamedTuple):
+    """The ports on which services serve clients, and the one among them that is assumed, or 0."""
+
+    by_service: Mapping[str, int]
+    assumed: int
+
+
+def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> Ports:
+    """Return the port of each service; raises `UsageError`."""
     ports = {service.name: port_of(kind, service) for service in services}
     visible = Counter(filter(None, ports.values())).most_common(1)
     for service in services:
         if not ports[service.name] and not service.ports and visible:
             ports[service.name] = visible[0][0]  # like its peers, which publish the port
     unknown = [service for service in services if not ports[service.name]]
-    if unknown:
-        usual = Counter(port for service in unknown for port in service.ports).most_common(1)
-        answer = ask.text(
-            f"The port on which {_names(unknown)} serves clients",
-            str(usual[0][0] if usual else 8080),
-            lambda text: "" if text.isdigit() and 1 <= int(text) <= 65535 else "not a port",
-        )
-        ports |= {service.name: int(answer) for service in unknown}
-    return ports
+    if not unknown:
+        return Ports(ports, 0)
+    usual = Counter(port for service in unknown for port in service.ports).most_common(1)
+    answer = ask.text(
+        f"The port on which {names_of(unknown)} serves clients",
+        str(usual[0][0] if usual else 8080),
+        lambda text: "" if text.isdecimal() and 1 <= int(text) <= 65535 else "not a port",
+    )
+    port = int(answer.value)
+    ports |= {service.name: port for service in unknown}
+    return Ports(ports, port if answer.why else 0)
 
 
 def port_of(kind: Kind | None, service: Service) -> int:
@@ -138,28 +146,27 @@ def _postgres(services: Sequence[Service], _: object, ask: Questions) -> list[Li
     )
     database = _first(services, "POSTGRES_DB", "POSTGRESQL_DATABASE", "PGDATABASE")
     if not database and user.why == "POSTGRES_USER":
-        database = _Setting(user.value, "POSTGRES_USER")  # the image names the database after it
+        database = Setting(user.value, "POSTGRES_USER")  # the image names the database after it
     trusted = _first(services, "POSTGRES_HOST_AUTH_METHOD").value == "trust"
-    lines = [_line("user", user), *_password(password, trusted, "PostgreSQL", ask)]
-    return [line for line in (*lines, _line("database", database)) if line.value]
+    lines = [_line("user", user), _password(password, trusted, "PostgreSQL", ask)]
+    return [line for line in (*lines, _line("database", database)) if line.value or line.why]
 
 
 def _mysql(services: Sequence[Service], _: object, ask: Questions) -> list[Line]:
     user = _first(services, "MYSQL_USER", "MARIADB_USER")
     names = ("MYSQL_PASSWORD", "MARIADB_PASSWORD")
     if not user:
-        user = _Setting("root", "no MYSQL_USER")
+        user = Setting("root", "no MYSQL_USER")
         names = ("MYSQL_ROOT_PASSWORD", "MARIADB_ROOT_PASSWORD")
     password = _first(services, *names)
     database = _first(services, "MYSQL_DATABASE", "MARIADB_DATABASE")
     if not database:
-        text = ask.text("The database of MySQL in which clients may create tables", "mysql")
-        database = _Setting(text, "assumed: the file names none" if text == "mysql" else "")
+        database = ask.text("The database of MySQL in which clients may create tables", "mysql")
     empty = bool(
         _first(services, "MYSQL_ALLOW_EMPTY_PASSWORD", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD")
     )
-    lines = [_line("user", user), *_password(password, empty, "MySQL", ask)]
-    return [line for line in (*lines, _line("database", database)) if line.value]
+    lines = [_line("user", user), _password(password, empty, "MySQL", ask)]
+    return [line for line in (*lines, _line("database", database)) if line.value or line.why]
 
 
 def _redis(services: Sequence[Service], support: Sequence[Service], ask: Questions) -> list[Line]:
@@ -168,7 +175,7 @@ def _redis(services: Sequence[Service], support: Sequence[Service], ask: Questio
     for service in services:
         texts = [service.flag("--requirepass") or "", *map(_required, service.texts)]
         text = next(filter(None, texts), "")
-        password = password or _Setting(text, f"requirepass of {service.name}")
+        password = password or Setting(text, f"requirepass of {service.name}")
     if password.value:
         lines.append(_line("password", password))
     sentinels = [each for each in support if each.kind_name == SENTINEL.name]
@@ -177,38 +184,28 @@ def _redis(services: Sequence[Service], support: Sequence[Service], ask: Questio
         addresses = [f"{name}:{port}" for name, port in ports.items()]
         master = _master(sentinels)
         if not master:
-            text = ask.text("The name under which the Sentinels monitor the primary", "mymaster")
-            master = _Setting(text, ASSUMED if text == "mymaster" else "")
+            question = "The name under which the Sentinels monitor the primary"
+            master = ask.text(question, "mymaster")
         lines += [Line("sentinels", addresses), _line("master", master)]
     return lines
 
 
-class _Setting(NamedTuple):
-    """A value, and where it is from; false without a value."""
-
-    value: str
-    why: str
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-
-def _first(services: Sequence[Service], *names: str) -> _Setting:
+def _first(services: Sequence[Service], *names: str) -> Setting:
     for name in names:
         for service in services:
             if service.variable(name):
-                return _Setting(service.variable(name), name)
-    return _Setting("", "")
+                return Setting(service.variable(name), name)
+    return Setting("", "")
 
 
-def _line(key: str, setting: _Setting) -> Line:
+def _line(key: str, setting: Setting) -> Line:
     return Line(key, setting.value, setting.why)
 
 
-def _password(password: _Setting, unneeded: bool, server: str, ask: Questions) -> list[Line]:
-    if password or unneeded:
-        return [_line("password", password)]
-    return [Line("password", ask.text(f"The password of {server}", ""))]
+def _password(password: Setting, unneeded: bool, server: str, ask: Questions) -> Line:
+    if not password and not unneeded:
+        password = ask.text(f"The password of {server}", "")
+    return _line("password", password)
 
 
 def _required(text: str) -> str:
@@ -216,16 +213,16 @@ def _required(text: str) -> str:
     return "" if match is None else match[1]
 
 
-def _master(sentinels: Sequence[Service]) -> _Setting:
+def _master(sentinels: Sequence[Service]) -> Setting:
     for service in sentinels:
         name = service.variable("REDIS_MASTER_SET", "REDIS_MASTER_NAME", "SENTINEL_MASTER_NAME")
         for text in (*service.words, *service.texts):
             match = _MONITOR.search(text)
             if match is not None and "$" not in match[1]:
-                return _Setting(match[1], f"`sentinel monitor` of {service.name}")
+                return Setting(match[1], f"`sentinel monitor` of {service.name}")
         if name:
-            return _Setting(name, f"a variable of {service.name}")
-    return _Setting("", "")
+            return Setting(name, f"a variable of {service.name}")
+    return Setting("", "")
 
 
 def http_operations(kind: Kind | None, ask: Questions) -> tuple[list[Line], list[Line]]:
@@ -239,34 +236,25 @@ def http_operations(kind: Kind | None, ask: Questions) -> tuple[list[Line], list
         }
         return [Line("read", read), Line("write", "PUT /v1/kv/{key} {value}")], []
 
-    def line(key: str, question: str, usual: str) -> Line:
-        answer = ask.text(question, usual, _no_request)
-        return Line(key, answer, f"{ASSUMED}: correct it" if answer == usual else "")
-
-    reading = line("read", "The request that reads a value", "GET /{key}")
+    request = ask.text("The request that reads a value", "GET /{key}", _no_request)
     path = ask.text("Where the value is in the JSON of that answer, such as data.value", "")
     nothing = ask.text(
         "The status of the answer if there is no value yet",
         "404",
         lambda text: "" if re.fullmatch(r"[1-5]\d\d", text) else "not a status of HTTP",
     )
-    table: Mapping[str, Any] = {"request": reading.value, "nothing": int(nothing)}
-    table = {**table, "value": path} if path else table
-    lines = [
-        reading._replace(value=table),
-        line("write", "The request that writes a value", "PUT /{key} {value}"),
-    ]
+    write = ask.text("The request that writes a value", "PUT /{key} {value}", _no_request)
+    table: dict[str, Any] = {"request": request.value, "nothing": int(nothing.value)}
+    table |= {"value": path.value} if path else {}
+    reading = Line("read", table, request.why or path.why or nothing.why)
     probe = ask.text("The request that shows whether a node leads, if there is one", "")
-    if not probe:
-        return lines, []
-    leads = ask.text('What must match in its answer, such as state == "leader"', "leader")
-    return lines, [Line("probe", probe), Line("leads", leads, ASSUMED * (leads == "leader"))]
+    leader = []
+    if probe:
+        leads = ask.text('What must match in its answer, such as state == "leader"', "leader")
+        leader = [_line("probe", probe), _line("leads", leads)]
+    return [reading, _line("write", write)], leader
 
 
 def _no_request(text: str) -> str:
     good = re.fullmatch(r"[A-Z]+ /\S*( .+)?", text)
     return "" if good else "write a method and a path, such as GET /kv/{key}"
-
-
-def _names(services: Sequence[Service]) -> str:
-    return ", ".join(service.name for service in services)

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
+from harness.errors import clipped
 from harness.plugins import Ask, Draft
 from targets.declared.compose.document import ComposeDocument
 from targets.declared.document import Document
-from targets.declared.draft.clients import ASSUMED, Line, client_lines, http_operations, ports_of
+from targets.declared.draft.clients import Line, client_lines, http_operations, ports_of
 from targets.declared.draft.kinds import MYSQL, POSTGRES, REDIS, SENTINEL, ZOOKEEPER
-from targets.declared.draft.questions import Questions
-from targets.declared.draft.selection import Selection, selected
-from targets.declared.draft.survey import Service, Survey
+from targets.declared.draft.questions import ASSUMED, Questions, Setting
+from targets.declared.draft.selection import AS_ASKED, Selection, selected
+from targets.declared.draft.survey import Service, Survey, names_of
 from targets.declared.file import Declared
 from targets.declared.kept import Folder
 from targets.declared.parts import Parts
@@ -29,6 +30,7 @@ __all__ = ["drafted"]
 
 _PROMOTES: Final = ("patroni", "spilo", "repmgr", "pg_auto_failover", "stolon", "group_replication")
 """Words that show that a system of servers elects a new primary by itself."""
+_WHY_MAX: Final = 200
 _DRIVERS: Final = frozenset({POSTGRES.protocol, MYSQL.protocol, ZOOKEEPER.protocol})
 """Protocols that need the extra `systems`."""
 
@@ -63,10 +65,13 @@ class _Drafting:
         self.name, self.document, self.chosen, self.questions = name, document, chosen, questions
         self.nodes = [*chosen.members, *chosen.support]
         self.protocol = "http" if chosen.kind is None else chosen.kind.protocol
-        ports = ports_of(chosen.kind, chosen.members, questions)
+        ports, assumed = ports_of(chosen.kind, chosen.members, questions)
         self.port = Counter(ports.values()).most_common(1)[0][0]
         self.serving = [each for each in chosen.members if ports[each.name] == self.port]
-        self.data = self._folders()
+        self.port_why = ASSUMED if self.port == assumed else ""
+        folders = self._folders()
+        self.data = {name: folder.value for name, folder in folders.items()}
+        self.data_why = ASSUMED if any(folder.why for folder in folders.values()) else ""
         self.apart = {each: port for each, port in ports.items() if port != self.port}
 
     def text(self) -> str:
@@ -89,22 +94,22 @@ class _Drafting:
     def seen(self) -> Iterable[str]:
         """Say what the file showed, one line per fact."""
         what = self.protocol if self.chosen.kind is None else self.chosen.kind.name
-        yield f"{what}: {_names(self.chosen.members)}, port {self.port}{self._why()}"
+        yield f"{what}: {names_of(self.chosen.members)}, port {self.port}{self._why()}"
         for name, port in self.apart.items():
             yield f"clients do not talk to {name}, which serves port {port}"
         if self.chosen.support:
-            yield f"other nodes: {_names(self.chosen.support)}"
+            yield f"other nodes: {names_of(self.chosen.support)}"
         for name, why in self.chosen.left_out.items():
             yield f"left out: {name} ({why})"
         checked = [each for each in self.nodes if each.health]
         if checked:
-            yield f"ready when its health check succeeds: {_names(checked)}"
+            yield f"ready when its health check succeeds: {names_of(checked)}"
         for folder in dict.fromkeys(self.data.values()):
             names = [name for name, data in self.data.items() if data == folder]
             yield f"data in {folder}: {', '.join(names)}"
         bare = [each for each in self.nodes if each.name not in self.data]
         if bare:
-            yield f"no volume, so power cuts lose nothing there: {_names(bare)}"
+            yield f"no volume, so power cuts lose nothing there: {names_of(bare)}"
 
     def _why(self) -> str:
         recognized = self.chosen.members[0].recognized
@@ -118,7 +123,11 @@ class _Drafting:
         yield Line("name", name or usual)
         yield Line("compose", self.name)
         if self.chosen.left_out:
-            yield Line("without", list(self.chosen.left_out))
+            guessed = [
+                f"{name} ({why})" for name, why in self.chosen.left_out.items() if why != AS_ASKED
+            ]
+            why = clipped(f"{ASSUMED}: {', '.join(guessed)}", _WHY_MAX) if guessed else ""
+            yield Line("without", list(self.chosen.left_out), why)
         yield Line("env", "docker")
         faults = ["partition", "kill", "pause"] if len(self.nodes) > 1 else ["kill", "pause"]
         yield Line("nemeses", faults, ASSUMED)
@@ -129,15 +138,15 @@ class _Drafting:
         if self._needs_all():
             yield Line("quorum", "all", f"{ASSUMED}: nothing here promotes a replica")
         first = {each.name: each.folders[0] for each in self.nodes if each.folders}
-        if self.data != first:
+        if self.data != first or self.data_why:
             folders = sorted(set(self.data.values()))
             same = len(folders) == 1 and len(self.data) == len(self.nodes)
-            yield Line("data", folders[0] if same else self.data)
+            yield Line("data", folders[0] if same else self.data, self.data_why)
 
     def _client(self) -> list[Line]:
         kind = self.chosen.kind
         why = self._why().strip(" ()") or "no known server"
-        lines = [Line("protocol", self.protocol, why), Line("port", self.port)]
+        lines = [Line("protocol", self.protocol, why), Line("port", self.port, self.port_why)]
         silent = any(self.port not in each.ports for each in self.serving)
         shared = any(self.port in each.ports for each in self.nodes if each not in self.serving)
         if silent or shared:
@@ -157,21 +166,22 @@ class _Drafting:
         ).lower()
         return not any(word in texts for word in (*_PROMOTES, "cluster-enabled"))
 
-    def _folders(self) -> dict[str, str]:
+    def _folders(self) -> dict[str, Setting]:
         """Map nodes to the folder that power cuts should reach; ask if a node has several."""
-        chosen: dict[str, str] = {}
-        answers: dict[tuple[str, ...], str] = {}
+        chosen: dict[str, Setting] = {}
+        answers: dict[tuple[str, ...], Setting] = {}
         for service in self.nodes:
             folders = service.folders
             flag = service.flag("--data-dir", "-data-dir") or service.variable("ETCD_DATA_DIR")
             best = () if service.recognized is None else service.recognized.kind.data
             match = next((folder for folder in (flag, *best) if folder in folders), None)
-            if match is None and len(folders) > 1:
-                question = f"The folder of {service.name} that power cuts should reach"
-                match = answers.get(folders) or self.questions.one_of(question, folders[0], folders)
-                answers[folders] = match
-            if folders:
-                chosen[service.name] = match or folders[0]
+            if match is not None or len(folders) == 1:
+                chosen[service.name] = Setting(match or folders[0], "")
+            elif folders:
+                if folders not in answers:
+                    question = f"The folder of {service.name} that power cuts should reach"
+                    answers[folders] = self.questions.one_of(question, folders[0], folders)
+                chosen[service.name] = answers[folders]
         return chosen
 
 
@@ -181,10 +191,6 @@ def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
     for service in services:
         roles.setdefault(service.kind_name or service.name, []).append(service.name)
     return roles
-
-
-def _names(services: Sequence[Service]) -> str:
-    return ", ".join(service.name for service in services)
 
 
 def _plain(name: str) -> str:

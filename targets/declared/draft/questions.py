@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.errors import UsageError, choices_near
 from harness.plugins import Ask
 
-__all__ = ["Questions"]
+__all__ = ["ASSUMED", "Questions", "Setting"]
+
+ASSUMED: Final = "assumed"
 
 _TRIES_MAX: Final = 3
 _NONE: Final = "none"
+
+
+class Setting(NamedTuple):
+    """A value, and where it is from; false without a value."""
+
+    value: str
+    why: str
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
 
 
 class Questions:
@@ -21,22 +33,25 @@ class Questions:
         self._ask = ask
         self.assumed: list[str] = []
 
-    def text(self, question: str, usual: str, wrong: Callable[[str], str] = lambda _: "") -> str:
-        """Return the answer for which `wrong` returns no complaint; raises `UsageError` after
-        several wrong answers.
+    def text(
+        self, question: str, usual: str, wrong: Callable[[str], str] = lambda _: ""
+    ) -> Setting:
+        """Return the answer for which `wrong` returns no complaint; the default is assumed. Raises
+        `UsageError` after several wrong answers.
         """
         asked = question
         for _ in range(_TRIES_MAX):
             answer = self._ask(asked, usual).strip()
             complaint = wrong(answer)
             if not complaint:
-                if answer == usual:
-                    self.assumed.append(f"{question}: {usual or _NONE}")
-                return answer
+                if answer != usual:
+                    return Setting(answer, "")
+                self.assumed.append(f"{question}: {usual or _NONE}")
+                return Setting(usual, ASSUMED)
             asked = f"{answer!r}: {complaint}. {question}"
         raise UsageError(f"{asked}: {_TRIES_MAX} wrong answers; nothing was written")
 
-    def one_of(self, question: str, usual: str, choices: Sequence[str]) -> str:
+    def one_of(self, question: str, usual: str, choices: Sequence[str]) -> Setting:
         """Return one of the choices; raises `UsageError` like `text`."""
         return self.text(
             f"{question} ({', '.join(choices)})",
@@ -54,4 +69,5 @@ class Questions:
             bad = next((name for name in names(answer) if name not in choices), None)
             return "" if bad is None else choices_near(bad, choices)
 
-        return names(self.text(f"{question} ({', '.join(choices)} or {_NONE})", _NONE, wrong))
+        answer = self.text(f"{question} ({', '.join(choices)} or {_NONE})", _NONE, wrong)
+        return names(answer.value)

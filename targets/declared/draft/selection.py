@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from harness.errors import UsageError, choices_near
-from targets.declared.draft.kinds import SENTINEL, Kind
+from targets.declared.draft.kinds import REDIS, SENTINEL, Kind
 from targets.declared.draft.questions import Questions
 from targets.declared.draft.survey import Service
 
-__all__ = ["Selection", "selected"]
+__all__ = ["AS_ASKED", "Selection", "selected"]
 
-_HTTP: Final = "http"
+AS_ASKED: Final = "as --without says"
+"""Why a service is left out that the user names."""
 
 
 class Selection(NamedTuple):
@@ -35,7 +36,7 @@ def selected(
     for name in without:
         if name not in names:
             raise UsageError(f"--without names {name!r}; {choices_near(name, names)}")
-    left = dict.fromkeys(without, "as --without says")
+    left = dict.fromkeys(without, AS_ASKED)
     candidates = [each for each in services if each.name not in left]
     kind = _kind(candidates, questions)
     members = _members(candidates, kind)
@@ -88,7 +89,7 @@ def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
     usual = max(on_top or kinds, key=lambda kind: counts[kind])
     names = [kind.name for kind in kinds]
     name = questions.one_of("The servers that clients talk to", usual.name, names)
-    return next(kind for kind in kinds if kind.name == name)
+    return next(kind for kind in kinds if kind.name == name.value)
 
 
 def _may_serve(service: Service) -> bool:
@@ -125,7 +126,7 @@ def _needed(services: Sequence[Service], members: Sequence[Service]) -> list[Ser
     kept = list(members)
     for user in kept:  # the list grows during the loop
         for other in services:
-            watches = other.kind_name == SENTINEL.name and user.kind_name == "redis"
+            watches = other.kind_name == SENTINEL.name and user.kind_name == REDIS.name
             if other not in kept and not other.tool and (watches or _uses(user, other)):
                 kept.append(other)
     return [each for each in services if each in kept and each not in members]

@@ -13,7 +13,7 @@ from targets.declared.compose.values import Mount, Reader
 from targets.declared.draft.kinds import Recognized, foreign_name, recognized, tool_name
 from targets.declared.kept import Folder
 
-__all__ = ["Service", "Survey"]
+__all__ = ["Service", "Survey", "names_of"]
 
 _SHELLS: Final = frozenset({"sh", "bash", "ash"})
 _SCRIPT_CHARACTERS_MAX: Final = 64 * 1024
@@ -61,6 +61,11 @@ class Service:
         pattern = re.compile(rf"(?<![\w./-]){re.escape(other)}(?![\w-])")
         texts = [*self.words, *self.variables.values(), *self.texts]
         return other in self.after or any(pattern.search(text) for text in texts)
+
+
+def names_of(services: Sequence[Service]) -> str:
+    """Return the names as a list with commas."""
+    return ", ".join(service.name for service in services)
 
 
 class Survey:
