@@ -24,7 +24,7 @@ from targets.declared.compose.keys import (
     UDP,
     USED,
 )
-from targets.declared.compose.values import Mount, Reader
+from targets.declared.compose.values import Mount, Reader, waits_for_end
 from targets.declared.document import Path
 from targets.declared.file import NODES_MAX, WITHIN_S_MAX, Declared
 
@@ -255,16 +255,13 @@ class _Services:
 
     def _placed(self, name: str, mounts: list[Mount]) -> tuple[str | None, dict[str, str]]:
         """The mount point of the node's data volume, and the files of binds by path."""
-        folder, files = self.declared.folder, dict[str, str]()
         volumes: list[Mount] = []
+        files: dict[str, str] = {}
         for mount in mounts:
-            if not mount.is_bind:
+            if self.read.holds_data(mount):
                 volumes.append(mount)
-                continue
-            if not mount.read_only and not folder.exists(mount.source):
-                volumes.append(mount)  # an empty folder for data, as Docker Compose makes it
-                continue
-            files |= self._bound(mount)
+            else:
+                files |= self._bound(mount)
         written = self.declared.declaration.data
         chosen = written if isinstance(written, str) else written.get(name)
         if chosen is not None:
@@ -315,7 +312,7 @@ class _Services:
         for name, how in entries.items():
             if name in self.declared.declaration.without:
                 continue
-            if isinstance(how, dict) and how.get("condition") == "service_completed_successfully":
+            if waits_for_end(how):
                 raise self.document.error(
                     (*place, name),
                     f"waits for the end of {name!r}, and nodes do not end; do its work in an "

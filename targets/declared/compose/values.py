@@ -12,7 +12,7 @@ from targets.declared.compose.document import ComposeDocument, variables_in
 from targets.declared.document import Path
 from targets.declared.kept import Folder
 
-__all__ = ["Mount", "Reader"]
+__all__ = ["Mount", "Reader", "waits_for_end"]
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 _SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
@@ -166,6 +166,12 @@ class Reader:
             raise self.wrong(path, entry, f"a port is in 1 .. 65535; {rule}")
         return range(first, last + 1)
 
+    def holds_data(self, mount: Mount) -> bool:
+        """Whether a mount is a volume, or a folder that Docker Compose makes, empty, for data."""
+        if not mount.is_bind:
+            return True
+        return not mount.read_only and not self.folder.exists(mount.source)
+
     def mounts(self, service: Mapping[str, Any], path: Path) -> list[Mount]:
         """The volumes of a service."""
         return [
@@ -194,3 +200,11 @@ class Reader:
         if is_bind:
             source = self.document.beside(str(source))
         return Mount(str(source), target.rstrip("/"), is_bind, read_only, path)
+
+
+def waits_for_end(condition: object) -> bool:
+    """Whether an entry of `depends_on` waits until the other service has ended."""
+    return (
+        isinstance(condition, dict)
+        and condition.get("condition") == "service_completed_successfully"
+    )

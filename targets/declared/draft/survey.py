@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from harness.errors import UsageError
 from targets.declared.compose.document import ComposeDocument
-from targets.declared.compose.values import Mount, Reader
+from targets.declared.compose.values import Mount, Reader, waits_for_end
 from targets.declared.draft.kinds import Recognized, foreign_name, recognized, tool_name
 from targets.declared.kept import Folder
 
@@ -145,9 +145,7 @@ class Survey:
         return _or(lambda: self._folder.optional_text(f"{context}/Dockerfile"), None) or ""
 
     def _is_data(self, mount: Mount) -> bool:
-        """Whether the loader takes the mount for data: a volume, or a folder that is empty."""
-        empty = not mount.read_only and not _or(lambda: self._folder.exists(mount.source), False)
-        return not mount.is_bind or empty
+        return bool(_or(lambda: self._read.holds_data(mount), True))
 
     def _bound(self, mounts: Sequence[Mount]) -> Iterable[str]:
         for mount in mounts:
@@ -169,7 +167,7 @@ def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     for table in tables:
         after = table.get("depends_on")
         for name, how in after.items() if isinstance(after, dict) else ():
-            if isinstance(how, dict) and how.get("condition") == "service_completed_successfully":
+            if waits_for_end(how):
                 yield str(name)
 
 
