@@ -24,7 +24,6 @@ from harness.plugins import (
     TargetSettings,
     override,
 )
-from targets.declared.draft import drafted
 from targets.declared.file import as_text, from_disk
 from targets.declared.parts import Parts, parts_of
 from targets.declared.starting import explained
@@ -57,6 +56,8 @@ class DeclaredTarget(Target):
 
     @override
     def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
+        from targets.declared.draft import drafted  # runs do not need it
+
         return drafted(compose, ask, without)
 
     @override
