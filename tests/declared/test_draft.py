@@ -2,6 +2,7 @@
 
 import io
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -196,8 +197,7 @@ def _folder(tmp_path, monkeypatch):
 
 
 def compose(table, name="compose.yaml", **more):
-    with open(name, "w") as file:  # noqa: PTH123
-        yaml.safe_dump({"services": table, **more}, file, sort_keys=False)
+    Path(name).write_text(yaml.safe_dump({"services": table, **more}, sort_keys=False))
 
 
 def init(*arguments):
@@ -205,8 +205,13 @@ def init(*arguments):
 
 
 def written():
-    with open("harness.toml", "rb") as file:  # noqa: PTH123
-        return tomllib.load(file)
+    return tomllib.loads(Path("harness.toml").read_text())
+
+
+def assumed():
+    """The keys of the lines that say that they are assumed."""
+    lines = Path("harness.toml").read_text().splitlines()
+    return [line.partition(" ")[0] for line in lines if "# assumed" in line]
 
 
 def at(values, path):
@@ -232,17 +237,14 @@ def test_the_file_shows_all_that_the_declaration_needs(name, tmp_path, capsys):
     assert yaml.safe_load((tmp_path / ".github/workflows/harness.yml").read_text())["jobs"]
 
 
-def test_every_assumption_is_a_comment_and_a_line_of_the_output(tmp_path, capsys):
+def test_every_assumption_is_a_comment_and_a_line_of_the_output(capsys):
     compose(HTTP)
 
     assert init("--yes") == EXIT_VALID
 
-    assumed = [line for line in capsys.readouterr().out.splitlines() if "assumed" in line]
-    assert len(assumed) == 5
-    text = (tmp_path / "harness.toml").read_text()
-    assert [line.partition(" ")[0] for line in text.splitlines() if "# assumed" in line] == [
-        *("nemeses", "time-limit", "read", "write")
-    ]
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if "assumed" in line]) == 5
+    assert assumed() == ["nemeses", "time-limit", "read", "write"]
 
 
 STATED = {"mysql": {**MYSQL["db"], "environment": {"MARIADB_ROOT_PASSWORD": "pw"}}}
@@ -260,28 +262,23 @@ ASSUMPTIONS = {
 
 
 @pytest.mark.parametrize("name", ASSUMPTIONS)
-def test_every_assumed_line_says_so(name, tmp_path):
+def test_every_assumed_line_says_so(name):
     table, options, keys = ASSUMPTIONS[name]
     compose(table)
 
     assert init("--yes", *options) == EXIT_VALID
 
-    lines = (tmp_path / "harness.toml").read_text().splitlines()
-    commented = {line.partition(" ")[0] for line in lines if "# assumed" in line}
-    assert commented - {"nemeses", "time-limit", "quorum"} == keys
+    assert set(assumed()) - {"nemeses", "time-limit", "quorum"} == keys
 
 
-def test_an_assumption_within_an_answer_marks_its_line(tmp_path, monkeypatch):
+def test_an_assumption_within_an_answer_marks_its_line(monkeypatch):
     compose(HTTP)
     lines = ["GET /x/{key}", "data.value", "", "PUT /x/{key} {value}", "", ""]
     monkeypatch.setattr("sys.stdin", Terminal("\n".join(lines) + "\n"))
 
     assert init() == EXIT_VALID
 
-    text = (tmp_path / "harness.toml").read_text()
-    assert [line.partition(" ")[0] for line in text.splitlines() if "# assumed" in line] == [
-        *("nemeses", "time-limit", "read")
-    ]
+    assert assumed() == ["nemeses", "time-limit", "read"]
 
 
 class Terminal(io.StringIO):

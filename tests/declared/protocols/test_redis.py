@@ -145,6 +145,13 @@ def with_session(body, mini, settings, *others, observes=False):
     return asyncio.run(main())
 
 
+def leadership(mini, settings, *others):
+    """What an observer of the node says about its role, and the term."""
+    return with_session(
+        lambda session: session.leadership(), mini, settings, *others, observes=True
+    )
+
+
 def opened(mini, settings, *others):
     """Why a session was declined, or None."""
 
@@ -177,13 +184,10 @@ def test_during_a_failover_the_new_primary_counts_and_not_the_old_one():
 
 
 def test_a_primary_leads_in_the_highest_epoch_in_which_a_sentinel_names_it():
-    async def leadership(session):
-        return await session.leadership()
-
     settings = {"sentinels": ["s1", "s9", "s2", "s3"]}
 
     def led(role, *others):
-        return with_session(leadership, MiniRedis(role), settings, *others, observes=True)
+        return leadership(MiniRedis(role), settings, *others)
 
     old, new = sentinel(old=b"mine", epoch=2), sentinel(old=b"x", new=b"mine", epoch=3)
     elsewhere = sentinel(old=b"mine", new=b"x", epoch=7)
@@ -193,10 +197,7 @@ def test_a_primary_leads_in_the_highest_epoch_in_which_a_sentinel_names_it():
 
 
 def test_an_observer_may_have_any_node():
-    async def leadership(session):
-        return await session.leadership()
-
-    assert with_session(leadership, MiniRedis(b"slave"), {}, observes=True) == (False, 0)
+    assert leadership(MiniRedis(b"slave"), {}) == (False, 0)
 
 
 @pytest.mark.parametrize("written", ["", "SET 'x", [], ["SET", 5], 5, {"a": 1}])
