@@ -12,14 +12,16 @@ WORLDS = [
         "process",
         marks=[pytest.mark.process, pytest.mark.postgres, pytest.mark.xdist_group("process")],
     ),
-    pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")]),
+    pytest.param(
+        "docker",
+        marks=[pytest.mark.docker, pytest.mark.nightly, pytest.mark.xdist_group("docker")],
+    ),
 ]
-AT_NIGHT = pytest.param("docker", marks=[*WORLDS[1].marks, pytest.mark.nightly])
 
 
 @pytest.mark.slow
 @pytest.mark.faketime
-@pytest.mark.parametrize("environment", [WORLDS[0], AT_NIGHT])
+@pytest.mark.parametrize("environment", WORLDS)
 def test_its_clock_goes_wrong_as_it_says_itself(capsys, tmp_path, environment):
     system = ROOT / "examples" / "postgres" / "postgres.toml"
     main(
