@@ -20,7 +20,6 @@ from harness.errors import UsageError
 from harness.support.cache_dir import cache_folder
 
 STAMP: Final = "complete"
-_READ_BYTES: Final = 1024 * 1024
 
 
 class Artefact(NamedTuple):
@@ -58,11 +57,8 @@ def lock_of(text: str) -> tuple[Artefact, ...]:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_READ_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class CacheFolder(NamedTuple):

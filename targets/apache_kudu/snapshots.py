@@ -41,8 +41,9 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
     if raft is None or page_rows is None:
         return None
     leads = raft.role == "LEADER"  # in the term of the same answer
-    digest = zlib.crc32(json.dumps(_rows(page_rows, leads=True), sort_keys=True).encode())
-    rows = await _led_rows(page_rows, ask) if leads else _rows(page_rows, leads=False)
+    shown = _rows(page_rows, leads=True)
+    digest = zlib.crc32(json.dumps(shown, sort_keys=True).encode())
+    rows = await _led_rows(shown, ask) if leads else _rows(page_rows, leads=False)
     if rows is None:
         return None
     return {
@@ -117,15 +118,14 @@ def _tablet(
     return {"id": ident, "table_id": table_id, "state": state, "consensus": consensus}
 
 
-async def _led_rows(page: Json, ask: Ask) -> Json | None:
-    """Return the tables and tablets of the leading master, with all that it tells about them.
+async def _led_rows(rows: Json, ask: Ask) -> Json | None:
+    """Return the `rows` of the leading master, with all that it tells about them.
 
     Its page leaves out tables that are altering; the list of tables has them.
     """
     listed = await ask(m.ListTablesRequest())
     if listed is None or listed.error is not None:
         return None
-    rows = _rows(page, leads=True)
     tables: dict[str, Json] = {table["id"]: table for table in rows["tables"]}
     tablets: dict[str, Json] = {tablet["id"]: tablet for tablet in rows["tablets"]}
     for table in listed.tables:
