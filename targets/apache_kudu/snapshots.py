@@ -41,9 +41,9 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
     if raft is None or page_rows is None:
         return None
     leads = raft.role == "LEADER"  # in the term of the same answer
-    shown = _rows(page_rows, leads=True)
-    digest = zlib.crc32(json.dumps(shown, sort_keys=True).encode())
-    rows = await _led_rows(shown, ask) if leads else _rows(page_rows, leads=False)
+    all_rows = _rows(page_rows, leads=True)
+    digest = zlib.crc32(json.dumps(all_rows, sort_keys=True).encode())
+    rows = await _led_rows(all_rows, ask) if leads else _rows(page_rows, leads=False)
     if rows is None:
         return None
     return {

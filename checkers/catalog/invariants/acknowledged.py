@@ -168,7 +168,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         findings.look(INVARIANT)
         indices = [deletes[number].invoke.index for number in suspects[ident]]
         why = (
-            f"the deletes whose answers were lost ({ops(indices)}) removed other tables"
+            f"the deletes whose answers were lost or name no table ({ops(indices)}) removed others"
             if indices
             else "nothing deleted it"
         )
@@ -181,7 +181,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         row = snapshot.tables.get(ident, {"name": _last_name(stories[ident]), "state": "absent"})
         findings.violate(
             INVARIANT,
-            f"{sentence(stories[ident].changed or stories[ident].seen)}, and {why}, but in "
+            f"{sentence(proof)}, and {why}, but in "
             f"{_where(snapshot)} {table_words(ident, row['name'])} is {row['state']}.",
             proof.invoke.index,
             *indices,
