@@ -292,6 +292,39 @@ async def test_only_a_ready_leader_lists_masters():
     assert "ListMasters" not in connection.names_asked()
 
 
+def listing(*listed, peers):
+    down = {"error": {"code": 8}}
+    entries = [
+        {"instance": {"uuid": uuid}, "role": 1, "member_type": 1} if uuid else down
+        for uuid in listed
+    ]
+    state = raft_state(SYSTEM_TABLET_ID, 3)
+    config = {"peers": [{"uuid": uuid, "member_type": 1} for uuid in peers]}
+    state["tablets"][0]["state"]["committed_config"] = config
+    return Scripted(
+        ConnectToMaster=[{"role": 1}], ListMasters=[{"masters": entries}], GetConsensusState=[state]
+    )
+
+
+async def test_a_master_that_is_down_is_listed_under_its_name():
+    names = {"u1": "m1:7051", "u2": "m2:7051", "u3": "m3:7051"}
+    connection = listing("", "u2", "u3", peers=names)
+    answer = await members.list_masters(connection.session(names), m.ListMastersRequest())
+    listed = {entry.address: (entry.role, entry.member_type) for entry in answer.masters}
+    assert listed == {
+        "m1:7051": ("UNKNOWN_ROLE", "VOTER"),
+        "m2:7051": ("LEADER", "VOTER"),
+        "m3:7051": ("LEADER", "VOTER"),
+    }
+
+
+@pytest.mark.parametrize("peers", [("u2",), ("u1",), ("u1", "u2", "u4"), ("u1", "u3")])
+async def test_a_list_whose_silent_masters_are_not_certain_is_no_answer(peers):
+    connection = listing("", "u2", peers=peers)
+    with pytest.raises(RpcConnectionError):
+        await members.list_masters(connection.session(), m.ListMastersRequest())
+
+
 async def test_the_role_of_a_master_is_of_its_term_or_later():
     connection = Scripted(ConnectToMaster=[{"role": 1}], GetConsensusState=of_master(3))
     answer = await members.connect_to_master(connection.session(), m.ConnectToMasterRequest())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
+
+import msgspec
 
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.errors import RpcLayerError, consensus_error, master_error
@@ -12,6 +14,7 @@ from targets.apache_kudu.wire.session import Session, state_of, unsent
 from targets.apache_kudu.wire.tables import ROLES
 from targets.kudu import messages as m
 from targets.kudu.consensus import messages as raft
+from targets.kudu.rpc import RpcConnectionError
 
 HostOf = Callable[[str], Awaitable[Values]]
 """Finds the host and port that the server at "node:port" advertises."""
@@ -102,9 +105,33 @@ async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMaste
     reply = await s.ask(w.LIST_MASTERS)
     config = _config(s, (await s.consensus()).get("committed_config"))
     revision = -1 if config is None else max(0, config.opid_index)
-    entries = tuple(_master(s, entry) for entry in reply["masters"])
+    peers = () if config is None else config.peers
+    entries = _named([_master(s, entry) for entry in reply["masters"]], peers)
     meta = m.Meta(s.uuid, revision=revision)
     return m.ListMastersResponse(meta, master_error(reply), entries)
+
+
+def _named(
+    entries: Sequence[m.MasterEntry], peers: Sequence[m.PeerConfig]
+) -> tuple[m.MasterEntry, ...]:
+    """Name the masters that did not answer the leader: their entries have only an error.
+
+    They are the members that no other entry names. Raises `RpcConnectionError` if these do not fit.
+    """
+    stated = {entry.uuid for entry in entries if entry.uuid}
+    rest = [peer for peer in peers if peer.uuid not in stated]
+    if len(stated) == len(entries):
+        return tuple(entries)
+    if len(stated) + len(rest) != len(entries) or len(entries) != len(peers):
+        raise RpcConnectionError("the list does not name a master that is down", sent=True)
+    silent = iter(rest)
+    return tuple(entry if entry.uuid else _silent(entry, next(silent)) for entry in entries)
+
+
+def _silent(entry: m.MasterEntry, peer: m.PeerConfig) -> m.MasterEntry:
+    return msgspec.structs.replace(
+        entry, uuid=peer.uuid, address=peer.address, member_type=peer.member_type
+    )
 
 
 def _master(s: Session, entry: Values) -> m.MasterEntry:
