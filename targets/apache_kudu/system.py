@@ -107,10 +107,9 @@ class ApacheKuduSystem(KuduSystem):
     def _awaited(
         self, leader: Mapping[str, Any] | None, tservers: dict[str, Any]
     ) -> Mapping[str, Any]:
-        """Leave out replicas of removed tables that stay: Kudu may never delete them.
+        """Leave out replicas that stay where they do not belong: Kudu may never delete them.
 
-        The permit `orphan-replicas` tells why. Such a replica never had a leader. It stays if it
-        is still there `_ORPHAN_S` after it was first seen.
+        A replica stays if it is still there `_ORPHAN_S` after it was first seen (`_may_stay`).
         """
         if leader is None:
             return tservers
@@ -124,7 +123,7 @@ class ApacheKuduSystem(KuduSystem):
             orphans = [
                 replica["tablet_id"]
                 for replica in dump["tablets"]
-                if replica["tablet_id"] not in placed and replica["raft"]["leader_uuid"] is None
+                if _may_stay(replica, dump["uuid"], placed)
             ]
             before = self._orphans.get(name, {})
             # Other sightings are forgotten: a replica that comes back is awaited once more.
@@ -162,3 +161,18 @@ class ApacheKuduSystem(KuduSystem):
         servers = self._layout.tservers
         held = await asyncio.gather(*(dump_tserver(ask(at), owners) for at in servers.values()))
         return masters, dict(zip(servers, held, strict=True))
+
+
+def _may_stay(replica: Mapping[str, Any], uuid: str, placed: Collection[str]) -> bool:
+    """Whether Kudu may keep a replica of the server `uuid` for ever, though it does not belong
+    there; the catalog has the `placed` tablets.
+
+    It may be a replica of a removed table that never had a leader (permit `orphan-replicas`), or a
+    copy that a leader ordered before another leader took its change of the configuration back:
+    the copy's committed configuration is the newest one and does not name the server, and masters
+    delete only replicas whose configuration is older.
+    """
+    config = replica["committed_config"]
+    if replica["tablet_id"] not in placed and replica["raft"]["leader_uuid"] is None:
+        return True
+    return config is not None and all(peer["uuid"] != uuid for peer in config["peers"])
