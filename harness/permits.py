@@ -24,7 +24,8 @@ permits.
 | change-renamed       | an alter or rename acts under the new name that a concurrent rename gave, |
 |                      | and a rename changes only its part of that name: database or table        |
 | torn-get             | a get shows a mixture of a table before and after a concurrent change     |
-| orphan-replicas      | a server keeps a replica of a tablet that the catalog does not know       |
+| orphan-replicas      | a server keeps a replica of a tablet that the catalog does not know,      |
+|                      | or a copy that its group never took in                                    |
 
 Checkers know these names. Any permit may also list log lines (`signs`) that excuse the exit of a
 process, and whole `rules` of checkers that the target may break. Listing rules is the last resort,

@@ -164,13 +164,10 @@ class ApacheKuduSystem(KuduSystem):
 
 
 def _may_stay(replica: Mapping[str, Any], uuid: str, placed: Collection[str]) -> bool:
-    """Whether Kudu may keep a replica of the server `uuid` for ever, though it does not belong
-    there; the catalog has the `placed` tablets.
+    """Whether the permit `orphan-replicas` covers a replica of the server `uuid`: it is of a
+    removed table and never had a leader, or its own committed configuration leaves the server out.
 
-    It may be a replica of a removed table that never had a leader (permit `orphan-replicas`), or a
-    copy that a leader ordered before another leader took its change of the configuration back:
-    the copy's committed configuration is the newest one and does not name the server, and masters
-    delete only replicas whose configuration is older.
+    The catalog has the tablets `placed`.
     """
     config = replica["committed_config"]
     if replica["tablet_id"] not in placed and replica["raft"]["leader_uuid"] is None:

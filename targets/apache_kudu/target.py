@@ -32,7 +32,10 @@ _REAL: Final = (
         # The server answers "not found" to a DeleteTablet that overtakes the start of the tablet's
         # CreateTablet. The master takes that for a success, and drops the deletion that the
         # server's report asks for, since one is pending. Nothing reports the replica again.
-        why="a table that is deleted while it is being created may leave replicas behind",
+        # Masters delete a replica outside its group only if its configuration is older than the
+        # group's. A copy whose ADD_PEER another leader took back has the group's own.
+        why="a table that is deleted while it is being created may leave replicas behind, and a "
+        "leader that dies while it adds a server may leave the copy there",
     ),
 )
 """Permits for what only real servers were seen to do, not bundled ones in the profile `modern`."""

@@ -361,10 +361,15 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
                 )
             for uuid, tablet_id in sorted(replicas):
                 if tablet_id == tablet["id"] and uuid not in wanted:
+                    # The copy of a change that was taken back never belonged to its group.
+                    config = replicas[uuid, tablet_id].get("committed_config") or {"peers": []}
+                    stray = all(peer["uuid"] != uuid for peer in config["peers"])
+                    may = stray and ORPHAN_REPLICAS in findings.permits
                     findings.violate(
                         "replicas",
                         f"{words} has a replica on {by_uuid[uuid][0]}, which is not in its "
                         "committed configuration.",
+                        permit=ORPHAN_REPLICAS if may else None,
                     )
 
 

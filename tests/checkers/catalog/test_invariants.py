@@ -274,6 +274,30 @@ def test_the_permit_for_orphans_covers_only_replicas_of_unknown_tablets(words, e
     assert result.details.get("permitted") == ({ORPHAN_REPLICAS: 1} if permitted else None)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "peers", "permitted"),
+    [(True, PEERS[1:], True), (True, PEERS, False), (False, PEERS[1:], False)],
+)
+def test_the_permit_for_orphans_covers_copies_that_their_group_left_out(allowed, peers, permitted):
+    """The catalog places tablet B1 on t2 and t3; t1 has a copy, whose configuration has `peers`."""
+    h = sound_history()
+    permits = [Permit(name=ORPHAN_REPLICAS, why="")] if allowed else []
+    h.fact("permits", fact_of("modern", permits))
+    catalog = [
+        change
+        for m in ("m1", "m2", "m3")
+        for change in (
+            (f"masters.{m}.tables.1.num_replicas", 2),
+            (f"masters.{m}.tablets.2.consensus.peers", PEERS[1:]),
+        )
+    ]
+    held = {"t1": peers, "t2": PEERS[1:], "t3": PEERS[1:]}
+    servers = [(f"tservers.{t}.tablets.2.committed_config.peers", held[t]) for t in held]
+    result = judge(h, edit(sound_snapshot(), *catalog, *servers))
+    assert result.verdict is (Verdict.PERMITTED if permitted else Verdict.INVALID), result
+    assert result.details.get("permitted") == ({ORPHAN_REPLICAS: 1} if permitted else None)
+
+
 def test_a_follower_that_lags_is_no_violation():
     snapshot = sound_snapshot()
     snapshot["masters"]["m1"]["raft"] = raft("FOLLOWER", last=3)
