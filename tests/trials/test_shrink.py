@@ -1,5 +1,7 @@
 """Shrinking: reductions keep the necessary parts, and the search is independent of workers."""
 
+import json
+
 import msgspec
 import pytest
 
@@ -19,6 +21,7 @@ from harness.trials.shrink.faults import (
 )
 from harness.trials.shrink.load import shrink_rate
 from harness.trials.shrink.operations import even, merge_names, recorded
+from harness.trials.shrink.points import POINTS_MAX, cases_at_points, points_before_ends
 from harness.trials.shrink.search import Search
 from harness.trials.trials import Kind, Trial, Trials, kinds_in
 
@@ -143,6 +146,54 @@ def test_packed_cases_have_no_fault_then_each_fault_then_neighbours():
 def test_many_faults_are_not_packed_one_by_one():
     faults = tuple(fault(10 * n, number=n) for n in range(1, PACKED_MAX + 2))
     assert [case.faults for case in packed_cases(Case(seed=1, faults=faults), (0, 1, 2))] == [()]
+
+
+def log(*lines):
+    return [f"{at} {kind} {json.dumps(data)}" for at, kind, data in lines]
+
+
+def test_points_before_the_ends_of_killed_nodes_come_from_their_logs_the_closest_first():
+    killed = ("node-exited", {"expected": True})
+    m1 = log(
+        ("0.5", "appended", {"group": "master", "index": 3}),
+        ("0.5021", *killed),
+        ("0.6", "node-started", {"boot": 1}),
+        ("0.61", *killed),  # no point since its start
+        ("1.0", "voted", {"group": "master", "term": 2}),
+        ("1.2", *killed),  # too long after its last point
+    )
+    t1 = [
+        "... 7 earlier lines were dropped",
+        *log(
+            ("2.0", "appended", {"group": "c0ffee0123", "index": 1}),
+            ("2.0002", *killed),
+            ("3.0", "leader", {"group": "c0ffee0123"}),
+            ("3.001", "node-exited", {"expected": False}),
+        ),
+    ]
+    expected = ["appended after=1ms", "appended group=master after=2ms"]
+    assert points_before_ends([m1, t1]) == expected
+
+
+def test_cases_at_points_have_one_early_fault_at_a_point_where_a_node_was_killed():
+    kills = tuple(fault(2.0 * n, number=n, for_s=0.5) for n in (1, 2, 3))
+    pause = fault(3, number=4, nemesis="pause leader")
+    search, _ = search_of(Case(seed=1, time_limit_s=8.0, faults=(*kills, pause)), lambda _: True)
+    made = list(cases_at_points(search, in_plain_words(search.case)))
+    assert 0 < len(made) <= POINTS_MAX
+    for case in made:
+        (only,) = case.faults
+        assert only.nemesis.startswith("kill it when event ")
+        assert (only.at_ns, only.duration_ns) == (NS_PER_S, NS_PER_S // 2)
+        assert case.time_limit_s == 3.5
+
+
+def test_only_kills_at_planned_times_become_faults_at_points():
+    at_event = "kill it when event leader"
+    faults = (fault(1, nemesis="pause leader"), fault(2, number=2, nemesis=at_event))
+    search, trials = search_of(Case(seed=1, time_limit_s=1.0, faults=faults), lambda _: True)
+    assert list(cases_at_points(search, search.case)) == []
+    assert trials.runs == 0
 
 
 def test_a_fault_waits_for_the_earliest_event_that_still_fails():

@@ -5,6 +5,7 @@
 | course     | `shrink`: which reductions are tried, and in which order                   |
 | search     | the best case so far, and candidates on several seeds                      |
 | faults     | fewer, earlier and shorter faults, in plain words                          |
+| points     | one fault at a point of the code, in place of faults at planned times      |
 | load       | time limit, clients, nodes, options and knobs                              |
 | operations | a list of operations in place of the generator, and fewer of them          |
 """

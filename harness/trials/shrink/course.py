@@ -18,7 +18,7 @@ from harness.registry import load_plugin
 from harness.run.keep import SIM
 from harness.run.phases import WARM_UP_S
 from harness.soak.result import SeedResult
-from harness.trials.shrink import faults, load, operations
+from harness.trials.shrink import faults, load, operations, points
 from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
 from harness.trials.trials import Kind, Trial, Trials
 
@@ -148,6 +148,7 @@ def _shrink(search: Search) -> None:
     few = "a short run with few faults"
     if (
         search.first(faults.packed_cases(plain, (0, 1)), few) is None
+        and search.first(points.cases_at_points(search, plain), "a fault at a point") is None
         and search.first(faults.packed_cases(plain, (2, 3)), few, seeds=NEIGHBOUR_SEEDS) is None
     ):
         _cut_after_failure(search)

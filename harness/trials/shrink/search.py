@@ -9,8 +9,10 @@ time ends the search.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -169,11 +171,25 @@ class Search:
         Raises `KeyboardInterrupt` if the user interrupted the run.
         """
         if self._witness is None or self._witness.plan.case != self.case:
-            begin_s = time.process_time()
-            with planted(self._trials.defect):
-                self._witness = seen(self.case, self.environment)
-            self._trials.spend(time.process_time() - begin_s)
+            self._witness = self._see()
         return self._witness
+
+    def logs(self) -> list[list[str]]:
+        """Run the best case in this process, and return the lines of each node's log.
+
+        Raises `KeyboardInterrupt` if the user interrupted the run.
+        """
+        with tempfile.TemporaryDirectory(prefix="harness-shrink-") as folder:
+            self._witness = self._see(Path(folder))
+            files = sorted(Path(folder, "logs").glob("*.log"))
+            return [file.read_text(encoding="utf-8").splitlines() for file in files]
+
+    def _see(self, logs_below: Path | None = None) -> Witness:
+        begin_s = time.process_time()
+        with planted(self._trials.defect):
+            witness = seen(self.case, self.environment, logs_below)
+        self._trials.spend(time.process_time() - begin_s)
+        return witness
 
     def _planned(self, candidate: Case) -> Case | None:
         try:
@@ -182,10 +198,10 @@ class Search:
             return None
 
 
-def seen(case: Case, environment: Environment) -> Witness:
+def seen(case: Case, environment: Environment, logs_below: Path | None = None) -> Witness:
     """Run a case in this process and judge it. Raises `KeyboardInterrupt` after an interrupt."""
     plan = plan_case(case, environment)
-    outcome = conduct(plan, environment, run_id="shrink", folder=None)
+    outcome = conduct(plan, environment, run_id="shrink", folder=None, logs_below=logs_below)
     if outcome.stop_asked:
         raise KeyboardInterrupt
     results = judge(outcome.history, plan.case, plan.checkers, time_limit_s=CHECK_TIME_LIMIT_S)
