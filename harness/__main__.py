@@ -4,8 +4,9 @@ Codes 0, 1 and 2 mean valid, invalid and unknown. But Python exits with 1 when a
 `sys.exit()` anywhere exits with 0, and a C library may exit with any code (OpenBLAS calls `exit(1)`
 when memory runs out). Therefore an `atexit` handler of the C library is installed first. It makes
 every `exit`, from any caller and with any code, end this process with 255. When `harness.cli.main`
-has returned a code, a second handler for this code is installed. Later handlers run first
-(atexit(3)). Death by a signal has an exit code of its own and needs no handler.
+returns a code, a second handler is installed, which exits with this code. Handlers run in reverse
+order of installation (atexit(3)). Death by a signal has an exit code of its own and needs no
+handler.
 
 Only `_run` imports heavy modules: a failure before `main` must end with 255, too.
 """

@@ -132,7 +132,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def searched(self) -> bool:
-        """Whether a search chose the faults, which it may time so that some of them hit nothing."""
+        """Whether a search chose the faults; it may plan faults that hit nothing."""
         return SEARCH in self.drawn
 
     @property

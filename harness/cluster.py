@@ -168,24 +168,24 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     A program that publishes its address binds `{host}:{port:...}` and publishes `{address:...}`,
     which is the same for all nodes. Among local processes, `{peer:...}` may differ from node to
-    node. In simulation run nodes with an `entry`, and Python programs (`harness.nodes.program`):
-    a `command` whose first word is like `python:app:main`.
+    node. In simulation run nodes with an `entry`, and Python programs (`harness.nodes.program`): a
+    `command` whose first word is like `python:app:main`.
 
     All other fields are optional; `docs/deployments.md` explains them with an example. `after`: the
     node starts once these nodes are ready, both at deployment and when the run restarts all nodes
-    (without `ready`, a node is ready when it runs). `files`: text files by relative path,
-    written before each start. `setup`: commands that run in order before the first start on an
-    empty data folder. `image`, or `dockerfile` (a folder with a Dockerfile): the image in Docker.
-    `user`, `memory_mib` (Docker: 1024), `cpus`: the node's user and limits. `variants`: other ways
-    to run the node. `clock_probe`: a command that asks a foreign program for its time, in seconds
-    since 1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk
-    (FUSE), if the environment has one, so that power cuts and disk faults affect the program.
-    `container`: what only a container has, for nodes of a Compose file.
-    `debian_package`: the package to install if the program is missing, for the error message;
-    `instead`: the target's option that makes the program unnecessary. `stop_signal`: the signal
-    that stops a foreign program gracefully: SIGTERM, SIGINT or SIGQUIT. `pages`: the port on which
-    a node with an `entry` shows its pages to people (`Env.serve_pages`). No node connects to this
-    port, and link faults do not affect it.
+    (without `ready`, a node is ready when it runs). `files`: text files by relative path, written
+    before each start. `setup`: commands that run in order before the first start on an empty data
+    folder. `image`, or `dockerfile` (a folder with a Dockerfile): the image in Docker. `user`,
+    `memory_mib` (Docker: 1024), `cpus`: the node's user and limits. `variants`: other ways to run
+    the node. `clock_probe`: a command that asks a foreign program for its time, in seconds since
+    1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk (FUSE),
+    if the environment has one, so that power cuts and disk faults affect the program. `container`:
+    settings that only containers have, for nodes from a Compose file. `debian_package`: the package
+    to install if the program is missing, for the error message; `instead`: the target's option that
+    makes the program unnecessary. `stop_signal`: the signal that stops a foreign program
+    gracefully: SIGTERM, SIGINT or SIGQUIT. `pages`: the port on which a node with an `entry` shows
+    its pages to people (`Env.serve_pages`). No node connects to this port, and link faults do not
+    affect it.
     """
 
     name: str
@@ -243,13 +243,13 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     (`variant` only for nodes with variants), `node-exited` {code, expected, log, by} (`by` is
     "nemesis", "itself", "host" or "unknown"), `infrastructure` {what, lasts, over, undid}: the
     engine or the host failed, on one node or, if `node` is empty, on all nodes (see `harness.ops`);
-    `starvation` {until_ns, took_s, waited_s: {name: s}}, which belongs to no node; `power-cut`
-    {bytes, files, names}: the data that a power cut removed or might have removed from the disk of
-    a foreign program (`NodeSpec.faulty_disk`); `config-forced` {group}: one of the harness's
-    clients is about to overrule votes. The target defines all other kinds (`Env.event`); a node's
-    log does not keep a `checkpoint` (`harness.run.divergence`). `time_ns` is the driver's monotonic
-    clock when the event arrived. `late_ns` is the delay since the node reported the event, by the
-    clock of the node's host.
+    `starvation` {until_ns, took_s, waited_s: {name: s}}: too few processors, not tied to a node;
+    `power-cut` {bytes, files, names}: the data that a power cut removed or might have removed from
+    the disk of a foreign program (`NodeSpec.faulty_disk`); `config-forced` {group}: one of the
+    harness's clients is about to overrule votes. The target defines all other kinds (`Env.event`);
+    a node's log does not keep a `checkpoint` (`harness.run.divergence`). `time_ns` is the driver's
+    monotonic clock when the event arrived. `late_ns` is the delay since the node reported the
+    event, by the clock of the node's host.
     """
 
     time_ns: int
@@ -466,9 +466,9 @@ class Controls(Deployed, Protocol):
     ) -> Mapping[str, Bite]:
         """Set these links to these states; all other links stay as they are.
 
-        A cut drops all packets: connections are not refused, and open connections stall. Returns a
-        map from fault id to effect, of the faults that this call removed from a link. `lease_s` is
-        the lease of the faults that are new on these links. After an `InfrastructureError` the next
+        A cut drops all packets: connections are not refused, and open connections stall. Returns
+        the effects of the faults that this call removed from a link, by fault id. `lease_s` is the
+        lease of the faults that are new on these links. After an `InfrastructureError`, the next
         call sets the remaining links.
         """
         ...

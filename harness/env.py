@@ -111,7 +111,7 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    """The network of a node: connections to named nodes, which carry frames of bytes."""
+    """The network of a node: connections to named nodes."""
 
     def resolve(self, address: Address) -> Address:
         """Return the current address for the name of a node. `Cluster.alias` may have redirected

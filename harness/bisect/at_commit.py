@@ -1,12 +1,11 @@
 """One commit in its work tree: its interpreter, its plug-ins, and the seeds of a case.
 
 A seed is one process, `python -m harness run --env sim --case FILE --json`, which every version of
-the harness has. By default the interpreter that runs `harness bisect` runs it, with the work tree
-first in the search path, so that packages of the repository hide installed ones. The registry of
-plug-ins reads entry points of installed distributions; the entry points in the `pyproject.toml` of
-the work tree replace the ones of the installed distribution with the same name. Compiled modules
-are the installed ones: a repository whose compiled code changes needs a set-up command that builds
-`.venv`.
+the harness has. By default it uses the interpreter of `harness bisect`, with the work tree first on
+the search path, so that the repository's packages hide installed ones. Plug-ins are found through
+the entry points of installed distributions; the entry points in the work tree's `pyproject.toml`
+replace those of the installed distribution of the same name. Compiled modules come from the
+installation, so a repository with changed compiled code needs a set-up command that builds `.venv`.
 """
 
 from __future__ import annotations
@@ -178,7 +177,7 @@ class Commits:
                     return AtCommit(first)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            processes.kill()  # later seeds, and all seeds after Ctrl-C
+            processes.kill()  # cancel later seeds, or all seeds after Ctrl-C
             executor.shutdown()
         return AtCommit(tuple(runs[seed] for seed in self.seeds if seed in runs))
 

@@ -51,7 +51,7 @@ class Mark(enum.StrEnum):
 
 
 class Repository:
-    """A git repository; raises `UsageError` if the folder is in none."""
+    """A git repository; raises `UsageError` if the folder is not in a repository."""
 
     def __init__(self, folder: Path) -> None:
         """Find the repository that the folder belongs to."""
@@ -68,7 +68,7 @@ class Repository:
         self.root = Path(answer.stdout.strip())
 
     def commit(self, name: str, what: str) -> Commit:
-        """Return the commit of this name; raises `UsageError` that begins with `what`."""
+        """Return the commit of this name; raises a `UsageError` that begins with `what`."""
         wanted = f"{name}^{{commit}}"
         answer = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
         if answer.returncode or not _HASH.fullmatch(answer.stdout.strip()):

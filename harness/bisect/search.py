@@ -24,7 +24,9 @@ cannot run costs one more."""
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """A commit that was tested. `seed` is the first that failed; `why` is why it was skipped."""
+    """A tested commit: `seed` is the first seed that failed; `why` is the reason for skipping the
+    commit.
+    """
 
     commit: Commit
     result: Mark
@@ -57,7 +59,7 @@ def bisect(
     on_step: Callable[[str], None] = lambda _: None,
     on_tested: Callable[[Tested], None] = lambda _: None,
 ) -> Found:
-    """Search the first bad commit after `good` up to `bad`, which are tested first.
+    """Find the first bad commit after `good`, up to `bad`; test these two commits first.
 
     `on_step` gets the progress in words before each test, and `on_tested` each result. Raises
     `UsageError` if GOOD is not good, BAD is not bad, or the case runs at neither.
@@ -107,7 +109,7 @@ def bisect(
 
 
 def _failure(bad: Commit, result: AtCommit, seeds: Sequence[int]) -> tuple[Kind, int]:
-    """The failure to search for: that of the first seed that fails at BAD."""
+    """The failure to search for: the failure of the first seed that fails at BAD."""
     for run in result.runs:
         if run.kinds:
             return run.kinds[0], run.seed

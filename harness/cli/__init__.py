@@ -60,8 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_CRASH
     except BaseException as error:  # noqa: BLE001 - every crash needs an exit code
         if isinstance(error, BrokenPipeError) and reader_went_away():
-            return EXIT_BROKEN_PIPE  # as in `harness export RUN | head`: not a failure
-        if isinstance(error, (OSError, MemoryError)):  # errors of the machine, not of the harness
+            # the reader closed the pipe, as in `harness export RUN | head`: not a failure
+            return EXIT_BROKEN_PIPE
+        if isinstance(error, (OSError, MemoryError)):  # an error of the machine, not of the harness
             note(f"harness: {type(error).__name__}: {error} ({_place(error)})")
             return EXIT_CRASH
         traceback.print_exc()

@@ -1,4 +1,5 @@
-"""`harness init --compose FILE`: a declaration of the system of a Compose file, and a workflow.
+"""`harness init --compose FILE`: write a declaration for the system in a Compose file, and a CI
+workflow.
 
 The target `declared` looks at the Compose file and asks for facts that the file does not show. On a
 terminal the user answers; otherwise, or with `--yes`, the defaults are assumed and listed.
@@ -80,7 +81,7 @@ def draft_from(compose: Path, without: Sequence[str], *, ask_nothing: bool, forc
 def write_files(texts: Mapping[str, str], *, force: bool) -> None:
     """Write files below the current folder; raises `UsageError` if one exists, unless `force`."""
     _check_absent(tuple(texts), force=force)
-    # Write last what needs no folder, so that a folder that cannot be made leaves no file behind.
+    # Write files of the current folder last: if a folder cannot be made, no file is left behind.
     for name in sorted(texts, key=lambda name: Path(name).parent == Path()):
         text = texts[name]
         try:

@@ -1,6 +1,7 @@
 """`harness init`: write a commented `harness.toml` into the current folder.
 
-With `--compose FILE`, it declares the system of a Compose file, and a workflow for CI runs it.
+With `--compose FILE`, the file declares the system in a Compose file; a CI workflow is written,
+too.
 """
 
 from __future__ import annotations

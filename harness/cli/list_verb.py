@@ -46,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed: argparse.Namespace = parser.parse_args(list(arguments))
     if parsed.target is not None:
-        load_plugin("targets", parsed.target)  # raises `UsageError` for an unknown name
+        # check the name: raises `UsageError` if it is unknown
+        load_plugin("targets", parsed.target)
         if parsed.group not in {BUGS, "workloads"}:
             raise UsageError(
                 f"--target is {parsed.target!r}; it works only with the groups bugs and workloads: "
@@ -197,7 +198,7 @@ def _why_not(error: UsageError) -> str:
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """An environment's capabilities for foreign programs that declare a `faulty_disk`."""
+    """The environment's capabilities for foreign programs that declare a `faulty_disk`."""
     beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(environment.reaches_foreign or {})

@@ -9,8 +9,8 @@ has a `harness.toml`.
 The tables `[[known]]` list known failures (`harness.verdict.known`).
 
 The file may declare a system itself, with tables such as `[nodes]` and `[client]`, or name a file
-that does (`system`). A declaration named by `--system` may have all these keys, too; its values
-win.
+that declares one (`system`). A declaration named by `--system` may contain the same keys; its
+values win.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def settings_of_file(path: Path) -> dict[str, Any]:
     except UsageError:
         if str(path) == FILE:
             raise
-        return {}  # the target that reads the whole declaration has the better message
+        # ignore the error: the target reads the whole declaration and has the better message
+        return {}
     known_in(values, path)
     values.pop(KEY, None)
     if not _DECLARING.isdisjoint(values):

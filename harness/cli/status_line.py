@@ -24,7 +24,8 @@ REDRAWN_PER_S: Final = 4
 
 
 class StatusLine:
-    """Status line on `stream` (default: stderr); without a terminal, a line per `pipe_interval_s`.
+    """Status line on `stream` (default: stderr); without a terminal, one line per
+    `pipe_interval_s`.
 
     On a terminal, another thread calls `draw` repeatedly to render the display; without `draw` a
     terminal shows each text when it arrives.
@@ -92,7 +93,7 @@ class StatusLine:
             refresh_per_second=REDRAWN_PER_S,
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=self._stream is sys.stderr,  # notes go above the status line
+            redirect_stderr=self._stream is sys.stderr,  # print notes above the status line
         )
         live.start()
         return live

@@ -11,8 +11,8 @@ were measured under different hash seeds:
 * `global`: in simulation all nodes share one interpreter, so module state is shared state.
 
 Sets are recognised by displays, calls, operators, and by annotations and assignments of names,
-attributes, parameters and results, over all files that are linted together; there is no further
-type inference. A line with `# determinism: <reason>` is excused; reviewers judge the reason.
+attributes, parameters and results, over all files that are linted together; nothing else is
+inferred. A line with `# determinism: <reason>` is excused; reviewers judge the reason.
 """
 
 from __future__ import annotations

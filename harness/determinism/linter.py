@@ -151,7 +151,7 @@ class Linter(ast.NodeVisitor):
             self._aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
         if node.level == 0:
             if module == "random" and all(alias.name == "Random" for alias in node.names):
-                return  # `_check_name` checks each use of the imported name
+                return  # not here: `_check_name` checks each use of the imported name
             self._check_import(node, module.partition(".")[0])
 
     def _check_import(self, node: ast.stmt, top: str) -> None:
@@ -253,7 +253,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Set(self, node: ast.Set) -> None:
-        """Excuse `{*a, *b}`, which makes a set from sets and so uses no order."""
+        """Accept `{*a, *b}`: it builds a set from sets, so their order does not matter."""
         self._order_free.update(node.elts)
         self.generic_visit(node)
 

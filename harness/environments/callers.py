@@ -1,16 +1,15 @@
 """Finds the process that opened a connection on loopback; the process need not cooperate.
 
 All nodes of a run are processes of one machine and call from 127.0.0.1. So this machine's kernel
-has the caller's socket of each connection, and a query (sock_diag(7)) returns the socket's inode.
+knows the caller's socket of each connection, and a query (sock_diag(7)) returns the socket's inode.
 The process that holds the socket has a descriptor `socket:[inode]` (proc(5)). Per connection, the
 query costs some 10 us, and the search for the descriptor costs 2 us per descriptor of the nodes'
-processes. Reading /proc/net/tcp would take milliseconds on a machine with a thousand sockets.
-The lookup needs no privilege, since a process may inspect processes of the same user, and root may
+processes. Reading /proc/net/tcp would take milliseconds on a machine with a thousand sockets. The
+lookup needs no privilege, since a process may inspect processes of the same user, and root may
 inspect all processes.
 
-The driver records in a folder which process belongs to which caller, in a small file, right after
-the process has started. A file is visible to readers at once, however busy the driver or its
-readers are.
+Right after starting a process, the driver writes a small file that names its caller. Readers see
+the file at once, however busy the driver or the readers are.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class CallerBook:
         for path in sorted(self.folder.iterdir()):
             words = path.read_text(encoding="ascii").split()
             if len(words) != 2:
-                continue  # the driver is writing this file right now
+                continue  # the driver is still writing this file
             process = ProcessId.parse(words[0])
             if procfs.is_alive(process):
                 alone = words[1] == "alone"
@@ -138,7 +137,7 @@ class CallerBook:
         return None
 
     async def wait_found(self, local: Address, remote: Address) -> str | None:
-        """Repeat `find` for a moment, since a process may call before it is recorded."""
+        """Repeat `find` for a short time, since a process may call before it is recorded."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
         while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll

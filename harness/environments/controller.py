@@ -54,7 +54,7 @@ def this_controller() -> Controller:
     return _controller(os.getpid())
 
 
-@functools.cache  # the driver calls this for each process that it starts
+@functools.cache  # cached, because the driver calls it for each process that it starts
 def _controller(pid: int) -> Controller:
     process = procfs.identify(pid)
     if process is None:

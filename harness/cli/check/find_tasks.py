@@ -34,7 +34,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class LeftAside(msgspec.Struct, frozen=True):
-    """The number of files skipped because they are not histories, and the first skipped path."""
+    """The number of skipped files that are not histories, and the first skipped path."""
 
     files: int = 0
     first: Path | None = None

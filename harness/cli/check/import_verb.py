@@ -158,7 +158,7 @@ def _case(
             judge.prepare(history, ModelSettings(independent=independent))
             return imported_case(name, independent=independent)
     except HistoryError:
-        raise  # the message already names the op
+        raise  # re-raise: the message already names the op
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
     why = "" if independent else "; if its values are not [key value] tuples, add --no-independent"
@@ -200,7 +200,7 @@ def _stored(file: Path, history: History, case: Case, store: Path, name: str) ->
         return folder.publish(latest=True)
     except BaseException:
         folder.discard()
-        with contextlib.suppress(OSError):  # another process may use these folders by now
+        with contextlib.suppress(OSError):  # another process may already use these folders
             for each in missing:
                 each.rmdir()
         raise

@@ -1,9 +1,9 @@
 """The options `--check-time-limit`, `--max-steps` and `--memory`, shared by the verbs that judge.
 
 The time limit is passed to each checker. `--max-steps` and `--memory` limit searches for
-linearizations, which may run in child processes of the verb. Therefore both options set environment
-variables, which `checkers.linearizability` reads. The verb `report` has only the time limit,
-because it gives each check its own budget.
+linearizations, which may run in child processes of the verb. Both options therefore set environment
+variables that `checkers.linearizability` reads. The verb `report` has only the time limit, because
+it gives each check its own budget.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _whole(flag: str) -> Callable[[str], int]:
 def _seconds(text: str) -> float:
     """Parse the time limit; argparse shows the `ValueError` of an invalid number to the user."""
     seconds = float(text)
-    if not 0 < seconds <= SECONDS_MAX:  # the comparison is false for NaN, too
+    if not 0 < seconds <= SECONDS_MAX:  # written so that NaN is refused, too
         raise UsageError(
             f"{FLAG} is {seconds}; it must be positive and at most {SECONDS_MAX:g} seconds"
         )

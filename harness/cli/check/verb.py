@@ -271,7 +271,8 @@ def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterato
             for task, judging in [(task, _submit(pool, task, request)) for task in tasks]:
                 try:
                     yield judging.result()
-                except BrokenProcessPool:  # one dead worker fails all tasks in the pool
+                # a dead worker breaks the whole pool, so judge each task in its own process
+                except BrokenProcessPool:
                     yield _judge_alone(task, request, context)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -160,7 +160,7 @@ def _add_plugin_options(parser: Parser, owner: str, name: str, options: Sequence
     group = parser.add_argument_group(f"options of the {owner} {name!r}")
     for option in options:
         if f"--{option.name}" == SYSTEM:
-            continue  # the flag names a file, and the option has its content
+            continue  # `--system` names a file, but the option holds the file's content
         if f"--{option.name}" in taken:
             raise UsageError(
                 f"the {owner} {name!r} defines the option --{option.name}, which already exists"
@@ -327,7 +327,8 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    name = _target_of(parsed)  # perhaps PACKAGE:NAME, which is not the plug-in's own `name`
+    # the name may be PACKAGE:NAME, which differs from the plug-in's own `name`
+    name = _target_of(parsed)
     target = load_target(name, options["target"])
     fields["target"] = name
     fields.setdefault("workload", str(target.workload or _DEFAULTS.workload))

@@ -17,8 +17,8 @@ from harness.run.keep import SIM
 
 
 def freezing(checkers: Sequence[Checker], environment: Environment) -> FreezingConductor:
-    """Return the conductor of runs that may freeze; raise `UsageError` if these checkers or this
-    environment do not support that.
+    """Return the conductor for runs that may freeze; raise `UsageError` if a checker or the
+    environment cannot freeze runs.
     """
     if environment.name == SIM:
         raise UsageError(

@@ -1,7 +1,7 @@
 """The option `--system FILE`: a file declares the system under test.
 
 The target `declared` reads the file, and its content becomes an option of the target. So the case
-has everything, and a replay needs no file.
+is complete, and a replay needs no file.
 """
 
 from __future__ import annotations
@@ -47,5 +47,6 @@ def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
 def keep_system(parsed: argparse.Namespace, given: Mapping[str, Any]) -> None:
     """Make the content of the declaration an option of the target, as if it was typed."""
     for name, value in given.items() if parsed.system is not None else ():
-        if getattr(parsed, f"target:{name}", None) is None:  # a flag wins over the file
+        # a flag on the command line wins over the file
+        if getattr(parsed, f"target:{name}", None) is None:
             setattr(parsed, f"target:{name}", value)

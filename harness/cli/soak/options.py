@@ -189,7 +189,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
         if path.is_dir():
             raise UsageError(f"{flag} is the folder {str(path)!r}; name a file")
         if path.exists() and not path.is_file():
-            continue  # a device can take several outputs
+            continue  # a device such as /dev/stdout can take several outputs
         other = taken.setdefault(path.resolve(), flag)
         if other != flag:
             raise UsageError(
@@ -224,7 +224,7 @@ def _try_writing(path: Path) -> None:
         path = path.resolve()  # test the target of a link, and keep the link itself
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo():
-        return  # opening a pipe would wait for its reader
+        return  # opening a pipe would block until a reader opens it
     if path.exists():
         path.open("a").close()
     else:

@@ -139,7 +139,7 @@ class SoakOutput:
         """
         names: list[str] = [] if self.interrupted else self.parsed.reporter_names
         if self.campaign.sink is not None:
-            return  # the artefacts were made before the run went into the lake
+            return  # the artefacts were made before the run moved into the lake
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
             folder = Path(self._folder(result))

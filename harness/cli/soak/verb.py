@@ -70,7 +70,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # later seeds draw other nemeses: the rest of the case must be valid
+    if planned.drawn:  # later seeds draw other nemeses, so validate the rest of the case now
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
@@ -119,7 +119,8 @@ def _run(
             campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
     except KeyboardInterrupt:
         interrupted = True
-    except InfrastructureError as error:  # recorded seeds still get a summary
+    # print a summary of the recorded seeds, even if the disk is full
+    except InfrastructureError as error:
         campaign.stopped = str(error)
     finally:
         if progress is not None:
@@ -172,7 +173,8 @@ def _on_spark(
 ) -> None:
     """Run pending seeds on Spark. Results arrive in waves; progress is shown between waves."""
     job = campaign.job(campaign.spec.first)
-    if campaign.sink is not None:  # executors must run the reporters before they store a run
+    # executors must run the reporters before a run is stored in the lake
+    if campaign.sink is not None:
         names = tuple(parsed.reporter_names)
         job = msgspec.structs.replace(job, reporters=names, artefacts=parsed.artefacts)
 

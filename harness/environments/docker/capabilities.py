@@ -15,11 +15,12 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DROP, Capability.DUPLICATE), Fidelity.EXACT)
     | dict.fromkeys(
         (
-            Capability.DELAY,  # without netem, a program delays packets and may wait for a CPU
-            Capability.REORDER,  # a packet stays in order if no other packet follows soon
+            # without netem, a user-space program delays packets; it may wait for a CPU
+            Capability.DELAY,
+            Capability.REORDER,  # a packet stays in order if no other packet follows it soon
             Capability.THROTTLE,
             *STREAMS,  # stream faults reset open connections, and affect only declared ports
-            Capability.SLOW_CPU,  # a slow node runs at full speed for a part of each 0.1 s
+            Capability.SLOW_CPU,  # a slowed node runs at full speed for part of each 0.1 s
         ),
         Fidelity.APPROXIMATE,
     )

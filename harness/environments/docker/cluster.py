@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class DockerCluster(RealCluster[DockerNode]):
-    """Applies a nemesis's verbs, such as kill and pause, to the containers of one run."""
+    """The verbs of a nemesis, such as kill and pause, applied to the containers of one run."""
 
     environment = ENVIRONMENT
 

@@ -123,7 +123,7 @@ def check_plan(plan: DeploymentPlan) -> None:
         )
     for spec in plan.nodes:
         for form in forms_of(spec).values():
-            image_of(form)  # raises `UsageError` for a folder without a usable Dockerfile
+            image_of(form)  # check the Dockerfile: raises `UsageError` if it is unusable
 
 
 def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
@@ -295,7 +295,8 @@ class Blueprint:
         """The command `words` of a node, with placeholders filled for the node's container."""
         command = tuple(sources.fill(word, self.specs[node], self._ports) for word in words)
         if command[:1] == (sys.executable,):
-            command = ("python3", *command[1:])  # images lack the driver's interpreter path
+            # images do not have the driver's interpreter at its path
+            command = ("python3", *command[1:])
         return command
 
     def container(self, node: str, variant: str = BASE) -> ContainerSpec:
@@ -359,7 +360,7 @@ class Blueprint:
         return tar_files(filled, executable=scripts) if filled else None
 
     def kept_data(self, node: str) -> Path | None:
-        """The folder with the node's initial data; `None` if the node starts empty."""
+        """The folder with the node's initial data; `None` if the node starts with an empty disk."""
         return None if self._plan.data is None else self._plan.data / node
 
     def node_file(

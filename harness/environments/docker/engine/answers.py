@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 def container_of(row: Mapping[str, Any]) -> Found:
-    """The container that a row of the engine's list of containers describes."""
+    """The container described by one entry of the engine's list of containers."""
     networks: dict[str, dict[str, Any]] = (row.get("NetworkSettings") or {}).get("Networks") or {}
     bound = (port for port in row.get("Ports") or () if port.get("PublicPort"))
     return Found(

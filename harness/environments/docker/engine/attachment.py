@@ -19,7 +19,8 @@ _TAIL_BYTES_MAX: Final = 500
 class Exchange:
     """The input and output streams of a command that the engine executes."""
 
-    def __init__(self, stream: Any) -> None:  # the stream's type depends on the transport
+    # untyped, because the stream's type depends on the transport
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._response = getattr(stream, "_response", contextlib.nullcontext())
         # The SDK wraps a plain socket in a read-only file, and returns other sockets unwrapped.
