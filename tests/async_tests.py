@@ -1,6 +1,6 @@
 """Tests that are coroutines: each runs in its own event loop, as its `loop` mark says.
 
-Without the mark, the loop is that of `asyncio.run`. A module whose tests run in virtual time sets
+Without the mark, a test runs in `asyncio.run`. A module whose tests run in virtual time sets
 `pytestmark = pytest.mark.loop(run=run)`, where `run` takes a coroutine and returns when it ends.
 """
 
@@ -23,9 +23,9 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 def on(drive, *args, **options):
-    """Decorator of a test that `drive(body, *args, **options)` runs as its body.
+    """Decorate a test whose body runs inside `drive(body, *args, **options)`.
 
-    The body gets its first argument from `drive`; the others are fixtures and parameters.
+    `drive` passes the first argument of the body; all other arguments are fixtures and parameters.
     """
 
     def decorate(body):

@@ -11,7 +11,7 @@ pytest_plugins = [
     "tests.async_tests",
     "tests.random_order",
     "tests.tiers",
-    "tests.costs",  # after the tiers, which it imports
+    "tests.costs",  # must follow the tiers, which it imports
     "tests.xdist_groups",
 ]
 
@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # interrupt these children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Collecting tests creates a million permanent objects. Searching them for garbage takes a third of
+# Collecting tests creates a million permanent objects; searching them for garbage takes a third of
 # the start-up time.
 gc.disable()
 

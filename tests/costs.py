@@ -14,7 +14,9 @@ import csv
 import os
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
-from time import monotonic, process_time  # the functions themselves: tests replace the module's
+
+# imported as functions, because tests replace them in the module `time`
+from time import monotonic, process_time
 
 import pytest
 from _pytest.runner import runtestprotocol

@@ -1,6 +1,6 @@
 """Tools that some tests need. If a tool is missing, its tests are skipped with the reason, or fail
 if CI demands the tool (HARNESS_REQUIRE_DOCKER=1, and likewise SPARK, BROWSER, ETCD, FAKETIME, LAKE,
-S3, FUSE, POSTGRES, REDIS, ZOOKEEPER, HIVE and KUDU). The marks of a test name its tools.
+S3, FUSE, POSTGRES, REDIS, ZOOKEEPER, HIVE and KUDU). A test's marks name its tools.
 """
 
 import functools

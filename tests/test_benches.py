@@ -1,4 +1,6 @@
-"""Every bench imports: no other test runs them, so nothing else notices what they lost."""
+"""Every bench can be imported: no other test runs benches, so nothing else would notice a broken
+import.
+"""
 
 import importlib
 from pathlib import Path

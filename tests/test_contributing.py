@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md names only files that exist and only targets that the Makefile has."""
+"""CONTRIBUTING.md refers only to files that exist, and only to targets that the Makefile has."""
 
 import re
 from pathlib import Path

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
 PLUGINS = tuple(name for name in PACKAGES if name != "harness")
 
-# The modules of this project that each package may import. A prefix allows everything below it.
+# The modules of this project that each package may import; a prefix allows everything below it.
 FLOOR = (
     "harness.ops", "harness.errors", "harness.exact", "harness.independent", "harness.permits",
     "harness.timeline", "harness.vocabularies",
@@ -129,7 +129,7 @@ THIRD_PARTY = {
     "nemesis": {"msgspec"},
     "workloads": {"msgspec"},
 }
-FILE_LINES = 400  # the usual limit of a file
+FILE_LINES = 400  # the maximum size of a file that is not in LARGE
 FUNCTION_LINES = 70
 # Larger files and functions, as `file` or `file:function`: the maximum size (the current size,
 # rounded up to a multiple of twenty), and why it is one piece. Split where responsibility changes,
@@ -280,7 +280,7 @@ def test_third_party_imports_are_few():
 
 
 def above_the_habit():
-    """Count the lines of each unusually large file and function, without docstrings in it."""
+    """Count the lines of each unusually large file and function; docstrings do not count."""
     large = {}
     for path in sources():
         file = path.relative_to(ROOT).as_posix()

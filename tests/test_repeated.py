@@ -1,4 +1,4 @@
-"""A repeated test gets every value, and its failure names the value."""
+"""A repeated test receives every value, and its failure names the value."""
 
 import inspect
 

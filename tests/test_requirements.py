@@ -1,4 +1,6 @@
-"""Missing tools that CI demands fail tests; groups of tests; `doctor` about optional tools."""
+"""Missing tools fail tests if CI demands them; groups of tests; what `doctor` says about optional
+tools.
+"""
 
 import importlib.metadata
 from pathlib import Path
@@ -106,7 +108,7 @@ def test_it(n, group):
 
 @pytest.mark.slow
 def test_groups_of_tests_stay_together(pytester):
-    """Tests that must not run concurrently (real processes, Docker) are on one worker."""
+    """Tests that must not run at the same time (real processes, Docker) run on one worker."""
     root = Path(__file__).parent.parent
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     pytester.makeconftest(

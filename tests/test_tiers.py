@@ -1,4 +1,6 @@
-"""The quick tier has all tests without a heavy mark; in CI, each may cost one second of CPU."""
+"""The quick tier: it has all tests without a heavy mark, and in CI each may cost one second of
+CPU.
+"""
 
 import csv
 

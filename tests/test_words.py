@@ -1,7 +1,7 @@
 """Texts read like a native engineer's: patterns of translated English, counted by package.
 
-Docstrings, comments, messages and names of variables count; `WORDS` has what is left, and only
-shrinks. Rewrite the sentence: name the actor, put the subject first, say one thing.
+Docstrings, comments, messages and names of variables count; `words.json` has the remaining counts,
+which may only shrink. Rewrite the sentence: name the actor, put the subject first, say one thing.
 """
 
 import ast
@@ -33,7 +33,7 @@ COMMENT = re.compile(r"(?:^|  )# (.*)", re.MULTILINE)
 
 
 def assigned(node):
-    """Names that a statement or a comprehension binds."""
+    """Return the names that a statement or a comprehension binds."""
     if isinstance(node, ast.Assign):
         targets = node.targets
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr, ast.For, ast.comprehension)):
@@ -46,7 +46,9 @@ def assigned(node):
 
 
 def headless(node):
-    """A docstring whose first line is a relative clause; `Whether ...` is for booleans."""
+    """Whether the first line of a docstring is a relative clause; `Whether ...` is allowed for
+    booleans.
+    """
     first = (ast.get_docstring(node) or "").partition("\n")[0]
     returns = getattr(node, "returns", None)
     boolean = returns is None or "bool" in ast.unparse(returns)
@@ -54,7 +56,7 @@ def headless(node):
 
 
 def counted(package):
-    """How often each pattern occurs in a package."""
+    """Count the occurrences of each pattern in a package."""
     counts = dict.fromkeys([*TEXTS, "first line", *VARIABLES], 0)
     for path in sorted((ROOT / package).rglob("*.py")):
         source = path.read_text()

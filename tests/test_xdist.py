@@ -1,4 +1,4 @@
-"""The order of tests under pytest-xdist, and the number of tests in each message to a worker."""
+"""The order of tests under pytest-xdist, and how many tests each message to a worker contains."""
 
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The rule of the quick tier: every test without a heavy mark gets the mark `quick`.
 
-`pytest -m quick` runs the tier, `pytest -m "not quick and not nightly"` the rest. A test may carry
-`quick` itself despite a heavy mark: a few cheap tests of real processes do.
+`pytest -m quick` runs the tier, `pytest -m "not quick and not nightly"` the rest. A test with a
+heavy mark may carry `quick` as well, as a few cheap tests of real processes do.
 
 HARNESS_HYPOTHESIS chooses the number of examples that a test draws: `quick` draws at most
 `QUICK_EXAMPLES`, `ci` as many as the test asks for.
@@ -22,7 +22,7 @@ PROFILES = ("quick", "ci")
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items):
-    """Mark the quick tests; refuse a nightly one among them."""
+    """Mark the quick tests; raise an error if one of them is nightly."""
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
         if "quick" not in marks:
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items):
 
 
 def profile():
-    """The profile of Hypothesis that HARNESS_HYPOTHESIS names."""
+    """Return the profile of Hypothesis that HARNESS_HYPOTHESIS names."""
     name = os.environ.get("HARNESS_HYPOTHESIS", "quick")
     if name not in PROFILES:
         raise pytest.UsageError(f"HARNESS_HYPOTHESIS is {name!r}: choose quick or ci")
@@ -41,7 +41,7 @@ def profile():
 
 
 def examples(wanted):
-    """The number of examples of a test that asks for this many, in the current profile."""
+    """Return the number of examples, in the current profile, of a test that asks for `wanted`."""
     return wanted if profile() == "ci" else min(wanted, QUICK_EXAMPLES)
 
 

@@ -4,7 +4,7 @@ A seed is one process, `python -m harness run --env sim --case FILE --json`, whi
 the harness has. By default it uses the interpreter of `harness bisect`, with the work tree first on
 the search path, so that the repository's packages hide installed ones. Plug-ins are found through
 the entry points of installed distributions; the entry points in the work tree's `pyproject.toml`
-replace those of the installed distribution of the same name. Compiled modules come from the
+replace the ones of the installed distribution of the same name. Compiled modules come from the
 installation, so a repository with changed compiled code needs a set-up command that builds `.venv`.
 """
 

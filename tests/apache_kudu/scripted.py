@@ -1,4 +1,4 @@
-"""A scripted server of Kudu: an object in place of a connection, or a server on a socket."""
+"""A scripted Kudu server: an object in place of a connection, or a server on a socket."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,12 @@ def raft_state(group, term, leader=HERE):
 
 
 def failed(code, status=0, text=""):
-    """An answer with an application's error."""
+    """Build an answer that has an application's error."""
     return {"error": {"code": code, "status": {"code": status, "message": text}}}
 
 
 class Scripted:
-    """A connection whose answers are given by method; the last answer of a list is repeated.
+    """A connection with scripted answers for each method; the last answer of a list is repeated.
 
     An answer may be an exception. `asked` lists the requests.
     """
@@ -77,7 +77,7 @@ def answer_frame(call_id, body, *, is_error=False):
 
 
 def read_request(data):
-    """The id of a call and the name of its method."""
+    """Return the id of a call and the name of its method."""
     size, at = pb.decode_varint(data, 0)
     head = pb.decode(REQUEST_HEADER, data[at : at + size])
     return head["call_id"], head.get("remote_method", {}).get("method")
@@ -85,11 +85,11 @@ def read_request(data):
 
 @contextlib.asynccontextmanager
 async def serving(answer, *, status=STATUS):
-    """Run a server that shakes hands, tells its status, and then answers as `answer` says.
+    """Run a server that shakes hands, reports its status, and then answers as `answer` says.
 
-    Without `status`, `answer` is asked for the status, too.
+    Without `status`, `answer` also answers requests for the status.
 
-    `answer(name)` is an answer's values, ("error", code), `None` for silence, or "hang up".
+    `answer(name)` returns an answer's values, ("error", code), `None` for silence, or "hang up".
     """
 
     async def read_frame(reader):

@@ -1,4 +1,4 @@
-"""`harness fetch kudu`: the download, its hash, the unpacked folder, and what cannot be fetched."""
+"""`harness fetch kudu`: the download, its hash, the unpacked folder, and downloads that fail."""
 
 import hashlib
 import threading
@@ -52,7 +52,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def refused(capsys, *words):
-    """Return the one line with which `harness fetch` refuses."""
+    """Return the single line with which `harness fetch` refuses."""
     assert main(["fetch", "kudu", *words]) == 254
     out, err = capsys.readouterr()
     assert out == ""
@@ -75,7 +75,7 @@ def test_what_is_fetched_runs_and_is_fetched_once(repository, capsys):
         artefacts.STAMP,
     }
     assert all(path.stat().st_mode & 0o111 for path in (place / "bin").iterdir())
-    # Debian's Kerberos replaces the clashing one.
+    # Debian's Kerberos libraries replace the clashing ones in the artefact.
     kept = {path.name for path in (place / "lib").iterdir()}
     assert kept == {"libkudu.so", "libkrb5support.so.0", "sasl2"}
     repository.unlink()

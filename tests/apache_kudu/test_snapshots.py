@@ -1,4 +1,4 @@
-"""The state of real servers in the form of dumps: what pages and RPCs show, and what they hide."""
+"""Dumps made from real servers: what pages and RPCs show, and what they hide."""
 
 import copy
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def config(uuids, leaving=()):
 
 
 class Cluster:
-    """Masters and tablet servers with the tables A and B, which have one tablet each."""
+    """Masters and tablet servers with the tables A and B, each of which has one tablet."""
 
     def __init__(self):
         self.versions = {"A": 0, "B": 3}
@@ -162,7 +162,9 @@ def pending(masters, tservers):
 
 
 def run(*, version=3, forgotten=()):
-    """A history in which C was deleted, by an answer that does not say so."""
+    """Build a history in which table C was deleted, although the answer to the delete does not show
+    it.
+    """
     h = Writer()
     h.create(1, "a", "A")
     h.create(1, "b", "B")
@@ -272,7 +274,7 @@ async def test_a_copy_whose_change_was_taken_back_is_awaited_only_for_a_while(cl
     assert len(strays()) == 2
     now[0] += 10
     assert strays() == []
-    cluster.configs = {}  # the copies belong to their groups, and only the catalog lags
+    cluster.configs = {}  # their groups have these copies as members; only the catalog lags
     masters, tservers = await dumped(cluster)
     assert len(strays()) == 2
 
@@ -312,8 +314,8 @@ async def test_a_led_replica_of_a_removed_table_is_awaited_always(cluster):
     ("members", "leaving", "gives_way"),
     [
         ((*SERVERS, "u4"), ("u1",), True),
-        ((*SERVERS, "u4"), ("u2",), False),  # the leader will evict this one
-        (SERVERS, ("u1",), False),  # the new replica does not vote yet
+        ((*SERVERS, "u4"), ("u2",), False),  # the leader will evict u2
+        (SERVERS, ("u1",), False),  # u1 is a new replica, which does not vote yet
     ],
 )
 async def test_a_leader_whose_replica_was_moved_steps_down(cluster, members, leaving, gives_way):

@@ -1,4 +1,6 @@
-"""The declaration of real Kudu: nodes, flags, permits, and the parts of its system without RPCs."""
+"""The declaration of real Kudu: nodes, flags, permits, and the parts of the system that need no
+RPC.
+"""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The codec, the frames and the rows of Kudu's RPC, against their inverse and a real server."""
+"""The codec, frames and rows of Kudu's RPC, compared with their inverse and with a real server."""
 
 import contextlib
 
@@ -198,11 +198,11 @@ def test_rows_that_do_not_fit_the_schema_are_refused():
 
 
 def test_keys_are_hashed_to_the_buckets_of_real_tablets():
-    # the recorded server accepted these keys in the first of two buckets
+    # a recorded real server stored these keys in the first of two buckets
     schema = MurmurSchema(2, ("key",))
     buckets = {key: partition_key(schema, (KEY,), (key,))[-1] for key in ("k1", "k2", "zü")}
     assert buckets == {"k1": 0, "k2": 0, "zü": 0}
-    # the values that Kudu's own test of the hash expects
+    # the values in Kudu's own test of this hash
     assert murmur2(b"ab") == 7115271465109541368
     assert murmur2(b"abcdefg") == 2601573339036254301
     assert murmur2(b"quick brown fox", 42) == 3575930248840144026

@@ -1,4 +1,4 @@
-"""Requests of the bundled clients, as calls of a scripted server of Kudu."""
+"""Requests of the bundled clients, sent to a scripted Kudu server."""
 
 import asyncio
 
@@ -151,7 +151,9 @@ async def test_errors_by_which_no_leader_judged_need_no_term(text):
 @example(["alter", "look", "read", "applied", "look"])
 @example(["alter", "look", "read", "alter", "look"])
 def test_shown_versions_are_never_wrong(steps):
-    """The oracle is a table that alters and applies; a read lies between each two looks."""
+    """The oracle is a simple table that alters and applies; one read lies between two looks at the
+    version.
+    """
     committed = applied = 0
     before, truth = None, []
     for step in steps:
@@ -334,7 +336,7 @@ async def test_the_role_of_a_master_is_of_its_term_or_later():
 
 @pytest.mark.parametrize(("leader", "role"), [(HERE, "LEADER"), ("another", "FOLLOWER")])
 async def test_the_role_in_a_registration_is_of_its_term(leader, role):
-    """A master that was deposed between the two looks led in an earlier term."""
+    """A master that was deposed between two looks at it led in the earlier term."""
     states = [raft_state(SYSTEM_TABLET_ID, 3, leader)]
     connection = Scripted(GetMasterRegistration=[{"role": 1}], GetConsensusState=states)
     request = m.GetMasterRegistrationRequest()
@@ -422,7 +424,8 @@ def of_voters(term, leader=HERE, others=("u2", "u3")):
         (HERE, {"t2": 5}, False),
         (HERE, {}, False),
         (HERE, {"t2": 0}, False),  # a server without a replica confirms nothing
-        ("u2", {}, True),  # the new leader of three voters would have had this follower's vote
+        # if u2 were behind, the new leader of three voters would have needed its vote
+        ("u2", {}, True),
     ],
 )
 @pytest.mark.parametrize("mode", [m.ReadMode.READ_AT_SNAPSHOT, m.ReadMode.READ_YOUR_WRITES])
@@ -480,12 +483,13 @@ def timestamps_asked(connection):
 @pytest.mark.parametrize(
     ("request_", "asked", "answered", "shown"),
     [
-        # a snapshot has the writes before its timestamp on the wire, and up to it for clients
+        # on the wire a snapshot has the writes before its timestamp; for clients, up to its
+        # timestamp
         (m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT, 70), (2, 71), 71, 70),
         (m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT), (2, None), 71, 70),
         (m.ScanRequest("T", m.ReadMode.READ_YOUR_WRITES), (3, None), 71, 70),
         (m.ScanRequest("T", allow_followers=True), (1, None), 0, 0),
-        # the latest state of a new leader would lack the last writes of the leader before it
+        # the latest state of a new leader could lack the last writes of its predecessor
         (m.ScanRequest("T"), (2, None), 71, 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""A stored run for tests of verbs, and the program as users start it."""
+"""A stored run for tests of verbs, and the `harness` program as users start it."""
 
 import sys
 
@@ -11,7 +11,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory):
-    """A run with more operations than a pipe can buffer."""
+    """Return a run with more operations than a pipe can buffer."""
     store = tmp_path_factory.mktemp("store")
     words = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register"]
     words += ["--reporters", "none", "--quiet", "--seed", "1", "--time-limit", "30"]

@@ -90,7 +90,7 @@ def test_the_real_elle_is_agreed_with(kind, capsys):
         (found,) = objects(out)
         answer = found["verdict"], set(found["not"])
         if kind == "rw-register" and answer != (row["verdict"], set(row["not"].split())):
-            # Rules that upstream has only for lists, and orders that follow from the model itself.
+            # Rules that upstream applies only to lists, and orders that the model itself implies.
             assert answer[0] == "invalid"
             different += 1
         else:
@@ -408,7 +408,7 @@ def test_an_unreadable_folder_is_one_line(asked, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("os.stat", refusing)
     code, out, err = run([tmp_path / asked], capsys)
     assert (code, len(err.splitlines())) == (EXIT_USAGE, 1)
-    assert ("VALID" in out) == (asked == ".")  # the readable history is judged nevertheless
+    assert ("VALID" in out) == (asked == ".")  # the readable history is judged anyway
     assert f"cannot read '{tmp_path}/closed/" in err
     assert "Permission denied" in err
 
@@ -438,7 +438,7 @@ NEMESIS_ALONE = edn((":nemesis", "info", "kill", "nil"))
     "text", [NEMESIS_ALONE, edn((0, "invoke", "write", 1), (0, "fail", "write", 1))]
 )
 def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, capsys):
-    (tmp_path / "h.edn").write_text(text)  # two of Knossos's histories have this form as well
+    (tmp_path / "h.edn").write_text(text)  # two of Knossos's histories have this form, too
     code, out, _ = run([tmp_path / "h.edn", "--json"], capsys)
     (found,) = objects(out)
     assert (code, found["verdict"], found["operations"]) == (EXIT_VALID, "valid", 0)
@@ -457,7 +457,7 @@ def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, cap
         ("etcd-cas-register", "INFO  jepsen.util - 0 :invoke :write 1"),
         ("register", "1 7 0 3\n1 8 2 5\n"),
         (
-            "catalog",  # DDL of the harness, which is judged like a run
+            "catalog",  # DDL recorded by the harness, which is judged like a run
             edn((0, "invoke", "create", '{:name "a", :nonce "n", :columns []}')),
         ),
     ],

@@ -1,4 +1,4 @@
-"""The exit codes 0, 1 and 2 always mean a verdict."""
+"""The exit codes 0, 1 and 2 always stand for a verdict."""
 
 import importlib.metadata
 import json
@@ -82,7 +82,7 @@ def test_the_installed_command_is_the_guarded_one():
     [
         "os._exit(0)",
         "os._exit(2)",
-        "ctypes.CDLL(None).exit(0)",  # as a library in C does
+        "ctypes.CDLL(None).exit(0)",  # exits in the way a C library does
         "ctypes.CDLL(None).exit(1)",
     ],
 )
@@ -183,7 +183,7 @@ def test_a_proven_violation_that_cannot_be_kept_is_still_one(unruly, monkeypatch
     monkeypatch.setenv("UNRULY", f"[os.mkdir(p + '/results.json') for p in "
                        f"__import__('glob').glob('store/*/2*')] and "
                        f"{CONVICTS.replace('INVALID', 'VALID')}")  # fmt: skip
-    assert main(RUN) == EXIT_CRASH  # otherwise the run could not be judged again
+    assert main(RUN) == EXIT_CRASH  # without the file, the run could not be judged again
 
 
 def test_a_real_interrupt_is_no_failure_of_a_checker(unruly):

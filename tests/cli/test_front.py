@@ -1,4 +1,6 @@
-"""Defaults of a folder, completion, and runs of which only the workload or nemesis is given."""
+"""Defaults from a folder's `harness.toml`, completion, and runs that name only a workload or a
+nemesis.
+"""
 
 import re
 import subprocess

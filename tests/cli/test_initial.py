@@ -1,4 +1,6 @@
-"""Refusals of `--initial`: values that a shell or a user has mangled would convict the target."""
+"""Refused values of `--initial`: a value mangled by a shell or a user would wrongly convict the
+target.
+"""
 
 import pytest
 

@@ -119,7 +119,9 @@ def test_an_imported_history_is_a_finished_run(run_folder, tmp_path, capsys):
 
 
 def test_a_refused_import_leaves_nothing(run_folder, tmp_path, capsys):
-    """It once left a folder with a case but no history, which broke `check` and `report`."""
+    """A refused import once left a folder with a case but no history, which broke `check` and
+    `report`.
+    """
     named = tmp_path / "named.edn"
     named.write_text("{:process :alice, :type :invoke, :f :read, :value nil}\n")
     store = tmp_path / "a" / "store"
@@ -145,7 +147,7 @@ def test_files_without_operations_are_not_imported(content, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [file]
 
 
-# --- stores that are none --------------------------------------------------------------------
+# --- folders that are not stores -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ RUN += ["--time-limit", "1", "--reporters", "none"]
 
 @pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
 def unbuffered(request, monkeypatch):
-    """Python's buffers, with and without: buffered output is written again when Python ends."""
+    """Run with and without Python's output buffers: at exit, Python tries again to write buffered
+    output.
+    """
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
 
 
@@ -28,7 +30,7 @@ def exit_code(words, tmp_path, **streams):
 
 @pytest.fixture
 def deaf_pipe(unbuffered):
-    """The write end of a pipe without a reader."""
+    """Return the write end of a pipe that has no reader."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer

@@ -1,4 +1,6 @@
-"""`harness shrink`: wrong calls, and one failure followed from its run to the shrunk run's page."""
+"""`harness shrink`: wrong calls, and one failure from its first run to the page of the shrunk
+run.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""Wrong calls: each message quotes the value and says what to write instead; the code is 254."""
+"""Wrong calls: the message quotes the value and says what to write instead; the exit code is
+254.
+"""
 
 import shlex
 
@@ -9,7 +11,7 @@ from harness.errors import EXIT_USAGE
 
 RUN = "run --env sim --time-limit 1"
 CALLS = [
-    # the call, the value that the answer quotes, the repair that it names
+    # per row: the call, the value that the message quotes, and the fix that it names
     ("rum", "'rum'", "did you mean run?"),
     ("soack --seeds 1", "'soack'", "did you mean soak?"),
     ("ksck", "'ksck'", "harness --help"),
@@ -137,7 +139,7 @@ CALLS = [
     (f"{RUN} --fault 'kill node:m9'", "'m9'", "m1"),
     (f"{RUN} --fault 'kill role:mastr'", "'mastr'", "did you mean master?"),
     (f"{RUN} --fault 'kill leader every 10s'", "every 10s", "for"),
-    # With an unset variable, a CI job would otherwise silently test nothing.
+    # if this passed, a CI job with an unset variable would silently test nothing
     (f"{RUN} --nemesis ''", "--nemesis is ''", ""),
     (f"{RUN} --name ''", "--name is ''", ""),
     (f"{RUN} --store ''", "--store is ''", ""),

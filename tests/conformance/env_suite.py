@@ -1,4 +1,4 @@
-"""The conformance suite of environments: what each must provide to nodes written against `Env`.
+"""The conformance suite of environments: what each must provide to nodes on `Env`.
 
 A node (`actor`) carries out orders that the driver sends as JSON frames, so a check can use `Env`
 inside a node and `Cluster` from outside. Each check is `async def check(session)`, uses only these
@@ -47,12 +47,12 @@ from tests.support.waiting import LIMIT_S, until
 PORT = 7000
 UNUSED_PORT = 7001
 PAGES_PORT = 8000
-TURNS, TURNS_MAX = 5000, 160_000  # each takes 2 to 20 µs
+TURNS, TURNS_MAX = 5000, 160_000  # each turn takes 2 to 20 µs
 ONE, OTHER = map(client_end, range(2))
-SILENCE_S = 0.5  # after this long, no answer will come
+SILENCE_S = 0.5  # an answer that has not come by then will not come
 LEASE_S = 60.0
 ROUNDING_NS = 1_000
-SLEW_NS = 50_000_000  # the host's time daemon may adjust the wall clock
+SLEW_NS = 50_000_000  # how far the host's time daemon may adjust the wall clock meanwhile
 
 Check = Callable[[Session], Awaitable[None]]
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def suite_plan(
 
 
 def _name_of(error: Exception) -> str:
-    """Return the errno name of an error for which Python has no separate class."""
+    """Return the errno name of an OSError that has no Python class of its own."""
     if type(error) is OSError and error.errno is not None:
         return errno.errorcode[error.errno]
     return type(error).__name__
@@ -139,7 +139,9 @@ class _Actor:
         await asyncio.sleep(time_s)
 
     async def do_turns(self, count: int) -> Any:
-        """Run `count` callbacks, which need a processor in any environment; return the duration."""
+        """Run `count` callbacks, which use a processor in any environment; return how long they
+        took.
+        """
         begin_ns = self.env.clock.monotonic_ns()
         for _ in range(count):
             await asyncio.sleep(0)
@@ -236,7 +238,7 @@ async def actor(env: Env, config: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def raising(kind: type[Exception], otherwise: str, text: str = "") -> Iterator[None]:
-    """Assert that this error is raised, without pytest, on which the suite does not depend."""
+    """Assert that the block raises this error; the suite does not depend on pytest."""
     try:
         yield
     except kind as error:
@@ -270,7 +272,7 @@ async def wait_serving(session: Session, node: str) -> None:
 
 
 def record(session: Session) -> list[ClusterEvent]:
-    """Return a list to which all further events of the cluster are added."""
+    """Return a list that receives all further events of the cluster."""
     events: list[ClusterEvent] = []
     session.cluster.subscribe(events.append)
     return events
@@ -559,14 +561,14 @@ async def check_cut(session: Session) -> None:
         bite = await door(session).heal(fault)
         assert isinstance(bite, Bite)
         if bite.count != 0:
-            break  # on a busy machine, the client may give up before anything is sent
+            break  # on a busy machine, the client may give up before it has sent anything
     assert bite.count is None or bite.count > 0
     assert await door(session).heal(fault) == bite
     assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"
 
 
 async def as_client(number: int, work: Coroutine[Any, Any, T]) -> T:
-    """Do `work` as client `number`, which has separate links."""
+    """Do `work` as client `number`, which has links of its own."""
 
     async def do() -> T:
         call_as(number)
@@ -692,7 +694,7 @@ async def check_link_quality(session: Session) -> None:
     bites = [await door(session).heal(fault) for fault in (first, second)]
     assert all(bite.count is None or bite.count > 0 for bite in bites)
     assert bites[0] == await door(session).heal(first)
-    async with asyncio.timeout(LIMIT_S):  # not at once on a busy machine
+    async with asyncio.timeout(LIMIT_S):  # on a busy machine this takes a moment
         while await took_s() >= SILENCE_S:
             pass
     for bad in (LinkQuality(drop=2), LinkQuality(delay_ms=-1)):
@@ -719,7 +721,8 @@ async def check_streams(session: Session) -> None:
                 await door(session).shape(links, quality)
                 raise AssertionError(f"{quality} was accepted")
         return
-    assert await took_s() < 1.2 or await took_s() < 1.2  # one of them may wait for a processor
+    # one of the two requests may have waited for a processor
+    assert await took_s() < 1.2 or await took_s() < 1.2
     fault = await door(session).shape(links, slices)
     assert await took_s() >= 1.2
     bites = [await door(session).heal(fault)]
@@ -731,7 +734,7 @@ async def check_streams(session: Session) -> None:
     else:
         raise AssertionError(f"the answer was {answer}")
     bites.append(await door(session).heal(fault))
-    async with asyncio.timeout(LIMIT_S):  # not at once on a busy machine
+    async with asyncio.timeout(LIMIT_S):  # on a busy machine this takes a moment
         while await took_s() >= 1.2:
             pass
     assert all(bite.count is None or bite.count > 0 for bite in bites)
@@ -782,11 +785,12 @@ async def check_clock_drift(session: Session) -> None:
     await measure_rate(session, 1.0)
     begin_ns = env.clock.monotonic_ns()
     asleep = env.spawn(tell(env, "a", {"do": "sleep", "time_s": 20.0}), name="asleep")
-    await measure_rate(session, 1.0)  # the node sleeps during the measurement
+    await measure_rate(session, 1.0)  # the node is in the middle of a sleep during this measurement
     await cluster.skew("a", offset_ns=0, drift_ppm=9_000_000)
     await measure_rate(session, 10.0)
     await asleep
-    assert env.clock.monotonic_ns() - begin_ns < 18e9  # the sleep takes at least 2 s
+    # even at the fastest rate, the sleep takes at least 2 s
+    assert env.clock.monotonic_ns() - begin_ns < 18e9
     await cluster.skew("a", offset_ns=0, drift_ppm=-900_000)
     await measure_rate(session, 0.1)
     begin_ns = env.clock.monotonic_ns()
@@ -840,15 +844,15 @@ async def check_slow_processor(session: Session) -> None:
     async def took_ns() -> int:
         return int(await tell(session.env, "a", {"do": "turns", "count": count}))
 
-    # Real environments do not slow down the first 10 ms. These must be a small share of the work,
-    # even if other programs use half of the time that is measured here.
+    # Real environments do not slow down the first 10 ms, so these must be a small share of the
+    # work, even if other programs use half of the measured time.
     while (usual_ns := min([await took_ns() for _ in range(5)])) < 200_000_000:
         if count == TURNS_MAX or usual_ns == 0:  # in a simulation, turns may take no time
             break
         count *= 2
 
     async def is_slowed() -> bool:
-        """Whether the node is slower; other programs may have distorted the usual time."""
+        """Whether the node is slower; other programs may have distorted the reference time."""
         nonlocal usual_ns
         for _ in range(5):
             if await took_ns() >= 4 * usual_ns:
@@ -865,7 +869,7 @@ async def check_slow_processor(session: Session) -> None:
     await cluster.resume("a")
     assert await took_ns() >= 4 * usual_ns
     await cluster.slow("a", factor=1.0)
-    async with asyncio.timeout(LIMIT_S):  # not at once on a busy machine
+    async with asyncio.timeout(LIMIT_S):  # on a busy machine this takes a moment
         while await took_ns() >= 4 * usual_ns > 0:
             pass
     for factor in (0.0, -1.0):
@@ -875,7 +879,7 @@ async def check_slow_processor(session: Session) -> None:
 
 
 async def check_bad_disk(session: Session) -> None:
-    """Requests fail, find no space or take long, as the fault says, and are counted."""
+    """Requests fail, run out of space or take long, as the fault says, and are counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "b")
 
@@ -908,7 +912,7 @@ async def check_bad_disk(session: Session) -> None:
 
 
 async def check_a_bad_disk_that_ends_a_node(session: Session) -> None:
-    """A request that makes its node exit is counted."""
+    """A request counts even if it makes its node exit."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     await cluster.worsen_disk("a", DiskQuality(error=1.0))
@@ -952,7 +956,7 @@ async def check_aliases(session: Session) -> None:
     env, cluster = session.env, session.cluster
 
     async def leads(node: str) -> Any:
-        """Return where two nodes and the clients reach the name."""
+        """Return the node to which the name leads, for two nodes and the clients."""
         asked = {"do": "resolve", "node": node}
         places = [await tell(env, asker, asked) for asker in ("a", "b")]
         places.append([*env.net.resolve(Address(node, PORT))])
@@ -1033,7 +1037,7 @@ async def check_conditions_that_nothing_has(session: Session) -> None:
 
 
 async def check_faults_at_events(session: Session) -> None:
-    """A node does nothing between an event and the fault that waits for it."""
+    """Between an event and the fault that it triggers, the node does nothing."""
     env, cluster = session.env, session.cluster
     strikes: dict[str, Callable[[], Awaitable[Any]]] = {
         "kill": lambda: cluster.kill("a"),
@@ -1058,7 +1062,8 @@ async def check_faults_at_events(session: Session) -> None:
             await cluster.start("a")
             await wait_serving(session, "a")
             remove = cluster.trap("tick", spring)
-            await cluster.worsen_disk("a", DiskQuality())  # the node now also knows about the event
+            # this command also tells the node about the event
+            await cluster.worsen_disk("a", DiskQuality())
             ticks = env.spawn(outcome_of(env, {"do": "ticks", "path": path, "count": 7}), name=verb)
             async with asyncio.timeout(LIMIT_S):
                 await struck.wait()
@@ -1077,7 +1082,7 @@ async def check_faults_at_events(session: Session) -> None:
                 "continued after the event" in x for x in await cluster.logs("a", last_lines=50)
             )
             if written == expected or not late:
-                break  # otherwise the machine was too busy to strike in time
+                break  # otherwise the machine was too busy for the fault to strike in time
         assert written == expected
         assert outcome == {"kill": None, "disk": {"error": "ENOSPC"}}.get(verb, "done")
 

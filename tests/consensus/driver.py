@@ -1,4 +1,4 @@
-"""A driver for a group of replicas in the simulation, with the checks at the end."""
+"""A driver for a group of replicas in the simulation, with checks at the end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -29,7 +29,8 @@ class Group:
         self.acknowledged: dict[str, int] = {}
         self.failed: list[str] = []
         self.checkpoints = Checkpoints()
-        self.told: dict[tuple[str, int], list[str]] = {}  # (node, index) -> "log" or "state"
+        # (node, index) -> "log" or "state", in the order in which they were reported
+        self.told: dict[tuple[str, int], list[str]] = {}
         session.cluster.subscribe(self.note)
 
     def note(self, event: ClusterEvent) -> None:
@@ -86,7 +87,7 @@ class Group:
     async def change(
         self, kind: msg.ChangeType, name: str, member_type: str = "VOTER", **more: Any
     ) -> msg.ChangeConfigResponse:
-        """Ask the leader to change one member; `cas` and attributes of the peer as keywords."""
+        """Ask the leader to change one member; keywords are `cas` and attributes of the peer."""
         return await self.change_at(await self.leader(), kind, name, member_type, **more)
 
     async def change_at(
@@ -167,7 +168,7 @@ def simulate(
     knobs: dict[str, Any] | None = None,
     **config: Any,
 ) -> T:
-    """Simulate `nodes` members, called n1 and so on, followed by servers without a replica."""
+    """Simulate `nodes` members, named n1 and so on, and then `spares` servers without a replica."""
     names = [f"n{number}" for number in range(1, nodes + spares + 1)]
 
     async def body(session: Session) -> T:

@@ -71,7 +71,7 @@ def members(names: list[str], **config: Any) -> tuple[NodeSpec, ...]:
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """Run a node; without an entry in `peers`, it gets its replica when a leader asks for one."""
+    """Run a node; a node that is not in `peers` gets its replica when a leader asks for one."""
     flags = msgspec.convert(config.get("flags", {}), Flags)
     server, client = RpcServer(env, PORT), RpcClient(env)
     service = ConsensusService(env, server, client, f"uuid-{env.name}", flags)
@@ -94,7 +94,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class _Member:
-    """The replica of one node, if it has one; its superblock is the list of the first peers."""
+    """One node's replica, if it has one; its superblock is the list of the first peers."""
 
     def __init__(
         self,

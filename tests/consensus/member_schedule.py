@@ -1,10 +1,10 @@
 """Random schedules that also change the membership.
 
-These schedules extend `schedule.py`. Members are added (with or without a vote, to be promoted or
-not), demoted and removed. Servers are lost for good, and empty servers replace them. Replicas
-become tombstones, which still vote, and are filled again. A new leader often gets a change at once,
-and is often cut off at once, because the rules about changes matter then. Leaders hand over their
-role, logs are short, so that new members need snapshots, and all clocks run at different rates.
+These schedules extend `schedule.py`. Members are added (as voters or not, to be promoted or not),
+demoted and removed. Servers are lost for good, and empty servers replace them. Replicas become
+tombstones, which still vote, and are filled again. A new leader often gets a change at once and is
+often cut off at once, because then the rules about changes matter. Leaders hand over their role.
+Logs are short, so that new members need snapshots. All clocks run at different rates.
 
 A schedule never destroys a group: if a server is lost for good, a majority of every known
 configuration remains, and in such a run only servers outside all configurations become tombstones.
@@ -32,7 +32,8 @@ from targets.kudu.consensus.raft_core import RaftCore, Role
 from targets.kudu.messages import PeerConfig, RaftConfig
 from tests.consensus.schedule import Node, PromiseBrokenError, Schedule
 
-NODES = (1, 2, 3, 3, 4, 4, 4, 5)  # at the start; groups of even size have the narrowest majorities
+# the initial group sizes; groups of even size have the narrowest majorities
+NODES = (1, 2, 3, 3, 4, 4, 4, 5)
 MEMBERS_MAX = 6
 STEPS = 1500
 SERVERS_MAX = 12
@@ -76,7 +77,8 @@ class MemberSchedule(Schedule):
         self.lost: set[str] = set()
         self.server_count = len(self.nodes)
         rng = self.rng
-        self.loses = rng.random() < 0.5  # otherwise it turns members into tombstones
+        # a schedule either loses servers or turns members into tombstones
+        self.loses = rng.random() < 0.5
         self.clocks_from = rng.randrange(len(CLOCK_PERCENTS))
         more = {
             "add": rng.choice((0.5, 1.5)),
@@ -93,21 +95,21 @@ class MemberSchedule(Schedule):
             often |= {"step_down": (0.5, 2), "compact": (0.5, 2, 5), "read": (3, 15)}
         for action, weights in often.items():
             self.weights[self.actions.index(action)] = rng.choice(weights)
-        self.eager = rng.choice((0.0, 0.5, 0.9))  # how often a new leader is asked for a change
-        self.cut_leaders = rng.choice((0.0, 0.3, 0.7))  # how often one is cut off at once
+        self.eager = rng.choice((0.0, 0.5, 0.9))  # how often a new leader gets a change at once
+        self.cut_leaders = rng.choice((0.0, 0.3, 0.7))  # how often a new leader is cut off at once
 
     def node(self, uuid: str, config: RaftConfig, make: type[RaftCore]) -> Node:
         return Node(
             uuid, config, make, batch_bytes_max=self.batch_bytes_max, pre_election=self.pre_election
         )
 
-    # --- what is known of the group ---------------------------------------------------------
+    # --- the state of the group -------------------------------------------------------------
 
     def running(self) -> list[Node]:
         return [node for uuid, node in self.nodes.items() if uuid not in self.lost | self.buried]
 
     def known_configs(self) -> list[RaftConfig]:
-        """Return all configurations by which some node may still act."""
+        """Return all configurations that some node may still use."""
         known = [node.core.configs for uuid, node in self.nodes.items() if uuid not in self.lost]
         return [config for configs in known for config in (configs.active, configs.committed)]
 
@@ -119,8 +121,8 @@ class MemberSchedule(Schedule):
         return sum(uuid in live for uuid in voters) > len(voters) // 2
 
     def can_go(self, node: Node) -> bool:
-        """Whether every configuration can continue without this node's data. The configurations are
-        unknown while a node has not processed a change yet.
+        """Whether every configuration can continue without this node's data. While a node has not
+        yet processed a change, its configurations are unknown.
         """
         waiting = [event for each in self.nodes.values() for event in each.events]
         if any(isinstance(event, ev.ChangeConfig) for event in waiting):
@@ -199,20 +201,20 @@ class MemberSchedule(Schedule):
             self.change(node, (ChangeType.REMOVE_PEER, gone), (ChangeType.ADD_PEER, new))
 
     def do_read(self) -> None:
-        """Read from any node that considers itself the leader."""
+        """Read from any node that believes it leads."""
         node = self.any_leader()
         if node is not None:
             self.step(node, ev.ReadRequested(len(self.committed)))
 
     def do_step_down(self) -> None:
-        """Make a leader step down; most hand over, to a named or to any successor."""
+        """Make a leader step down; most leaders hand over, to a named successor or to any."""
         node = self.any_leader()
         if node is not None:
             mode = StepDownMode.ABRUPT if self.rng.random() < 0.2 else StepDownMode.GRACEFUL
             self.step(node, ev.StepDown(mode, self.rng.choice((None, None, *self.uuids))))
 
     def do_bury(self) -> None:
-        """Turn a replica into a tombstone: it loses its data and keeps its votes."""
+        """Turn a replica into a tombstone: it loses its data but keeps its votes."""
         named = {p.uuid for c in self.known_configs() for p in c.peers} if self.loses else set()
         fit = [node for node in self.running() if node.uuid not in named]
         if not fit:
@@ -232,8 +234,8 @@ class MemberSchedule(Schedule):
         node.start()
 
     def do_lose(self) -> None:
-        """Lose a server for good, if the group survives that. The last answer of a member that is
-        to be promoted may still be in flight, and may give it a vote.
+        """Lose a server for good, if the group survives the loss. The last answer of a member that
+        is to be promoted may still be in flight, and may turn it into a voter.
         """
         node = self.rng.choice(self.running())
         coming = {p.uuid for c in self.known_configs() for p in c.peers if p.promote}
@@ -242,7 +244,7 @@ class MemberSchedule(Schedule):
         self.lost.add(node.uuid)
         self.uuids.remove(node.uuid)
         self.counts[LOST] += 1
-        node.start()  # a former leader no longer leads
+        node.start()  # after the restart, a former leader no longer leads
 
     def do_power_cut(self) -> None:
         for uuid in self.rng.sample(self.uuids, self.rng.randint(1, len(self.uuids))):
@@ -281,7 +283,7 @@ class MemberSchedule(Schedule):
             error = msg.ConsensusError(ConsensusErrorCode.INVALID_TERM, "")
         elif uuid in self.buried:
             if node.effects:
-                return  # a vote is being written to disk
+                return  # the replica is still writing a vote to disk
             self.buried.discard(uuid)
             self.counts[COPIED] += 1
             node.start()

@@ -1,4 +1,4 @@
-"""Mutants of the core, each of which ignores a rule of Raft; a test must notice it."""
+"""Mutants of the core: each ignores one rule of Raft, and a test must notice it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VotesBlindly(RaftCore):
 
 
 class AcksBeforeSync(_Mutant):
-    """A core that counts entries as durable when they were only written."""
+    """A core that counts entries as durable once they are written, before the sync."""
 
     def break_parts(self) -> None:
         append = self._state.append
@@ -93,7 +93,7 @@ class ForgetsVote(_Mutant):
 
 
 class ForgetsGivenUpLog(_Mutant):
-    """A core that votes as if the log that a tombstone has lost had never existed."""
+    """A core that votes as if the lost log of a tombstone had never existed."""
 
     def break_parts(self) -> None:
         self._last_logged = OpId(0, 0)

@@ -45,7 +45,7 @@ class Disk:
         self.last_logged = OpId(0, 0)  # last entry of a removed log
 
     def recovered(self) -> list[Entry]:
-        """Return the log after the base, by the rules of `log.py`."""
+        """Return the log after the base, recovered by the rules of `log.py`."""
         items: list[tuple[int, Entry]] = []
         for append in self.appends:
             preceding = append.preceding.term
@@ -119,7 +119,7 @@ class Schedule:
         config = RaftConfig(-1, PEERS[:nodes])
         self.nodes = {peer.uuid: self.node(peer.uuid, config, make) for peer in config.peers}
         self.uuids = sorted(self.nodes)
-        self.forgetful = forgetful  # a mutation of the disk: votes do not survive a crash
+        self.forgetful = forgetful  # a mutation of the disk: it forgets votes in a crash
         self.messages: list[tuple[str, ev.Event]] = []
         self.now_ns = 0
         self.leaders: dict[int, str] = {}
@@ -254,7 +254,7 @@ class Schedule:
             self.step(node, ev.Propose(EntryKind.WRITE, b"w%d" % self.proposals, None))
 
     def do_config(self) -> None:
-        """Turn another voter into a non-voter, or back."""
+        """Turn another voter into a non-voter, or a non-voter into a voter."""
         node = self.any_node()
         others = [peer for peer in node.core.config.peers if peer.uuid != node.uuid]
         if node.core.role is not Role.LEADER or not others:
@@ -288,7 +288,8 @@ class Schedule:
         self.crashes += 1
         unsynced = len(node.disk.appends) - node.disk.synced
         if node.effects and isinstance(node.effects[0], ev.SaveMeta) and self.rng.random() < 0.5:
-            node.disk.meta = node.effects[0]  # the effect had just reached the disk
+            # the crash comes right after the effect has reached the disk
+            node.disk.meta = node.effects[0]
         if self.forgetful:
             node.disk.meta = msgspec.structs.replace(node.disk.meta, voted_for=None)
         node.crash(self.rng.randint(0, unsynced))
@@ -330,7 +331,7 @@ class Schedule:
             self.check_new_leader(node)
         while node.effects and not isinstance(node.effects[0], ev.SaveMeta | ev.InstallSnapshot):
             if self.rng.random() < 0.1:
-                return  # the rest is carried out later, or lost in a crash
+                return  # the remaining effects are carried out later, or lost in a crash
             self.carry_effect(node, node.effects.popleft())
 
     def carry(self, node: Node) -> None:
@@ -435,7 +436,7 @@ class Schedule:
             node.state.append(item)
 
     def on_commit(self, entry: Entry) -> None:
-        """Record an entry when a node applies it first."""
+        """Record an entry when the first node applies it."""
 
     def check_new_leader(self, node: Node) -> None:
         """Leader completeness: a new leader has all entries that earlier terms committed."""
@@ -456,7 +457,7 @@ class Schedule:
             raise PromiseBrokenError(f"two leaders in term {term}")
 
     def check_logs_match(self) -> None:
-        """Log matching: logs with the same entry at an index agree up to that index."""
+        """Log matching: two logs with the same entry at an index are equal up to that index."""
         logs = [node.core.log for node in self.nodes.values()]
         for one in logs:
             for other in logs:

@@ -1,4 +1,4 @@
-"""Snapshots that arrive in chunks: lost, repeated, out of order, damaged."""
+"""Snapshots that arrive in chunks, which may be lost, repeated, out of order or damaged."""
 
 import zlib
 from typing import Any
@@ -15,7 +15,7 @@ DATA = bytes(range(30))
 
 
 class Receiver:
-    """The part of a core that the calls need; it installs every complete snapshot."""
+    """The part of a core that the incoming calls need; it installs every complete snapshot."""
 
     uuid = "a"
 

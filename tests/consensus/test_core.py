@@ -1,4 +1,4 @@
-"""Directed tests of `RaftCore`: each covers one rule, and fails for mutants that ignore it."""
+"""Directed tests of `RaftCore`: each covers one rule, and fails for a mutant that ignores it."""
 
 from typing import Any, TypeVar
 
@@ -165,11 +165,11 @@ class TestElections:
             # one vote per term
             ([vote_request("b", 3)], vote_request("c", 3), 0, "ALREADY_VOTED"),
             ([vote_request("b", 3)], vote_request("b", 3), 0, None),
-            # while a leader is alive, votes are withheld
+            # a live leader's followers withhold their votes
             ([update("b", 1, EMPTY)], vote_request("c", 5), S, "LEADER_IS_ALIVE"),
             ([update("b", 1, EMPTY)], vote_request("c", 5, ignore_live_leader=True), S, None),
             ([update("b", 1, EMPTY)], vote_request("c", 2), 2 * S, None),
-            # a leader always withholds it, and so does a follower that waits for its disk
+            # a leader always withholds its vote, and so does a follower that waits for its disk
             ([ev.RunElection(), granted(1, "b", 1)], vote_request("c", 9), 10**6 * S,
              "LEADER_IS_ALIVE"),
             ([update("b", 1, EMPTY, entry(1, 1))], vote_request("c", 2), 100 * S,
@@ -242,7 +242,9 @@ class TestElections:
         assert only(core.step(ev.Synced(1), 0), ev.Committed).index == 1
 
     def test_a_vote_of_an_older_term_does_not_count(self):
-        """The count of elections restarts after a restart, so the number alone is not enough."""
+        """The counter of elections starts again after a restart, so the number alone does not
+        identify an election.
+        """
         core = core_of(term=4)
         core.step(ev.RunElection(), 0)
 
@@ -509,7 +511,8 @@ class TestReads:
         lead(core)
         core.step(ev.ReadRequested("r"), 0)
 
-        effects = acked(core, "b", 0) + acked(core, "b", 0)  # the second was sent after the read
+        # only the second answer is to a request sent after the read
+        effects = acked(core, "b", 0) + acked(core, "b", 0)
         assert all_of(effects, ev.ReadReady) == []
 
         assert only(acked(core, "b", 1), ev.ReadReady).index == 1
@@ -547,7 +550,7 @@ def change(core: RaftCore, *changes: msg.PeerChange, cas: int | None = None) -> 
 def leader_in_office(
     *learners: str, make: type[RaftCore] = RaftCore, now_ns: int = 0, **options: Any
 ) -> RaftCore:
-    """Return the leader of a, b and c; b has acknowledged its NO_OP, and c is silent."""
+    """Return the leader of a, b and c; b has acknowledged its NO_OP, and c never answers."""
     core = core_of(config=config_of("a", "b", "c", learners=learners), make=make)
     for name, value in options.items():
         setattr(core.options, name, value)
@@ -714,7 +717,7 @@ class TestConfig:
 
 class TestNonVoters:
     def newcomer(self, *, promote: bool = True, batch_bytes_max: int = 1 << 20) -> RaftCore:
-        """Return a leader whose configuration, entry 7, adds "d" and is still uncommitted."""
+        """Return a leader whose configuration (entry 7, uncommitted) adds "d"."""
         core = leader_in_office(batch_bytes_max=batch_bytes_max)
         for _ in range(5):
             core.step(ev.Propose(msg.EntryKind.WRITE, b"x" * 100, "w"), 0)

@@ -90,7 +90,9 @@ def test_a_lone_survivor_leads_and_commits_its_log():
 
 
 def test_a_pending_configuration_is_overruled_and_counts_for_nothing():
-    """The new configuration derives from the committed one; the pending one commits before it."""
+    """The forced configuration derives from the committed one; the pending one commits before
+    it.
+    """
     grown = config_of("a", "b", "c", "d")
     pending = msg.Entry(2, 1, msg.EntryKind.CONFIG, encode_config(grown))
     core = core_of(term=2, entries=(pending,))
@@ -132,7 +134,9 @@ def test_a_leader_that_waits_for_its_majority_begins_anew():
 
 
 def forced_leader() -> RaftCore:
-    """Return `a` as a lone leader: two old entries, configuration (2, 3), NO_OP (3, 4)."""
+    """Return `a` as the only member and leader: two old entries, configuration (2, 3), NO_OP (3,
+    4).
+    """
     core = core_of(term=1, entries=(entry(1, 1), entry(1, 2)))
     force(core, "a")
     core.step(ev.Synced(core.log.append_sequence), 0)
@@ -157,7 +161,7 @@ def test_two_members_never_lead_one_term():
 @pytest.mark.parametrize(
     ("preceding", "entries"),
     [
-        (msg.OpId(1, 3), ()),  # it committed a different third entry
+        (msg.OpId(1, 3), ()),  # the member has committed a different third entry
         (msg.OpId(1, 3), (entry(9, 4),)),
         (msg.OpId(1, 2), (entry(9, 3),)),
         (msg.OpId(1, 2), (entry(1, 3), entry(9, 4), entry(9, 5))),
@@ -176,10 +180,10 @@ def test_a_history_that_contradicts_what_is_committed_is_refused(preceding, entr
 
 
 def test_a_leader_that_is_not_known_yet_is_followed_if_it_has_what_is_committed():
-    """Only its log distinguishes a member that has just joined from a removed one."""
+    """Only the member's log distinguishes one that has just joined from a removed one."""
     core = forced_leader()
     effects = core.step(update("new", 9, msg.OpId(3, 4), entry(9, 5), committed=4), 0)
-    assert all_of(effects, ev.Reply) == []  # the answer waits for the disk
+    assert all_of(effects, ev.Reply) == []  # the answer must wait for the disk
     assert core.leader_uuid == "new"
     answer = answer_of(core.step(ev.Synced(core.log.append_sequence), 0))
     assert (answer.error, answer.last_received) == (None, msg.OpId(9, 5))

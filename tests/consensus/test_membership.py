@@ -19,7 +19,7 @@ ADD, REMOVE, MODIFY = ChangeType.ADD_PEER, ChangeType.REMOVE_PEER, ChangeType.MO
     ("snapshot_every", "batch_bytes"), [(500, 1024 * 1024), (40, 1024 * 1024), (40, 500)]
 )
 def test_a_server_without_data_becomes_a_voter(snapshot_every, batch_bytes):
-    """The server is filled from the log, by a snapshot, or by a snapshot in many chunks."""
+    """The server receives the log, one snapshot, or a snapshot in many chunks."""
 
     async def main(group: Group) -> None:
         await group.write_all(120)
@@ -229,7 +229,7 @@ async def test_step_downs(group, mode, successor, code):
     error = (await group.consensus(leader, request)).error
 
     assert (None if error is None else error.code) is code
-    await asyncio.sleep(0.4)  # enough for a handover; an election takes longer
+    await asyncio.sleep(0.4)  # enough time for a handover, but not for an election
     found = (await group.state(leader)).leader_uuid
     if code is not None:
         assert found == f"uuid-{leader}"
@@ -260,7 +260,7 @@ async def bury(group: Group, name: str) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_tombstone_votes_for_a_log_at_least_as_long(*, restarts):
-    """One of three is lost, and one is a tombstone, whose vote lets the third one win."""
+    """Of three members one is lost and one is a tombstone, whose vote lets the third one win."""
 
     async def main(group: Group) -> None:
         await group.write_all(20)

@@ -60,7 +60,7 @@ async def test_only_a_new_group_does_not_wait(group):
 
 
 def test_without_pre_elections_a_new_group_waits_too():
-    """A late real election would depose the leader of the other members."""
+    """A late member's real election would depose the leader of the others."""
     flags = {"raft_enable_pre_election": False}
     assert 1.5 <= simulate(_first_leader_s, flags=flags) < 3
 
@@ -89,8 +89,8 @@ async def test_requests_to_all_peers_count_as_heartbeats(group):
         counts.append(group.kinds.get("acked", 0) - before)
     await group.check()
     idle, busy = counts[0], counts[1]
-    assert 10 <= idle <= 12  # every half second, to two followers
-    assert busy == 60  # two for each write, and no further heartbeat
+    assert 10 <= idle <= 12  # one heartbeat every half second to each of two followers
+    assert busy == 60  # two requests for each write, and no heartbeat in addition
 
 
 @on(simulate)
@@ -122,7 +122,7 @@ async def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down(group):
 
 @on(simulate)
 async def test_a_returning_node_does_not_depose_the_leader(group):
-    """Pre-elections and withheld votes (KUDU-562, KUDU-1365): terms do not grow."""
+    """Pre-elections and withheld votes (KUDU-562, KUDU-1365) keep the terms from growing."""
     leader = await group.leader()
     before = (await group.ask(leader, "Dump"))["term"]
     lonely = next(name for name in group.names if name != leader)

@@ -107,7 +107,7 @@ async def test_appends_queued_together_share_one_record_and_one_sync():
 
 
 async def test_what_a_recovery_returns_is_durable():
-    """Bytes that a killed process left in the page cache count as durable after recovery."""
+    """Recovery syncs bytes that a killed process left in the page cache."""
 
     disk = await written([entry(1, 1), entry(1, 2)])
     (path,) = disk.files
@@ -143,7 +143,7 @@ async def test_a_cut_at_any_byte_loses_only_the_end():
 
         assert found == entries[: len(found)]
         assert len(found) >= before
-        # The log continues from there, and new entries are found again.
+        # The log continues after the cut, and a second recovery finds the new entries.
         log = Log(disk)
         assert await log.wal.recover(EMPTY) == found
         preceding = OpId(1, len(found)) if found else EMPTY
@@ -259,7 +259,7 @@ async def test_garbage_is_the_part_that_the_next_collection_removes():
     log = Log(MemoryDisk(), segment_bytes=120)
     for index in range(1, 9):
         await log.write(OpId(1, index - 1), entry(1, index))
-    for index in range(3, 12):  # later entries overwrite the end of the first segments
+    for index in range(3, 12):  # later entries overwrite entries at the end of the first segments
         await log.write(OpId(1, index - 1), entry(2, index))
     for base in range(12):
         garbage = log.wal.counters(base)["garbage segments"]

@@ -1,4 +1,4 @@
-"""Declarations for tests: a whole file of a small HTTP service, with parts replaced."""
+"""Declarations for tests: a complete file for a small HTTP service, with replaceable parts."""
 
 from harness.errors import UsageError
 from targets.declared import DeclaredTarget
@@ -22,7 +22,7 @@ cas = { request = "POST /cas", body = '{"old": {old}, "new": {new}}', refused = 
 
 
 def declaration(*, top="", nodes=NODES, client=CLIENT, operations=OPERATIONS, more=""):
-    """The text of a declaration; every part can be replaced."""
+    """Return the text of a declaration; each part can be replaced."""
     return "\n".join(part for part in (top, nodes, client, operations, more) if part)
 
 
@@ -38,12 +38,12 @@ def written(folder, text, **files):
 
 
 def kept(folder, text, **files):
-    """The options of the target for this declaration, as `--system` makes them."""
+    """Return the target's options for this declaration, as `--system` makes them."""
     return DeclaredTarget().read_file(written(folder, text, **files))
 
 
 def refused(folder, text, **files):
-    """The message with which this declaration is refused."""
+    """Return the message with which this declaration is refused."""
     try:
         kept(folder, text, **files)
     except UsageError as error:

@@ -1,4 +1,6 @@
-"""A case has the whole declaration: it needs no file, and no changed file changes it."""
+"""A case contains the whole declaration: it needs no file, and a changed file does not change
+it.
+"""
 
 import json
 import shutil

@@ -1,4 +1,6 @@
-"""Clients and systems over a protocol that fails on purpose: outcomes, the next node, readiness."""
+"""Clients and systems over a fake protocol that fails on request: outcomes, the next node,
+readiness.
+"""
 
 import asyncio
 import random
@@ -25,7 +27,7 @@ ENV = SimpleNamespace(clock=Clock())
 
 
 class FakeSession(Session):
-    """A session whose answers are `script[node]`: a value, or an error to raise."""
+    """A session with the answers `script[node]`: a value, or an error to raise."""
 
     def __init__(self, address, script):
         super().__init__(ENV, address)
@@ -49,7 +51,9 @@ class FakeSession(Session):
 
 
 class FakeProtocol:
-    """Opens `FakeSession`s; nodes in `down` refuse. It knows the leaders unless they are `None`."""
+    """A protocol that opens `FakeSession`s; nodes in `down` refuse. It knows the leaders unless
+    they are `None`.
+    """
 
     name, joins_as_follower = "fake", False
 
@@ -75,7 +79,7 @@ class FakeProtocol:
 
 
 class FakeSpeaker:
-    """Sends a write as a change, and anything else as a read."""
+    """A fake that sends a write as a change, and any other operation as a read."""
 
     async def prepare(self, session):
         await session.perform("setup", {}, changes=True)
@@ -195,7 +199,7 @@ def test_a_system_is_ready_once_every_node_of_clients_answers(tmp_path):
 
     assert not ready(made).ok
     assert [line[:20] for line in ready(made).pending] == ["n3 does not answer: "]
-    protocol.script["n3"] = DeclinedError("a replica")  # it answers, though it serves no reads
+    protocol.script["n3"] = DeclinedError("a replica")  # n3 answers, although it serves no reads
     assert ready(made).ok
 
 

@@ -1,4 +1,4 @@
-"""Compose files as nodes: what each key becomes."""
+"""Compose files as nodes: the meaning of each key."""
 
 import pytest
 
@@ -130,7 +130,8 @@ def test_a_volume_is_the_data_and_binds_are_files(nodes):
 def test_ports_order_and_readiness(nodes):
     first, second = nodes["a"], nodes["b"]
     assert first.ports == (8080, 9000, 9001, 7000)
-    assert first.ready == ReadyCommand(("server", "ping"), 210.0)  # 90 s, and 6 tries of 20 s
+    # a start period of 90 s, and 6 tries of 20 s
+    assert first.ready == ReadyCommand(("server", "ping"), 210.0)
     assert (second.after, second.ready) == (("a",), ReadyPort(8080))
 
 
@@ -164,7 +165,7 @@ def test_paths_are_relative_to_the_compose_file(tmp_path):
     node = nodes_of(tmp_path, text, **files)["a"]
     assert node.environment == {"A": "1"}
     assert node.container.files == {"/etc/x": "x"}
-    assert node.container.data == "/data"  # a folder that does not exist yet is for data
+    assert node.container.data == "/data"  # a mounted folder that does not exist yet is for data
 
 
 def test_declared_data_win_over_volumes(tmp_path):

@@ -1,4 +1,6 @@
-"""`harness init --compose`: what a Compose file shows, what is asked, and that the result loads."""
+"""`harness init --compose`: what the Compose file shows, what the user is asked, and that the
+result loads.
+"""
 
 import io
 import tomllib
@@ -16,7 +18,9 @@ LINES_MAX = 30
 
 
 def services(*names, **keys):
-    """Services with these names and the same keys; NAME in a text becomes the name."""
+    """Build services with these names and equal keys; NAME in a text is replaced by the service's
+    name.
+    """
     return {
         name: {
             key: value.replace("NAME", name) if isinstance(value, str) else value
@@ -209,7 +213,7 @@ def written():
 
 
 def assumed():
-    """The keys of the lines that say that they are assumed."""
+    """Return the keys of the lines that are marked as assumed."""
     lines = Path("harness.toml").read_text().splitlines()
     return [line.partition(" ")[0] for line in lines if "# assumed" in line]
 

@@ -1,4 +1,4 @@
-"""Nodes of a command line: names, placeholders, ports and readiness."""
+"""Nodes declared by a command line: names, placeholders, ports and readiness."""
 
 import re
 
@@ -53,8 +53,9 @@ each.urls = { each = "{number}@{host}", between = " " }
         "ME": "{host:n2}",
     }
     assert first.files == {"a.conf": "server {host}:{port:2379}"}
-    assert set(first.ports) == {8080, 2380, 2379}  # the client's, and all that texts name
-    assert first.faulty_disk  # its data are where power cuts reach
+    # the client's port, and all ports that texts name
+    assert set(first.ports) == {8080, 2380, 2379}
+    assert first.faulty_disk  # its data folder is on a disk that power cuts affect
     assert first.ready == ReadyPort(8080)
 
 

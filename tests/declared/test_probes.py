@@ -1,4 +1,4 @@
-"""Conditions on the answers of leader probes."""
+"""Conditions on the answers to leader probes."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Real systems from a file: replays without it, a Compose file as it is, and starts that fail."""
+"""Real systems declared in a file: replays without the file, an unchanged Compose file, failed
+starts.
+"""
 
 import json
 import re
@@ -30,7 +32,9 @@ def test_the_page_shows_the_example():
 
 
 def assert_sound(code, verdicts):
-    """On a busy machine a short fault may hit nothing, which leaves `stats` unknown."""
+    """Assert that the run is sound; on a busy machine a short fault may hit nothing, which leaves
+    `stats` unknown.
+    """
     assert code in {EXIT_VALID, EXIT_UNKNOWN}, verdicts
     assert verdicts.pop("stats") in {"valid", "unknown"}
     assert set(verdicts.values()) == {"valid"}

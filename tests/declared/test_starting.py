@@ -1,4 +1,4 @@
-"""Failures to start end with exit code 254, and with the line of the user's file."""
+"""Failed starts end with exit code 254, and name the line of the user's file."""
 
 import pytest
 

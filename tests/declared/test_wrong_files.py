@@ -1,4 +1,4 @@
-"""Wrong declarations: each is refused before anything starts, in one line with the place."""
+"""Wrong declarations: each is refused before anything starts, in one line that names the place."""
 
 import pytest
 
@@ -13,13 +13,13 @@ def of_nodes(line):
 
 
 def composed(services, *, top="", **parts):
-    """A declaration of a Compose file with these services, and the file."""
+    """Return a declaration that uses a Compose file with these services, and the file."""
     text = declaration(top=f'compose = "compose.yaml"\n{top}', nodes="", **parts)
     return text, {"compose__yaml": f"services:\n{services}"}
 
 
 SERVICE = "  a:\n    image: server\n    ports: ['8080']\n"
-# Name -> (text, other files, file and line at which the message points, words that it quotes).
+# Name -> (text, other files, the file and line that the message names, words that it quotes).
 WRONG = {
     "no such key": (declaration(top='naem = "x"'), {}, (TOML, 1), ["naem", "did you mean name?"]),
     "no such key of nodes": (of_nodes('comand = "x"'), {}, (TOML, 4), ["nodes.comand", "command"]),

@@ -1,8 +1,8 @@
-"""Defects of the harness itself, one at a time, and the tests that must notice each.
+"""Defects of the harness itself, planted one at a time, and the tests that must notice each.
 
 A defect replaces one function, mostly by one that calls the original. `tests` are files or test ids
-of the quick tier or, with `heavy`, tests that start real processes. Functions are named as in the
-harness, so the import fails if one is renamed.
+of the quick tier or, with `heavy`, tests that start real processes. Each replaced function is
+imported by its name, so the import fails if the function is renamed.
 """
 
 import dataclasses

@@ -13,5 +13,5 @@ def engine():
 
 
 @pytest.fixture
-def environment(engine):  # so that all tests here share one worker
+def environment(engine):  # lets all tests here share one xdist worker
     return DockerEnvironment()

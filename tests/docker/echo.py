@@ -1,4 +1,6 @@
-"""A small node for these tests: it answers commands, writes a file, and sends beats to peers."""
+"""A small node for these tests: it answers commands, writes a file, and sends beats to its
+peers.
+"""
 
 import asyncio
 import errno
@@ -36,7 +38,7 @@ async def _answer(env: Env, request: list[str]) -> Any:
             except OSError as error:
                 return errno.errorcode[error.errno or 0]
             return None
-        case ["work", time_s]:  # use this much processor time; answer with the elapsed time
+        case ["work", time_s]:  # use this much processor time, and answer with the elapsed time
             begin_s, end_s = time.monotonic(), time.process_time() + float(time_s)
             while time.process_time() < end_s:
                 pass
@@ -46,7 +48,7 @@ async def _answer(env: Env, request: list[str]) -> Any:
         case ["read"]:
             return (await env.disk.read("log")).decode()
         case ["ask", peer, timeout_s]:
-            # whether the peer answers over a new connection in time
+            # answer whether the peer replies in time over a new connection
             try:
                 async with asyncio.timeout(float(timeout_s)):
                     conn = await env.net.connect(Address(peer, PORT))
@@ -54,7 +56,7 @@ async def _answer(env: Env, request: list[str]) -> Any:
                     return msgspec.json.decode(await conn.recv() or b"null")["name"]
             except (TimeoutError, OSError) as error:
                 return type(error).__name__
-        case ["spin", time_s]:  # on the processor that all nodes share
+        case ["spin", time_s]:  # compute on the processor that all nodes share
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             end_s = env.clock.monotonic_ns() / 1e9 + float(time_s)
             while env.clock.monotonic_ns() / 1e9 < end_s:

@@ -1,4 +1,4 @@
-"""Measurements of bad links and streams in Docker, by probes that run in the containers.
+"""Measurements of degraded links and streams in Docker, by probes that run in the containers.
 
 A probe does not depend on rules, queues or proxies. It compares timestamps of both containers,
 which share one clock.
@@ -23,10 +23,11 @@ from harness.plugins import DeploymentPlan
 
 NODES: Final = ("a", "b")
 PORT: Final = 7000
-_QUIET_S: Final = 2.0  # this much silence after the last datagram ends a measurement
+_QUIET_S: Final = 2.0  # a measurement ends after this long without a datagram
 
-# Receives from the peer and sends to it at once. Words: own name, peer, datagrams, bytes of each
-# (with IP's and UDP's 28), pause between two in s, how long to wait for more than the last.
+# Receives datagrams from the peer and sends others to it at the same time. Arguments: own name,
+# peer, number of datagrams, bytes of each (including 28 for IP and UDP), pause between two in s,
+# and how long to wait after the last one.
 _PROBE: Final = """
 import json, socket, struct, sys, threading, time
 me, peer, count, size, pause, quiet = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
@@ -76,8 +77,8 @@ print(json.dumps({"sent": int(count), "got": got, "late": late,
     "kb_s": total / 1000 / (last - first) if last > first else 0.0}))
 """
 
-# One connection that carries a number of bytes: the receiver's words are none, the sender's are the
-# peer and the bytes.
+# One TCP connection. The receiver has no arguments; the sender's arguments are the peer and the
+# number of bytes.
 _TCP_PROBE: Final = """
 import socket, sys, time
 if sys.argv[1:]:
@@ -99,7 +100,7 @@ else:
 
 
 class Sending(NamedTuple):
-    """Datagrams that each end sends to the other."""
+    """The datagrams that each end sends to the other."""
 
     datagrams: int = 1000
     size: int = 100  # bytes, headers included
@@ -111,8 +112,8 @@ class Flow(NamedTuple):
 
     sent: int
     got: int
-    late: int  # after one that was sent later
-    delay_ms: float | None  # the median, one way; None if nothing came
+    late: int  # datagrams that arrived after one that was sent later
+    delay_ms: float | None  # median one-way delay; `None` if no datagram arrived
     kb_s: float
 
     @property
@@ -134,7 +135,9 @@ WIDE: Final = Sending(datagrams=1500, size=1000, pause_s=0.002)  # 500 kB/s
 
 
 class Asked(NamedTuple):
-    """A quality of the link from b to a, or of its streams, and a check of what arrives."""
+    """A requested quality of the link from b to a or of its streams, and a check of the arriving
+    data.
+    """
 
     quality: LinkQuality | StreamQuality
     shows: Callable[[Any], float | None]
@@ -193,7 +196,7 @@ async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float
 
 
 def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
-    """Run the probe on a node, and return its output."""
+    """Run the probe in a node's container, and return its output."""
     command = ["python3", "-c", probe, *words]
     result = engine.exec(container_name(run_id, node), command, user="65532")
     if result.code != 0:
@@ -208,9 +211,9 @@ GONE_MS: Final = 1200.0
 """A connection that lasts this long after its first bytes is not reset any more. When the probe
 closes it, a real Toxiproxy with a `reset_peer` turns the close into a reset."""
 
-# One end of one connection. Words: the peer to connect to or nothing, the port, the bytes of each
-# message (0: receives), how many, the time between two, and how long to wait for an end. That the
-# peer listens is asked at a port that no node declares.
+# One end of one TCP connection. Arguments: the peer to connect to (empty: listen), the port, the
+# bytes of each message (0: receive), the number of messages, the time between two, and how long to
+# wait for the end. A port that no node declares shows whether the peer listens yet.
 _STREAM_PROBE: Final = """
 import json, socket, sys, time
 peer, (port, size, count, pause, wait) = sys.argv[1], map(float, sys.argv[2:])
@@ -254,10 +257,10 @@ class Way(NamedTuple):
     """The bytes that one end sent over one connection, and how they arrived."""
 
     came: int  # bytes
-    piece_bytes: float | None  # the median; None if nothing came
+    piece_bytes: float | None  # median; `None` if nothing arrived
     gap_ms: float | None  # between two pieces, the median
-    reset_ms: float | None  # after the first bytes; None: not
-    met: str  # the address that the listening end saw
+    reset_ms: float | None  # time of a reset after the first bytes; `None` if there was no reset
+    met: str  # the opener's address, as the listening end sees it
 
     @property
     def is_whole(self) -> bool:

@@ -1,4 +1,4 @@
-"""If the engine disappears for a moment or for good, no node ends or is blamed."""
+"""If the engine disappears, for a moment or for good, no node ends and none is blamed."""
 
 import asyncio
 import contextlib
@@ -130,7 +130,7 @@ async def a_blip_ends_no_node_and_is_told(door, session):
     assert [session.cluster.state(node) for node in ("n1", "n2")] == [NodeState.RUNNING] * 2
     assert of_kind(events, "node-exited") == []
     assert {event.node for event in of_kind(events, "infrastructure")} == {"n1", "n2"}
-    await session.cluster.kill("n1")  # the node's end is still noticed
+    await session.cluster.kill("n1")  # the harness still notices that a node ends
     assert of_kind(events, "node-exited")[-1].data["by"] == "nemesis"
 
 
@@ -189,7 +189,7 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
         await wait_answering(session, "n1", "n2")
         shut_s.append(time.monotonic())
         door.shut()
-        await asyncio.sleep(200.0)  # a run that continues takes this time
+        await asyncio.sleep(200.0)  # longer than the engine is away in a run that continues
         return "a verdict"
 
     try:

@@ -1,4 +1,4 @@
-"""The containers that may have a wrong wall clock."""
+"""The selection of containers that may have a wrong wall clock."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The engine: freezing, statistics, archives, names and labels; no engine is needed."""
+"""Answers and names of an engine: freezing, statistics, archives, labels; no engine is needed."""
 
 import io
 import os
@@ -134,8 +134,10 @@ INSIDE = HERE._replace(pid_namespace=1, process=ProcessId(2**22 + 1, 1))
         (HERE, False, Life.ALIVE),
         (RECYCLED, True, Life.DEAD),
         (ELSEWHERE, True, Life.DEAD),  # this machine was restarted
-        (ELSEWHERE, False, Life.UNKNOWN),  # or the process belongs to another machine
-        (INSIDE, True, Life.UNKNOWN),  # a process that this machine cannot see
+        # a dead controller of this machine, or a live one of another
+        (ELSEWHERE, False, Life.UNKNOWN),
+        # a controller in a PID namespace that this machine cannot see
+        (INSIDE, True, Life.UNKNOWN),
     ],
 )
 def test_only_containers_known_dead_count_as_dead(controller, is_local, expected):

@@ -130,11 +130,11 @@ def test_a_driver_killed_while_it_deploys_leaves_nothing(engine, delay_s):
     time.sleep(delay_s)
     kill_driver(driver)
 
-    # The warden ends last: it keeps looking for one second after it has found nothing.
+    # The warden ends last: it searches for one more second after it has found nothing.
     wait_until(lambda: processes_of(run_id) == [] and found(engine, run_id) == [])
     time.sleep(
         2.0
-    )  # the engine may still execute its last commands, which may leave something behind
+    )  # the engine may still execute its last commands, which may leave objects behind
     assert found(engine, run_id) == []
 
 
@@ -146,7 +146,8 @@ def test_clean_removes_dead_runs_and_leaves_live_ones(environment, engine):
         assert not [line for line in environment.clean() if run_id in line]
         assert found(engine, run_id) == everything
         children = run_program("pgrep", "-P", driver.pid, "-f", "harness.environments.warden")
-        kill_at_once(driver.pid, int(children.stdout))  # together with the warden of this run
+        # kill the driver together with the warden of this run
+        kill_at_once(driver.pid, int(children.stdout))
         kill_driver(driver)
         lines = [line for line in environment.clean() if run_id in line]
 

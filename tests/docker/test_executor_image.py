@@ -69,7 +69,9 @@ def test_the_extras_for_executors_and_drivers_are_wanted():
 
 
 def test_all_that_is_installed_here_is_in_the_image():
-    """The image has the harness, plug-ins, and the metadata that the plug-in registry reads."""
+    """The image contains the harness, the plug-ins, and the metadata that the plug-in registry
+    reads.
+    """
     distributions = installed.plugin_distributions()
     with tarfile.open(fileobj=io.BytesIO(image._above(distributions))) as tar:
         names = set(tar.getnames())
@@ -184,7 +186,9 @@ def documents(request):
 
 
 def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, entered):
-    """The test needs no cluster; no cluster has run the manifests yet (docs/spark.md)."""
+    """The test needs no cluster; the manifests have not been run on a cluster yet
+    (docs/spark.md).
+    """
     for document in documents:
         assert document["apiVersion"]
         assert document["metadata"]["name"]
@@ -205,7 +209,9 @@ def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, enter
 
 
 def test_manifests_name_what_they_define(documents):
-    """The test covers secrets and their keys, the cluster's address, mounts and accounts."""
+    """The test covers secrets and their keys, the cluster's address, mounts and service
+    accounts.
+    """
     secrets = {
         document["metadata"]["name"]: document["stringData"]
         for document in documents
@@ -244,7 +250,7 @@ def test_manifests_name_what_they_define(documents):
 
 
 def test_drivers_and_executors_know_the_object_store(documents):
-    """A driver uses its environment; executors use settings or else the driver's values."""
+    """A driver uses its environment; executors use Spark settings, or else the driver's values."""
     (driver,) = [each for each in containers_of(documents) if each["args"][0] == "harness"]
     names = {each["name"] for each in driver["env"]}
     variables = {"AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}

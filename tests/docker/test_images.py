@@ -140,8 +140,8 @@ def test_entries_are_those_of_apt(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("entries", "hosts", "uri"),
     [
-        # A vendor may use Debian's suite and component; a mirror states its origin; any release
-        # works.
+        # a vendor may use Debian's names for suite and component, but the release file states its
+        # origin; any suite counts
         (
             [TRAP, MIRROR],
             {"packages_microsoft_com": "microsoft-debian", "deb_debian_org": "Debian"},

@@ -1,4 +1,4 @@
-"""Link faults that overlap and heal in parts, in simulated network namespaces."""
+"""Link faults that overlap and are healed in part, in simulated network namespaces."""
 
 import asyncio
 import itertools
@@ -142,7 +142,7 @@ class FakeWarden:
 
 
 class Faults(Links):
-    """Link faults through the ledger, applied by Docker's rules."""
+    """Link faults that go through the ledger and are applied by Docker's rules."""
 
     def __init__(self, engine):
         self.told, self.warden = [], FakeWarden()
@@ -173,7 +173,7 @@ TABLES = {Cut(): rules.Table.CUT, BAD: rules.Table.SHAPE, SLICED: rules.Table.ST
 
 
 def heal_behind_the_back(engine, name, what):
-    """Heal a fault as the warden does, without the driver."""
+    """Heal a fault as the warden does, without telling the driver."""
     for node in NODES:
         command = rules.heal_command(rules.select_fault(name), TABLES[what])
         engine.exec(f"{node}.net", command)
@@ -203,11 +203,11 @@ STEPS = st.lists(
 
 
 class Model:
-    """The expected faults on each link, and the packets that each fault has touched."""
+    """The expected faults of each link, and the packets that each fault has affected."""
 
     def __init__(self):
         self.kinds, self.links, self.touched = {}, {}, {}
-        self.gone = set()  # healed without the driver, which still counts them as active
+        self.gone = set()  # faults healed without the driver, which still counts them as active
 
     def holders(self, links, *kinds):
         """Return the faults of these kinds on any of these links."""
@@ -356,7 +356,7 @@ def test_an_id_of_a_case_becomes_a_label_that_rules_can_hold():
         assert len(label) <= 40
         rules.mark(
             label, Link("m1", "m2"), "del=200,jit=50"
-        )  # refuses a text that is not a quality
+        )  # raises an error if the text is not a quality
 
 
 class KernelEngine:
@@ -404,7 +404,8 @@ async def test_links_from_nodes_are_shaped_by_a_kernel_that_can():
 
     bites = await links.set_links({link: {"b": slow}}, 9)
     verbs, asked = engine.verbs()
-    assert verbs == [("m1.net", "set"), ("m1.net", "heal")]  # only b gets a class in time
+    # only b got a class before the cancellation
+    assert verbs == [("m1.net", "set"), ("m1.net", "heal")]
     assert "handle 0x2/0x7fffffff fw classid 4077:3" in asked[0][2][2]
     assert (bites["a"].count, bites["a"].undone, lost) == (7, False, [])
     engine.emulates = False

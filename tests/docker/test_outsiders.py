@@ -1,4 +1,4 @@
-"""Interference with helpers, networks, rules and processes is reported, and convicts no node."""
+"""Interference with containers, networks, rules and processes is reported, and convicts no node."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.support.waiting import until, wait_until
 BY_NAME = dict(WAYS)
 
 
-# --- what the program in a namespace makes of what it reads -------------------------------------
+# --- the namespace watcher: what it makes of its input -------------------------------------------
 
 
 def test_relevant_fields_of_links_addresses_and_routes():
@@ -114,7 +114,7 @@ def test_tables_of_iptables_are_no_change_and_others_are():
 
 
 class FakeEngine:
-    """An engine in which each watch prints given lines, or fails."""
+    """An engine in which each watch prints scripted lines, or fails."""
 
     def __init__(self, *outputs):
         self.outputs = list(outputs)
@@ -186,7 +186,7 @@ def test_a_change_is_reported_until_it_is_undone():
     assert "link eth0 UP" in lines[1]
 
 
-# --- what one look makes of a list of containers --------------------------------------------------
+# --- one look at a list of containers ------------------------------------------------------------
 
 NAMES = {"node": "harness-r-n1", "keeper": "harness-r-n1.net", "proxy": "harness-r-n1.proxy"}
 RELAY = "harness-r-client"
@@ -198,7 +198,7 @@ def row(name, state="running", address="10.2.1.10", port=40_000):
 
 
 class ListingEngine(FakeEngine):
-    """An engine with these containers, whose processes do not run on this machine."""
+    """An engine that lists these containers, whose processes run on another machine."""
 
     def __init__(self):
         super().__init__([FIRST, SAME])
@@ -275,7 +275,7 @@ def test_a_node_in_an_unwanted_state_is_reported(state, wanted, undid):
     assert interference is None or interference.undid == undid
 
 
-# --- what an image build prints ------------------------------------------------------------------
+# --- the output of an image build ----------------------------------------------------------------
 
 
 def test_a_build_is_shown_in_lines_without_colours():
@@ -306,7 +306,7 @@ UNDONE = {  # the interference, and the command that undoes it
     "docker pause of a keeper": lambda v: v.engine.unpause(v.keeper),
     "docker pause of the relay": lambda v: v.engine.unpause(v.relay),
     "ip link set eth0 down": lambda v: v.in_namespace("ip link set eth0 up"),
-    "docker network disconnect": None,  # ports are published anew, so this cannot be undone
+    "docker network disconnect": None,  # reconnecting publishes new ports, so this cannot be undone
 }
 ENDS = (CLIENT, client_end(0))
 FLUSH = "for table in filter mangle nat; do iptables -t $table -F; done"
@@ -331,7 +331,7 @@ def test_interference_is_reported_with_its_begin_and_end(environment, engine, ha
                 await asyncio.to_thread(undo, victim)
                 if (
                     name == "ip link set eth0 down"
-                ):  # this removes the routes, and `up` does not restore all of them
+                ):  # `ip link down` removes the routes, and `up` does not restore all of them
                     await asyncio.to_thread(victim.in_namespace, f"ip route add {gateway}")
                 await until(lambda: len(reports) == 2)
                 assert reports[1].data["over"] is True
@@ -369,7 +369,7 @@ def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty
     kind = "calls for clients" if "relay" in name else "keeps the network namespace of n1"
     with pytest.raises(InfrastructureError, match=f"which {kind}, was .*not by the harness"):
         environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
-    node = "" if "relay" in name else "n1"  # a busy engine may cause another fact, which has ended
+    node = "" if "relay" in name else "n1"  # on a busy engine another fact may have begun and ended
     assert (node, True) in [(event.node, event.data.get("lasts")) for event in reports]
     assert engine.containers(f"harness.run={victim.run_id}") == []
 

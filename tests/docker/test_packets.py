@@ -23,7 +23,9 @@ OTHER = Flow("OUTPUT", "10.1.2.1")
 
 
 def scheduler_of(qualities, draws=None):
-    """Build a scheduler whose link has these qualities, with bits 1, 2, 4, ...; draws are 0.5."""
+    """Build a scheduler whose link has these qualities, as bits 1, 2, 4, ...; every random draw is
+    0.5.
+    """
     values = iter(draws) if draws is not None else iter(lambda: 0.5, None)
     scheduler = Scheduler(lambda: next(values))
     scheduler.learn({FLOW: {1 << at: quality for at, quality in enumerate(qualities)}}, 0.0)
@@ -35,7 +37,7 @@ def packet(number, bits=1, size=1000, flow=FLOW):
 
 
 def releases(scheduler, until_s=1000.0):
-    """Return the times at which packets are released."""
+    """Return the times at which packets leave."""
     went = []
     while (due_s := scheduler.next_due_s()) is not None and due_s <= until_s:
         went += [(round(due_s, 6), number) for number, _ in scheduler.verdicts(due_s)]
@@ -51,7 +53,7 @@ def test_a_delayed_packet_waits_as_long_as_was_asked():
 
 
 def test_jitter_adds_up_to_its_share_and_keeps_the_order():
-    # for each packet: whether it is dropped, jittered, reordered
+    # per packet, three draws: whether it is dropped, its jitter, whether it is reordered
     draws = [*(0.9, 1.0, 0.9), *(0.9, 0.0, 0.9), *(0.9, 0.5, 0.9)]
     scheduler = scheduler_of([Quality(delay_ms=100, jitter_ms=50)], draws)
     scheduler.arrive(packet(1), 10.0)
@@ -137,7 +139,7 @@ def test_a_packet_of_an_unknown_fault_waits_for_the_rules():
     assert scheduler.puzzled
     scheduler.learn(
         {FLOW: {1: Quality(delay_ms=100)}}, 10.3
-    )  # the second packet's delay has passed by now
+    )  # the delay of the second packet is over by then
     assert scheduler.verdicts(10.3) == [(2, ACCEPT)]
     assert not scheduler.puzzled
 
@@ -192,7 +194,7 @@ def test_every_packet_gets_one_verdict(qualities, arrivals, healed):
     assert sorted(number for number, _ in printed) == list(range(len(arrivals)))
 
 
-# --- the wire: bytes of a little-endian machine, as strace shows them -------------------------
+# --- netlink messages of a little-endian machine, as strace shows them ------------------------
 
 needs_little_endian = pytest.mark.skipif(
     struct.pack("=H", 1) != b"\x01\x00", reason="the bytes here are a little-endian machine's"
@@ -237,7 +239,7 @@ def _told(*attributes):
 IP_HEAD = "4500 05dc 0000 4000 4006 0000 0a01020a 0a01020b"
 ARRIVING = (
     "0b00 0100 0000002a 0800 01 00",  # NFQA_PACKET_HDR: 42, IPv4, local in
-    "0800 0500 00000002",  # an interface, which is irrelevant here
+    "0800 0500 00000002",  # an attribute for the interface, which this program ignores
     "0800 0300 00000005",  # NFQA_MARK
     "1800 0a00" + IP_HEAD,
     "0800 0d00 000005dc",  # NFQA_CAP_LEN

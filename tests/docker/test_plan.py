@@ -1,4 +1,4 @@
-"""The parts of a deployment: names, addresses, commands and code, without an engine."""
+"""Parts of a deployment that need no engine: names, addresses, commands and code."""
 
 import io
 import ipaddress
@@ -145,7 +145,8 @@ def test_limits_user_and_volume_are_those_declared():
     assert (limited.user, limited.memory_bytes_max, limited.cpus) == ("999:999", 64 << 20, 0.5)
     assert usual.volumes == {"harness-r-a.data": "/data"}
     assert plans.data_folder("a") is None
-    assert plans.data_folder("b") is not None  # another user must be able to write there
+    # the node runs as another user, who must be able to write there
+    assert plans.data_folder("b") is not None
 
 
 def test_a_variant_has_a_command_an_environment_and_an_image_of_its_own():

@@ -1,4 +1,6 @@
-"""The text of rules, and the shell script that deletes them, without a packet filter."""
+"""The text of packet filter rules, and the shell script that deletes them; no packet filter is
+needed.
+"""
 
 import os
 import stat
@@ -151,7 +153,7 @@ def table_of(counts):
 
 
 class FakeFilter:
-    """Programs with the packet filter's names, first on the PATH, that keep rules in a file."""
+    """Programs with the names of the packet filter's, first on PATH, that keep rules in a file."""
 
     def __init__(self, folder):
         self.folder = folder

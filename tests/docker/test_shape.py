@@ -1,4 +1,4 @@
-"""Bad links on a real engine, measured by a probe in the containers."""
+"""Degraded links on a real engine, measured by a probe in the containers."""
 
 import pytest
 
@@ -56,7 +56,7 @@ async def one_direction_is_as_bad_as_asked_and_the_other_whole(probe):
         assert bite.unit == "packets"
         assert bite.count >= sending.datagrams
         for whole in (back, *await probe(WHOLE)):
-            # The tolerance `back` is larger: on a busy host, the probe's socket buffer overflows.
+            # `back` has a larger tolerance: on a busy host, the probe's socket buffer overflows.
             assert 0.95 * whole.sent <= whole.got <= whole.sent, name
             assert whole.late == 0, name
             assert whole.delay_ms < 50, name
@@ -74,7 +74,7 @@ async def the_warden_makes_links_whole_again(probe):
     assert undo.main(["heal", "SHAPE", fault, keeper]) == 0  # as the warden does
     by_warden, _ = await probe()
     assert by_warden.got == FEW.datagrams
-    # Before the warden healed it, the fault may have hit another program's packet.
+    # Until the warden healed it, the fault may have hit a packet of another program.
     assert (await door(probe).heal(fault)).count < FEW.datagrams // 4
 
 

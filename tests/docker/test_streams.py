@@ -1,4 +1,4 @@
-"""Bad streams on a real engine, measured by a probe in the containers."""
+"""Degraded streams on a real engine, measured by a probe in the containers."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ LEFT = ["sh", "-c", "iptables-save -t nat | grep -c -- '-A [^h].*harness:' || :"
 
 
 class Probe:
-    """A cluster of two nodes, and the way in which data arrive between them."""
+    """A cluster of two nodes, and how data arrive between them."""
 
     def __init__(self, engine, run_id, session):
         self.engine, self.run_id, self.session = engine, run_id, session
@@ -34,7 +34,7 @@ class Probe:
         return await door(self).shape([LINK], quality, lease_s=lease_s)
 
     async def __call__(self, holds, sender="b", openers="b"):
-        """Send data over a connection of each opener; the result must be the same for all.
+        """Send data over one connection per opener; the result must be the same for all openers.
 
         A busy host has pauses, so the measurement may be repeated.
         """
@@ -79,7 +79,8 @@ async def one_direction_is_sliced_whoever_connects_and_the_other_whole(probe):
     assert await door(probe).heal(fault) == bite
     await probe(is_as_sent)
     addresses = [probe.at_keeper(node, ["python3", "-c", ADDRESS]) for node in NODES]
-    assert [way.met for way in there] == addresses  # the opener's address, as without a proxy
+    # the node sees the opener's address, as without a proxy
+    assert [way.met for way in there] == addresses
 
 
 async def one_direction_is_reset_whoever_connects_and_the_other_not(probe):

@@ -33,7 +33,7 @@ async def clients_have_slow_links_too_and_a_stall_ends_with_what_it_held(session
         for node in ("n1", "n2"):
             started_s = time.monotonic()
             await ask(session, node, "who")
-            # The connection and the request send one packet each in this direction.
+            # The connection and the request each send one packet in this direction.
             assert (time.monotonic() - started_s >= 0.4) == (node == "n1"), link
         await door(session).heal(fault)
     fault = await door(session).shape([Link("n1", CLIENT)], LinkQuality(stall=True))
@@ -127,7 +127,7 @@ async def events_of_nodes_arrive_within_a_tenth_of_a_second(session):
             await arrived.wait()
         asks_s.append(answered_s - asked_s)
         waits_s.append(time.monotonic() - answered_s)
-        # The calls show how busy the machine is.
+        # The last requests show how busy the machine is.
         last = statistics.median(asks_s[-21:]), statistics.median(waits_s[-21:])
         if number >= 20 and last[1] < 0.1 + last[0]:
             return
@@ -217,7 +217,9 @@ async def an_exit_nobody_asked_for_is_noticed(session):
 
 
 async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
-    """The limit survives a wipe and a restart, is no starvation, and ends with a heal."""
+    """A CPU limit survives a wipe and a restart, does not count as starvation, and ends with a
+    heal.
+    """
     cluster = session.cluster
     container = cluster._nodes["n1"].container
 
@@ -227,7 +229,7 @@ async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
     starved = set()
     cluster.subscribe(lambda e: e.kind == "starvation" and starved.update(e.data["waited_s"]))
     await cluster.slow("n1", factor=10.0)
-    # The share of the first tenth of a second is available at once.
+    # A node may use its share of the first 0.1 s at once.
     assert await ask(session, "n1", "work", 0.5, timeout_s=LONG_S) > 3.5
     assert cluster.pids().keys() == {"n2"}
     await cluster.kill("n1")

@@ -1,4 +1,4 @@
-"""Runs of a healthy target during interference by another program: none is invalid."""
+"""Runs of a healthy target while another program interferes: none is invalid."""
 
 import subprocess
 import sys
@@ -24,7 +24,9 @@ def run_of(engine, pid):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name, _ in WAYS])
 def test_interference_of_others_never_convicts(engine, tmp_path, name):
-    """The affected node usually leads; the kind of interference decides whether it comes back."""
+    """The affected node usually leads; whether it comes back depends on the kind of
+    interference.
+    """
     nemesis = "partition-some-clients" if "relay" in name else "none"
     words = [*RUN, "--nemesis", nemesis, "--store", str(tmp_path)]
     driver = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""Kinds of interference: another program ends, stops or cuts off parts of a run in an engine.
+"""Kinds of interference with a run in an engine: another program ends, stops or cuts off its parts.
 
-Each function takes a `Victim` and acts at once and permanently; none of the effects is the target's
-fault. Functions with a relay need a nemesis with separate clients.
+Each function takes a `Victim` and acts at once and permanently. None of the effects is the target's
+fault. A function that affects the relay needs a nemesis that distinguishes clients.
 """
 
 import os
@@ -37,7 +37,7 @@ class Victim(NamedTuple):
 
     @property
     def relay(self) -> str | None:
-        """The container that connects on behalf of clients, if there is one."""
+        """The container that makes the clients' connections, if there is one."""
         name = container_name(self.run_id, "client")
         rows = self.engine.containers(f"{RUN_LABEL}={self.run_id}")
         return name if any(row.name == name for row in rows) else None
@@ -48,7 +48,7 @@ class Victim(NamedTuple):
         assert done.code == 0, done
 
     def default_route(self) -> str:
-        """Return the route that `ip link set down` removes for good."""
+        """Return the default route, which `ip link set down` removes for good."""
         done = self.engine.exec(self.keeper, ["sh", "-c", "ip route show default"])
         return done.output
 
@@ -64,7 +64,7 @@ def _signal_main(victim: Victim, number: signal.Signals) -> None:
 
 
 def _signal_program(victim: Victim, number: signal.Signals) -> None:
-    """Send a signal to the program itself, not to its container's init."""
+    """Send a signal to the node's program, not to the init process of its container."""
     state = victim.engine.state(victim.container)
     assert state is not None
     assert state.pid is not None, "the engine must run on this machine"
@@ -74,7 +74,7 @@ def _signal_program(victim: Victim, number: signal.Signals) -> None:
 
 
 def _squeeze(victim: Victim) -> None:
-    """Limit the memory so far that the kernel kills the program at its next allocation."""
+    """Limit the memory so tightly that the kernel kills the program at its next allocation."""
     stats = victim.engine._api.stats(victim.container, stream=False, one_shot=True)
     few = stats["memory_stats"]["usage"] + (1 << 18)
     victim.engine._api.update_container(victim.container, mem_limit=few, memswap_limit=few)

@@ -57,7 +57,7 @@ class Block:
 
     @cached_property
     def words(self):
-        """The directive's pairs (key, value); the reason of a `no` has the key `reason`."""
+        """The directive's pairs (key, value); the reason given for `no` has the key `reason`."""
         found = []
         for match in WORD.finditer(self.directive):
             value = match["quoted"] if match["quoted"] is not None else match["plain"]
@@ -77,7 +77,7 @@ class Block:
 
     @property
     def is_run(self):
-        """Whether the commands are executed, not only parsed."""
+        """Whether the commands are executed rather than only parsed."""
         if self.values("file"):
             return True
         if self.language == "python":
@@ -182,7 +182,7 @@ def bash(script, folder, limit_s):
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "XDG_STATE_HOME": str(
             folder / ".state"
-        ),  # clusters that outlive the page belong to this test
+        ),  # stop clusters that outlive the page; they belong to this test
         "COLUMNS": "100",
     }
     with subprocess.Popen(
@@ -200,12 +200,12 @@ def bash(script, folder, limit_s):
 
 
 def missing_lines(block, written):
-    """Return the output lines of the page that the commands did not write in this order."""
+    """Return the output lines of the page that the commands did not write, in the page's order."""
     rest = iter([masked(line) for line in written.splitlines()])
     shown = [line for _, output in block.commands for line in output]
     return [line for line in shown if masked(line) not in {"", "..."} and masked(line) not in rest]
 
 
 def masked(line):
-    """Return the line without numbers, which change with every change of the target."""
+    """Return the line without its numbers, which change whenever the target changes."""
     return re.sub(r"\s+", " ", re.sub(r"\d+([.,]\d+)*", "N", line)).strip()

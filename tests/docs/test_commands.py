@@ -1,4 +1,4 @@
-"""Every command of README and docs works as written; `pages.py` has the convention."""
+"""Every command in README and docs works as written; `pages.py` explains the convention."""
 
 import contextlib
 import functools
@@ -41,7 +41,7 @@ def test_commands_of_a_page_work(blocks, tmp_path):
 
 
 def check_operation_numbers(folder):
-    """Check that all sentences and lists number an operation by the index of its invocation."""
+    """Check that all sentences and lists refer to an operation by the index of its invocation."""
     for results in folder.glob("store/*/2*/results.json"):
         stored = load_run(results.parent)
         calls = {pair.invoke.index for pair in stored.history.pairs}
@@ -59,7 +59,7 @@ def test_few_blocks_are_only_parsed():
 
 
 def commands_of(page):
-    """Return every `harness ...` of a page, from blocks and from code spans in sentences."""
+    """Return every `harness ...` on a page, from blocks and from code spans in sentences."""
     for block in blocks_of(page):
         if block.language == "console":
             for command, _ in block.commands:
@@ -91,7 +91,7 @@ def options_of(verb):
 
 
 def faults_of(command):
-    """Return the errors in a command that a page names."""
+    """Return the errors in a command that appears on a page."""
     words = [word for word in command.split()[1:] if not word.startswith("-")]
     verbs = command.split()[1]
     if verbs.startswith("-") or verbs in {"VERB", "..."}:
@@ -101,7 +101,8 @@ def faults_of(command):
             return [f"no verb {verb!r}"]
     verb = verbs.split("|")[0]
     known = set(options_of(verb))
-    for depth in (1, 2):  # `harness lake export --label`, `harness kudu table scan --rows`
+    # a verb may have one or two parts: `harness lake export`, `harness kudu table scan`
+    for depth in (1, 2):
         deeper = words[: depth + 1]
         if verb in {"kudu", "lake"} and all(map(GRAMMAR.fullmatch, deeper)):
             for choice in deeper[-1].split("|"):

@@ -1,4 +1,4 @@
-"""Pages and headings that code and messages name exist."""
+"""Pages and headings that code and messages refer to exist."""
 
 import re
 from pathlib import Path

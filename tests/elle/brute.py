@@ -1,4 +1,5 @@
-"""Every consistency model by brute force over tiny histories, from definitions without graphs.
+"""A brute-force oracle for every consistency model, on tiny histories, from definitions without
+graphs.
 
 An abstract execution (Cerone, Bernardi, Gotsman, 2015) has a total arbitration order of the
 transactions that took effect, and says which transactions are visible to each of them. The oracle
@@ -72,7 +73,9 @@ class Execution:
                 yield _Read(txn, key, shown, list(own.get(key, ())), number)
 
     def state(self, key: str, visible: Bits, reader: int) -> Any:
-        """Return the value of `key`, before own writes, for a set of visible transactions."""
+        """Return the value of `key` for a set of visible transactions, before the reader's own
+        writes.
+        """
         seen = [t for t in self.writers[key] if visible >> t & 1 and t != reader]
         if self.lists:
             # A list shows all earlier appends, so all appends arbitrated before the last one are
@@ -196,7 +199,8 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
     "session-serializable": (_total, "process"),
     "strong-session-serializable": (_total, "process"),
     "strict-serializable": (_total, "realtime"),
-    # The models are taken in their strongest form, by transactions; `valid` must hold there, too.
+    # The strongest form of each model, in which transactions are the unit; `valid` must hold there,
+    # too.
     "linearizable": (_total, "realtime"),
     "sequential": (_total, "process"),
     "causal": (_transitive, "process"),
@@ -211,7 +215,7 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
 }
 
 
-# --- less than atomic visibility -----------------------------------------------------------------
+# --- models weaker than atomic visibility --------------------------------------------------------
 
 
 def _committed(run: Execution, reads: Iterable[_Read] | None = None) -> list[list[int]]:
@@ -280,7 +284,7 @@ ARBITRATED: Mapping[str, tuple[Judge, str]] = {
 
 
 def _read_uncommitted(run: Execution, _seen: Seen) -> bool:
-    """Whether versions can have this order; a read of a register shows nothing about it.
+    """Whether versions can have this order, about which a read of a register shows nothing.
 
     A transaction without an answer took effect if another one read its writes.
     """
@@ -319,7 +323,9 @@ class Oracle:
         self._known: dict[Any, bool] = {}
 
     def _executions(self, kind: str) -> Iterator[tuple[Order, Edges]]:
-        """Yield every order of `kind`, of what took effect and some of what may have."""
+        """Yield every order of `kind` of the transactions that took effect and of some that may
+        have.
+        """
         history = self._history
         sure = [i for i, txn in enumerate(history) if txn.type is OpType.OK]
         perhaps = [i for i, txn in enumerate(history) if txn.type is OpType.INFO]
@@ -397,7 +403,8 @@ class _Answers:
     ) -> None:
         self._plans, self._order, self._rng, self._lists = plans, order, rng, lists
         self._noise = rng.choice((0.0, 0.2, 0.5, 0.9))
-        self._apart = rng.random() < 0.5  # whether reads may see each key in a different state
+        # whether one transaction may see each key in a different state
+        self._apart = rng.random() < 0.5
 
     def _state(self, key: str, reader: int, cut: int) -> list[Any]:
         return [

@@ -22,7 +22,7 @@ def mops(text: str) -> list[tuple[str, str, Any]]:
 
 
 def concurrent(*texts: str) -> list[Transaction]:
-    """Build transactions that all overlap; "fail:" and "info:" mark those not ok."""
+    """Build transactions that all overlap; "fail:" and "info:" mark those that are not ok."""
     made = []
     for number, text in enumerate(texts):
         kind, _, rest = text.rpartition(":")
@@ -52,7 +52,7 @@ def sequence(*texts: str, processes: str = "") -> list[Transaction]:
 
 
 def placed(*txns: tuple[str, int, int]) -> list[Transaction]:
-    """Build transactions from (text, call, end), each in its own process."""
+    """Build transactions from (text, call, end), each in a process of its own."""
     return [
         Transaction(mops(text), call=call, end=end, process=number)
         for number, (text, call, end) in enumerate(txns)

@@ -1,7 +1,7 @@
 """Short notations for histories with predicate reads, and a store that produces them.
 
 The store keeps versions of rows. At `strict`, a transaction commits only if its reads by keys and
-by predicates would still return the same. Weaker levels omit a rule each: `stale` may show an old
+by predicates would still return the same. Each weaker level omits one rule: `stale` may show an old
 version, `phantoms` does not check predicates, `snapshot` does not check keys either, and
 `committed` keeps no snapshot.
 """
@@ -36,7 +36,7 @@ def mops(text: str) -> list[list[Any]]:
 
 
 def at_once(*texts: str) -> list[Transaction]:
-    """Build transactions that all overlap; "fail:" and "info:" mark those not ok."""
+    """Build transactions that all overlap; "fail:" and "info:" mark those that are not ok."""
     made = []
     for number, text in enumerate(texts):
         kind, _, rest = text.rpartition(":")
@@ -106,7 +106,7 @@ class Store:
             client.keys.add(name)
             client.done.append(["r", name, rows.get(name)])
         elif (f == "insert") != (name in rows):
-            # The transaction also looked at whether the row exists.
+            # The transaction has also observed whether the row exists.
             client.keys.add(name)
             client.own[name] = None if f == "delete" else mop[2]
             client.done.append(mop)

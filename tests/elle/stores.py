@@ -1,7 +1,7 @@
-"""A store that guarantees one isolation level and no more, and histories of its clients.
+"""A store that guarantees exactly one isolation level, and histories of its clients.
 
 Micro-operations of concurrent transactions interleave at random. The store has only lists; a
-register is a list of which reads show the last element.
+register is a list whose reads show only the last element.
 """
 
 import random
@@ -45,7 +45,9 @@ class Store:
         self.locks: dict[str, int] = {}
 
     def begin(self) -> int:
-        """Return the version that a transaction will see, an old one if the store is not strict."""
+        """Return the version that a transaction will see; it may be old if the store is not
+        strict.
+        """
         newest = len(self.versions) - 1
         if self.level == "serializable" and self.rng.random() < 0.3:
             return max(0, newest - self.rng.randint(1, 3))
@@ -87,7 +89,7 @@ class Store:
             if any(self.writes[version] & keys for version in since):
                 return False
         elif self.level in {"strict-serializable", "serializable"}:
-            # Only a read-only transaction on an old snapshot may precede others.
+            # Only a read-only transaction on an old snapshot may be ordered before others.
             touched = keys | set(client.read)
             late = any(self.writes[version] & touched for version in since)
             if late and (keys or self.level == "strict-serializable"):

@@ -1,4 +1,4 @@
-"""One small history per anomaly: only this anomaly is found, and the boundary is right."""
+"""One small history per anomaly: no other anomaly is found, and the boundary is right."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from checkers.elle import ElleResult, Transaction, check_list_append, check_rw_r
 from harness.ops import OpType, Verdict
 from tests.elle.histories import concurrent, mops, placed, sequence
 
-# anomaly[, more words] -> (history, `not`, other anomalies under strict serializability)
+# anomaly[, more words] -> (history, `not`, other anomalies found under strict serializability)
 LISTS = {
     "G0": (
         concurrent("a x 1, a y 1", "a x 2, a y 2", "r x [1 2]", "r y [2 1]"),
@@ -98,7 +98,7 @@ IN_SESSION = {
     ),
 }
 
-# `not` -> a weaker model that holds
+# `not` -> a weaker model that still holds
 HOLDS_BELOW = {
     "read-committed": "read-uncommitted",
     "consistent-view repeatable-read": "read-committed",
@@ -197,7 +197,7 @@ def test_allowed_anomalies_are_not_mentioned():
     assert (result.anomalies, result.not_) == ({}, ())
 
 
-# like `LISTS`, with the options of the check after the history
+# same form as `LISTS`, with the options of the check after the history
 REGISTERS = {
     "cyclic-versions": (
         sequence("w x 1", "w x 2", "r x 1", processes="000"),

@@ -1,4 +1,4 @@
-"""The report does not depend on names of keys, on values, or on the order of lines."""
+"""The report does not depend on key names, on values, or on the order of lines."""
 
 import random
 from dataclasses import replace
@@ -20,7 +20,7 @@ def few_of(count: int) -> list[Any]:
 
 
 def told(result: ElleResult, places: list[int]) -> Any:
-    """Return the report, with operations named by `places` and without other names."""
+    """Return the report with operations named by `places`, and without any other names."""
     return (
         result.verdict,
         result.not_,
@@ -60,7 +60,7 @@ def renamed(history: list[Transaction], rng: random.Random) -> list[Transaction]
 
 
 def shuffled(history: list[Transaction], rng: random.Random) -> tuple[list[Transaction], list[int]]:
-    """Reorder lines without changing real time; also return where each came from."""
+    """Reorder lines without changing real time; also return where each line came from."""
     order = list(range(len(history)))
     rng.shuffle(order)
     return [history[place] for place in order], order

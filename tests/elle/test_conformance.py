@@ -36,8 +36,8 @@ FOLDER = CONFORMANCE / "elle"
 # explanations prefer data to process order and real time. If the explained cycle has another kind,
 # upstream drops kinds with anti-dependencies, and reports G0 or G1c under the other name
 # (`cycle-in-scc-of-type` in `elle/txn.clj`). This implementation continues to a cycle of the kind.
-# In eight rows the types differ by more than the data set's README allows: (only upstream, only
-# here).
+# In eight rows the types differ by more than the data set's README allows; values are (types only
+# upstream, types only here).
 DIFFERENT = {
     # Upstream explains a candidate for G0-process by its data, as G-nonadjacent-item-process.
     ("list-append/000926.edn", "strong-session-serializable"): (
@@ -48,7 +48,7 @@ DIFFERENT = {
         "G-nonadjacent-item-process strong-session-PL-1-cycle-exists",
         "G0-process",
     ),
-    # Ops 8, 10 and 6 are a G-single-item-realtime, but not the first candidate.
+    # Ops 8, 10 and 6 form a G-single-item-realtime, but are not the first candidate.
     ("list-append/002600.edn", "strict-serializable"): (
         "G-nonadjacent-item-realtime",
         "G-single-item-realtime",
@@ -106,8 +106,8 @@ def bare(types: Iterable[str]) -> set[str]:
     return {name.removesuffix("-process").removesuffix("-realtime") for name in types}
 
 
-# history -> the number of cases that the verifier cannot decide. In lists, the version order does
-# not follow from single reads; in registers, upstream reports lost updates of a transaction's own
+# history -> the number of cases that are beyond the verifier. In lists, the version order does not
+# follow from single reads; in registers, upstream reports lost updates of a transaction's own
 # writes.
 BEYOND = {
     "list-append/000410.edn": 6,
@@ -155,7 +155,7 @@ def anomalies_are_those_of(row: Row, found: set[str]) -> None:
         different = DIFFERENT[row["file"], row["model"]]
         only = tuple(set(names.split()) for names in different)
         assert only == (wanted - found, found - wanted), row
-        # This report contains all of upstream's results, and more.
+        # the report contains all of upstream's results, and more
         assert wanted & CYCLE_TYPES <= with_implied(found), row
         return
     exist = {existence_type(model) for model in EXISTENCE_MODELS}
@@ -170,7 +170,9 @@ def anomalies_are_those_of(row: Row, found: set[str]) -> None:
 
 
 def cases_verify(row: Row, result: ElleResult) -> int:
-    """Verify the cases and return the number of undecided ones; the others prove the verdict."""
+    """Verify the cases and return the number of undecided ones; the other cases prove the
+    verdict.
+    """
     kind, options = row["checker"], row["options"].split()
     after, proof = certified(result, history(row["file"]), kind, options)
     assert (after.verdict, after.not_) == (result.verdict, result.not_), (row, after.reason)

@@ -79,7 +79,7 @@ TWO_READS = concurrent("w x 1", "w x 2", "r x 1, r x 2")
                 "session-serializable": "invalid"}),
         (sequence("a x 1", "r x [1]"),
          dict.fromkeys(("1SR", "view-serializable", "session-serializable"), "valid")),
-        # appends that no read shows conflict under snapshot isolation
+        # Under snapshot isolation, two appends conflict even if no read shows them.
         (concurrent("r y [], a z 1, a x 1", "r z [], a y 1, a x 2", "r y [1], r z [1]"),
          {"snapshot-isolation": "invalid"}),
         (concurrent("r y [], a z 1, a x 1", "r z [], a y 1, a w 2", "r y [1], r z [1]"),
@@ -87,7 +87,7 @@ TWO_READS = concurrent("w x 1", "w x 2", "r x 1, r x 2")
         # fractured reads are searched for
         (FRACTURED, {"read-atomic": "invalid", "monotonic-atomic-view": "unknown",
                      "read-committed": "valid"}),
-        # and so are cycles through a later read of a key
+        # A cycle through a later read of a key also refutes the model.
         *((history, dict.fromkeys(("read-committed", "strong-read-committed"), verdict))
           for history, verdict in (
               (concurrent("r y [], a z 1, r y [2]", "a y 2, r z [1]"), "invalid"),
@@ -98,7 +98,7 @@ TWO_READS = concurrent("w x 1", "w x 2", "r x 1, r x 2")
         (OVERWRITTEN, {"read-committed": "unknown", "read-atomic": "invalid"}),
         # session guarantees imply sequential keys
         (SESSION, {"strong-session-snapshot-isolation": "invalid", "snapshot-isolation": "valid"}),
-        # weak models consider each version alone
+        # Weak models judge each version on its own.
         (TWO_READS, {"read-committed": "valid", "read-uncommitted": "valid",
                      "serializable": "invalid"}),
     ],
@@ -111,7 +111,7 @@ def test_verdicts_by_model(history, verdicts):
         assert (verdict == "invalid") <= bool(found.not_)
 
 
-# --- rules that registers lacked -----------------------------------------------------------------
+# --- rules that registers once lacked ------------------------------------------------------------
 
 
 def test_a_future_read_is_found_in_registers_as_in_lists():
@@ -149,7 +149,7 @@ def test_a_read_of_the_own_write_loses_no_update():
     assert registers(lost, "cursor-stability").not_ == boundary(["lost-update"]).not_
 
 
-# --- what models imply, and what only a search shows ---------------------------------------------
+# --- what models imply, and what only a search can show ------------------------------------------
 
 
 def test_strict_serializability_implies_linearizable_keys_and_falls_alone():
@@ -244,7 +244,7 @@ def wrong(
 
 def test_the_oracle_knows_every_model():
     named = {canonical(model) for model in MODELS}
-    # Several names of one model are tried once.
+    # Different names of one model count once.
     assert named - {canonical(model) for model in brute.MODELS} == set()
 
 

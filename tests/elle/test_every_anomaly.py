@@ -1,5 +1,5 @@
-"""Every anomaly in the list: a history that shows it, its exact boundary, and the names that no
-history can show. Anomalies that need predicate reads are in `test_predicates`.
+"""Every anomaly in the list: a history that shows it, its exact boundary, and the names of
+anomalies that no history can show. Anomalies that need predicate reads are in `test_predicates`.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ PREDICATES = {
 # Names for "one of these anomalies": the report names the specific anomaly, which refutes the
 # model.
 UNIONS = {"G1", "G1-process", "G1-realtime"}
-# Upstream lists them but never detects them; a cycle says the same more precisely.
+# Upstream lists these names but never detects them; a cycle says the same more precisely.
 NAMES_ONLY = {"G-MSR", "G-SI", "G-SIb", "GSI", "GSIa", "GSIb", "G-cursor", "G-monotonic"} | {
     *("G-update", "write-skew")
 }
@@ -86,7 +86,7 @@ def _without(history: list[Transaction], number: int) -> list[Transaction]:
     return [*history[:number], *history[number + 1 :]]
 
 
-# Their names are not anomalies, or a smaller history shows the same anomaly.
+# Variants: the name is not an anomaly, or a smaller history shows the same anomaly.
 VARIANTS = {
     *("list/G0, unobserved", "list/G1c, mixed", "list/dirty-update, around unknown"),
     *("list/internal, alone", "register/G-single-item, by commit order"),
@@ -103,7 +103,9 @@ VARIANTS = {
 
 @pytest.mark.parametrize("case", sorted(set(CASES) - VARIANTS))
 def test_the_history_is_minimal(case):
-    """Without any of its transactions or micro-operations, the history shows something else."""
+    """Without any one of its transactions or micro-operations, the history no longer shows the
+    anomaly.
+    """
     kind, options, history = CASES[case]
     found = found_in(case)
 
@@ -159,13 +161,15 @@ def test_a_cycle_not_found_in_time_is_reported_as_existing(model):
     assert "cycle-search-timeout" in result.anomalies
     assert friendly(model) in (*result.not_, *result.also_not)
     told = EXISTENCE & set(result.anomalies)
-    # The type is omitted if the cycle that is shown refutes the model, too.
+    # The report omits the type if the cycle that it shows refutes the model, too.
     others = set(result.anomalies) - EXISTENCE
     assert (existence_type(model) in told) is (model not in impossible_models(others))
 
 
 def test_the_model_that_only_predicates_refute_is_not_refuted_without_them():
-    """PL-3-cycle-exists needs a cycle that repeatable read allows, so one through a predicate."""
+    """PL-3-cycle-exists needs a cycle that repeatable read allows, and such a cycle passes through
+    a predicate.
+    """
     assert set(EXISTENCE_MODELS) - set(BY_EXISTENCE) == {"PL-3"}
     for case in CASES:
         assert existence_type("PL-3") not in found_in(case)
@@ -187,13 +191,13 @@ def test_write_skew_is_explained_as_a_cycle():
 
     assert set(result.anomalies) == {"G2-item"}
     assert result.not_ == ("repeatable-read",)
-    # In the tables, lost-update implies write-skew, but not the reverse.
+    # In the tables, lost-update implies write-skew, but not vice versa.
     assert "write-skew" in with_implied(["lost-update"])
     assert "lost-update" not in with_implied(["write-skew"])
 
 
 def test_a_phantom_over_lists_is_one_over_items():
-    """A read of a whole list, elsewhere a predicate read, is a read of one item here."""
+    """A read of a whole list would be a predicate read elsewhere; here it is a read of one item."""
     history = sequence("a x 1", "r x []")
     result = check_list_append(history)
 

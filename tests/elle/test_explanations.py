@@ -1,4 +1,4 @@
-"""Explanations for people: cycles as sentences and drawings, and cases of other anomalies."""
+"""Explanations for people: cycles as sentences and as drawings, and cases of other anomalies."""
 
 import xml.etree.ElementTree as ET
 
@@ -130,7 +130,7 @@ def test_cases_without_cycles():
 
 
 def history(*mops: list[object]) -> History:
-    """Build a history of one process with consecutive transactions, as a run records it."""
+    """Build a history of consecutive transactions of one process, as a run records it."""
     ops = []
     for number, value in enumerate(mops):
         ops.append(Op(2 * number, 2 * number, 0, OpType.INVOKE, "txn", value))
@@ -144,7 +144,8 @@ def test_plug_ins_judge_runs():
     assert Verdict.INVALID is result.verdict
     assert result.checker == "elle-list-append"
     assert result.explanation[0] == "G0-realtime (1 found):"
-    assert result.operations == (0, 2)  # indexes of invocations, which pages and pictures use
+    # pages and pictures refer to operations by the indexes of their invocations
+    assert result.operations == (0, 2)
     assert result.details["not"] == ["strong-read-uncommitted"]
     assert result.details["drawings"][0].startswith("<svg")
 

@@ -15,7 +15,7 @@ from checkers.elle.models import (
     with_implied,
 )
 
-# anomaly -> (weakest models refuted, how many stronger ones fall with them), as Elle has it
+# anomaly -> (weakest models it refutes, number of stronger models refuted with them), as in Elle
 BOUNDARIES = {
     "G0": ("read-uncommitted", 24),
     "duplicate-elements": ("read-uncommitted", 24),

@@ -1,4 +1,4 @@
-"""Small histories against an oracle that tries every serial order."""
+"""Small histories, compared with an oracle that tries every serial order."""
 
 import random
 from math import inf
@@ -14,7 +14,7 @@ KEYS = "xy"
 
 
 def after(state: dict[str, list[int]], txn: Transaction) -> list[dict[str, list[int]]]:
-    """Return the state after a serial execution, if all reads are as recorded."""
+    """Return the state after executing `txn` serially, if all its reads are as recorded."""
     state = {key: list(held) for key, held in state.items()}
     for f, key, value in txn.value:
         held = state.setdefault(key, [])

@@ -1,4 +1,6 @@
-"""Predicate reads: histories of simulated stores, and random ones against all serial orders."""
+"""Predicate reads: histories of simulated stores, and random histories compared with all serial
+orders.
+"""
 
 import os
 import random
@@ -76,7 +78,7 @@ def test_every_weaker_store_is_found_out(level, broken, mark):
 
 
 def invented(rng: random.Random) -> tuple[dict[str, int], list[Transaction]]:
-    """Build a history whose reads show any possible values."""
+    """Build a history whose reads show arbitrary possible values."""
     keys = "xyz"[: rng.randint(1, 3)]
     universe = {key: 0 for key in keys if rng.random() < 0.5}
     values = {key: [None, *([0] if key in universe else [])] for key in keys}
@@ -143,7 +145,8 @@ def test_no_history_is_refuted_that_has_a_serial_order():
         seen[truth, result.verdict] += 1
         types.update(set(result.anomalies))
 
-    # The checker finds most violations, of many kinds; the others depend on unknowable orders.
+    # The checker finds most violations, of many kinds; the others depend on orders that nothing
+    # shows.
     refuted, missed = seen[False, Verdict.INVALID], sum(
         count for (truth, verdict), count in seen.items()
         if not truth and verdict is not Verdict.INVALID

@@ -99,7 +99,7 @@ def budget() -> Budget:
 
 
 @settings(deadline=None, max_examples=examples(300))
-# Two real-time steps pass the same gates, in a cycle that only simple paths show.
+# Two real-time steps pass the same gates; only simple paths show the cycle.
 @example(
     times=[(0, 0), (0, 1), (0, 1), (1, 0), (2, 0), (2, 0)],
     drawn=[(1, 0, WW), (3, 0, RW), (4, 1, RW), (5, 3, WW)],
@@ -222,7 +222,7 @@ def test_a_component_too_large_to_search_still_refutes(monkeypatch):
     assert result.verdict is Verdict.INVALID
     assert {"PL-2.99-cycle-exists", "cycle-search-timeout"} == set(result.anomalies)
     assert result.not_ == ("repeatable-read",)
-    # Impossible cycles are not searched for.
+    # cycles that are impossible under the model are not searched for
     kept = check_list_append(history, consistency_models=("snapshot-isolation",))
     assert kept.verdict is Verdict.VALID
 
@@ -236,7 +236,7 @@ def test_time_that_is_up_makes_no_verdict_valid():
 
 
 def test_upstream_relates_less_and_is_followed(monkeypatch):
-    """Key x shows r, u, q on top of u, then r again; upstream does not order u before r."""
+    """Key x shows r, u, q after u, and then r again; upstream does not order u before r."""
     history = [
         Transaction([(f, "x", value) for f, value in mops], 2 * i, 2 * i + 1, process=i)
         for i, mops in enumerate(([("w", 1)], [("w", 2)], [("r", 2), ("w", 3)], [("r", 1)]))

@@ -1,4 +1,4 @@
-"""Cycles shortened by real time to few transactions, and cycles that are found without a search."""
+"""Cycles shortened by real time to few transactions, and cycles found without a search."""
 
 import itertools
 import random
@@ -65,7 +65,7 @@ def test_a_stretch_that_is_too_long_stays(monkeypatch):
 
 
 def test_no_way_is_shorter():
-    """The result is compared with all forward paths."""
+    """The result is compared with all forward paths through the cycle."""
     rng = random.Random(4)
     fewer = 0
     for _ in range(400):

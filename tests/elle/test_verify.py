@@ -80,7 +80,9 @@ def test_nothing_that_is_found_in_random_histories_is_refused(level, kind):
 
 
 def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open():
-    """The longest read of x lacks 2, which another read has: no read shows if 2 is last."""
+    """The longest read of x lacks 2, which another read shows; no read shows whether 2 comes
+    last.
+    """
     history = concurrent(
         "a x 1, a y 2", "a x 2, a y 1", "a x 3", "r x [1 3]", "r x [2]", "r y [1 2]", "a x 4"
     )
@@ -98,7 +100,7 @@ def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open():
     assert outcome(history, open_, "list-append") == "beyond"
     last = replace(steps[0], target=6, reason=replace(steps[0].reason, next_value="4"))
     unseen = Case("G0", (), (2, 6, 0), {}, (last, replace(steps[1], source=6), steps[2]))
-    assert outcome(history, unseen, "list-append") == "refused"  # op 6 did nothing to y
+    assert outcome(history, unseen, "list-append") == "refused"  # op 6 did not touch y
 
 
 def _all(history: list[Transaction]) -> list[Case]:
@@ -116,7 +118,7 @@ def test_two_longest_reads_that_differ_do_not_prove_one_cycle_together():
     assert outcome(history, Case("G0", (), (0, 1), {}, steps), "list-append") == "refused"
 
 
-# --- what is not there -----------------------------------------------------------------------
+# --- cases about things that are not in the history ------------------------------------------
 
 
 def _altered_cycles(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
@@ -159,7 +161,8 @@ def _altered_cycles(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
 def _altered_others(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
     for i, old in enumerate(case.operations):
         fewer = (*case.operations[:i], *case.operations[i + 1 :])
-        if case.type != "cyclic-versions":  # its operations only illustrate the versions
+        # the operations of `cyclic-versions` only illustrate the versions
+        if case.type != "cyclic-versions":
             yield "op dropped", replace(case, operations=fewer)
             for op in set(ops) - {old}:
                 there = (*case.operations[:i], op, *case.operations[i + 1 :])
@@ -192,7 +195,7 @@ def test_altered_cases_are_refused(name):
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - BEYOND))
 def test_without_the_promise_nothing_is_derived_from_it(name):
-    """Each promise under which a history of registers is checked is necessary."""
+    """Each promise that a history of registers relies on is necessary."""
     kind, options, history = CASES[name]
     if kind == "register" and any(options.get(flag) for flag in OPTIONS):
         told = [outcome(history, case, "rw-register") for case in cases_of(name)]
@@ -209,7 +212,7 @@ def cycle(type_: str, text: str) -> Case:
 
 
 LINEAR = {"linearizable_keys": True}
-# name -> (history, kind, promises, type, steps, a history with one change in which it holds)
+# name -> (history, kind, promises, type, steps, a history with one change that makes the case true)
 NEARLY = {
     "failed writer": (
         *(concurrent("fail:a x 1, a y 2", "a x 2, a y 1", "r x [1 2]", "r y [1 2]"), "list", {}),
@@ -350,7 +353,7 @@ def test_meanings_of_cycle_names(name, kinds, holds):
 
 
 SINGLE = {
-    # (history, kind, type, operations, details), each slightly different from a true case
+    # name -> (history, kind, type, operations, details), each slightly different from a true case
     "committed": ("a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
     "unseen": ("fail:a x 1|r x [2]|a x 2", "G1a", (1, 0), {"key": "x", "value": "1"}),
     "unknown": ("info:a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
@@ -453,7 +456,7 @@ SOUND = placed(("a x 1", 0, 9), ("r y []", 1, 2), ("r x []", 3, 4))
 
 
 def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
-    """Completions seem to come immediately, so overlapping transactions seem ordered."""
+    """The mutated code lets completions come at once, so overlapping transactions seem ordered."""
     history = recorded(SOUND)
     plugin = ElleListAppend().check(history, None, time_limit_s=300)
     assert plugin.verdict is Verdict.VALID
@@ -477,7 +480,7 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
 
 
 def test_underivable_cases_keep_their_verdict_and_say_so():
-    """The verifier is limited, so its failure to follow a case refutes nothing."""
+    """The verifier is limited: if it cannot follow a case, that refutes nothing."""
     history = recorded(CASES["list/G0"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})
@@ -499,7 +502,9 @@ def test_underivable_cases_keep_their_verdict_and_say_so():
 
 
 def test_a_verified_case_need_not_refute_the_weakest_model():
-    """A true case against a strong model does not prove the reported violation of a weaker one."""
+    """A true case against a strong model does not prove the reported violation of a weaker
+    model.
+    """
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})

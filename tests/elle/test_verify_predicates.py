@@ -96,7 +96,7 @@ def test_nothing_that_is_found_in_stores_is_refused(level):
 
 
 def test_nothing_that_is_found_in_invented_histories_is_refused():
-    """Only dirty reads of two kinds have no certificate."""
+    """Only two kinds of dirty reads have no certificate."""
     told: dict[str, int] = {}
     for seed in range(500):
         universe, history = invented(random.Random(seed))
@@ -168,11 +168,11 @@ def back(relation: str, value: str = "1", after: str = "2") -> Case:
 
 
 def late(first: str, second: str, *others: str) -> list[Transaction]:
-    """Build a history in which op 1 ends before op 0 begins, and the others overlap both."""
+    """Build a history in which op 1 ends before op 0 begins, and the other ops overlap both."""
     return timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
 
 
-# true cases, and cases that are nearly true: outcome -> name -> (history, case)
+# outcome -> name -> (history, case): true cases, and cases that are nearly true
 NEARLY: dict[str, dict[str, tuple[list[Transaction], Case]]] = {
     "refused": {
         "wr of another value": (late("w x 2", "r x 1"), back("wr", "2", "")),
@@ -390,7 +390,7 @@ def test_a_history_that_declares_no_universe_has_a_certificate(tmp_path):
 
 
 def test_a_check_broken_on_purpose_gives_no_verdict(tmp_path, monkeypatch):
-    """The broken inference assumes that no predicate matches any written value."""
+    """The mutated inference assumes that no predicate matches a written value."""
     genuine = Predicate.matches
     monkeypatch.setattr(
         Predicate, "matches", lambda self, value: value == 7 or genuine(self, value)

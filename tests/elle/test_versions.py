@@ -36,7 +36,7 @@ def accesses(drawn: list[tuple[int, int, bool, list[tuple[bool, str, int]]]]) ->
 
 
 def complete(of: Accesses) -> set[tuple[int, int]]:
-    """Return all pairs of versions that real time orders."""
+    """Return all pairs of versions that are ordered by real time."""
     columns = of.columns
     pairs = set()
     for a in range(len(of.txn)):
@@ -97,7 +97,7 @@ def test_nearest_written_successors_imply_all_written_ones(drawn, rng):
 
 
 def walked(of: Accesses) -> set[tuple[int, int]]:
-    """Return pairs of versions by walking the reduced real-time graph around a key."""
+    """Return pairs of versions, found by walking the reduced real-time graph around a key."""
     columns = of.columns
     count = len(columns)
     order = precedence(columns)

@@ -1,4 +1,4 @@
-"""The supplied cases: each is valid, and the events that it demonstrates happen."""
+"""The supplied cases: each is valid, and the events that it demonstrates do happen."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SHORT = ("large-tables", "majority-down", "minority-down", "single-master-paused
 
 
 def run(name, seed):
-    """Run a case in the simulation, where it must be valid."""
+    """Run a case in the simulation, and assert that it is valid."""
     case = msgspec.structs.replace(load_case(FOLDER / f"{name}.json"), seed=seed)
     done = simulated(case)
     judgement = done.judgement(time_limit_s=300)
@@ -75,7 +75,8 @@ def single(history):
     done = within(history, "node:m1")
     assert not acknowledged(done, ddl.MUTATIONS)
     served = [pair for pair in done if pair.invoke.f in ROWS]
-    assert len(acknowledged(served, ROWS)) > len(served) / 2  # new clients know no table locations
+    # new clients do not know the locations of any tablets
+    assert len(acknowledged(served, ROWS)) > len(served) / 2
 
 
 def migrated(history):

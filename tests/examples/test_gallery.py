@@ -1,8 +1,9 @@
-"""The gallery: systems of `examples/` for 20 s, each as its file stands and with one line changed.
+"""The gallery: each system in `examples/` runs for 20 s, once unchanged and once with one line
+changed.
 
-A row of `SOUND` has to be valid. A row of `CONVICTED` changes one line of the file, unless the file
-as it stands breaks its promise, and is run with other seeds until a checker convicts it: a short
-fault may leave no wrong answer behind.
+Rows of `SOUND` must be valid. A row of `CONVICTED` changes one line of the file, unless the
+unchanged file already breaks its promise. Because a short fault may leave no wrong answer behind,
+such a row runs with other seeds until a checker convicts it.
 """
 
 import json
@@ -150,7 +151,7 @@ def test_it_keeps_its_promise(capsys, tmp_path, file, faults):
     )
 
     assert code in {EXIT_VALID, EXIT_UNKNOWN}, verdicts
-    for proof in ("stats", "liveness"):  # a busy machine may prove nothing
+    for proof in ("stats", "liveness"):  # on a busy machine, a run may prove nothing
         assert verdicts.pop(proof) in {"valid", "unknown"}
     assert set(verdicts.values()) == {"valid"}, verdicts
 

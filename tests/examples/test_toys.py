@@ -1,4 +1,4 @@
-"""Third-party targets: found by entry point, broken and judged like the bundled ones."""
+"""Third-party targets: found by entry point, and broken and judged like the bundled ones."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from harness.cli import main
 
 SHORT = ["--duration", "1", "--json"]
-# A foreign program is one in Docker, too.
+# a foreign program behaves like one in Docker, too
 FOREIGN_PROCESS = pytest.param(
     "process",
     marks=[pytest.mark.nightly, pytest.mark.process, pytest.mark.xdist_group("process")],
@@ -19,7 +19,8 @@ DOCKER = pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_gro
 
 @pytest.fixture
 def run(capsys, tmp_path):
-    """Run `harness run` with these arguments; return the exit code and the JSON report.
+    """Return a function that runs `harness run` with these arguments, and returns the exit code and
+    the JSON report.
 
     On a busy machine, nodes start late, and operations and faults may have no effect. In a real
     environment, an undecided run is therefore repeated, at most twice, with more time and fewer
@@ -41,7 +42,7 @@ def run(capsys, tmp_path):
 
 
 def bitten(report):
-    """Return the number of effective faults per nemesis, from the certificate."""
+    """Return the number of effective faults per nemesis, as the certificate counts them."""
     (stats,) = [item for item in report["checkers"] if item["checker"] == "stats"]
     return stats["details"]["certificate"]["faults_by_nemesis"]
 

@@ -28,7 +28,7 @@ class LinkDoor(Door):
 
 
 def door(owner):
-    """Return the door of a session, or of this object's session; always the same one."""
+    """Return the door of this session, or of this object's session; always the same one."""
     session = getattr(owner, "session", owner)
     kept = vars(session.cluster)
     if "door" not in kept:

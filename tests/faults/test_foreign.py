@@ -1,4 +1,4 @@
-"""The foreign programs that a fault may hit, and refusals before anything starts."""
+"""The foreign programs that a fault may hit, and faults that are refused before anything starts."""
 
 import json
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ NODES = {spec.name: spec for spec in (FOREIGN, OTHER, OURS)}
         ("clock node:db offset=5s", {"db"}),
         ("clock role:app drift=500ppm", {"a1"}),
         ("clock one@db offset=5s", {"db"}),
-        ("clock leader offset=5s", {"db", "a1"}),  # the leader is only known later
+        ("clock leader offset=5s", {"db", "a1"}),  # which node leads is only known later
         ("clock role:master offset=5s", set()),
         ("clock node:m1 offset=5s", set()),
         ("kill node:db", set()),

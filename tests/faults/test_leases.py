@@ -1,4 +1,6 @@
-"""Every fault ends with its lease, even if another heal succeeds or fails before (virtual time)."""
+"""Every fault ends with its lease, even if another heal succeeds or fails before (in virtual
+time).
+"""
 
 import asyncio
 import math
@@ -47,7 +49,7 @@ class Leases:
 
 
 def undone(cluster):
-    """Count how often something was undone."""
+    """Return the number of times that something was undone."""
     good = [
         cluster.clocks.get("m1") == (0, 0),
         cluster.factors.get("m1") == 1.0,

@@ -168,7 +168,7 @@ LINK_FAULTS = st.sampled_from([Cut(), LATE, PIECES])
 LINK_STEPS = st.lists(
     st.one_of(
         st.tuples(LINK_FAULTS, st.sets(st.sampled_from(LINKS), min_size=1)),
-        st.integers(0, 9),  # heal this one of the active faults
+        st.integers(0, 9),  # the position of the active fault to heal
         st.sampled_from(ENDS[:2]),  # relieve this node
     ),
     max_size=14,
@@ -269,7 +269,7 @@ CONDITIONS = st.sampled_from(
 STEPS = st.lists(
     st.one_of(
         st.tuples(CONDITIONS, st.sets(st.sampled_from(NODES), min_size=1)),
-        st.integers(0, 9),  # heal this one of the active faults
+        st.integers(0, 9),  # the position of the active fault to heal
         st.sampled_from(NODES),  # relieve this node
     ),
     max_size=14,
@@ -343,9 +343,7 @@ async def test_a_node_starts_on_rot_only_when_no_other_fault_would_end_it_at_onc
     rot = await hit(ledger, ROT, "m1")
     assert cluster.down == {"m1"}
     await ledger.heal(eio.id)
-    assert cluster.down == {
-        "m1"
-    }  # the node is not known to have exited because of the healed fault
+    assert cluster.down == {"m1"}  # nothing shows that the healed fault ended the node
     await ledger.heal(rot.id)
     assert cluster.down == set()
 
@@ -379,7 +377,7 @@ async def test_a_disk_counts_the_requests_of_its_time():
 async def test_a_clock_counts_the_ms_by_which_it_jumped():
     ledger, cluster = fresh()
     fault = await hit(ledger, Clock(offset_ms=40.0), "m1", "m2")
-    assert await ledger.heal(fault.id) == Bite(160, "ms")  # the jump there and back, on two nodes
+    assert await ledger.heal(fault.id) == Bite(160, "ms")  # two nodes jumped there and back
     assert set(cluster.clocks.values()) == {(0, 0)}
 
 

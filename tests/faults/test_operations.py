@@ -58,7 +58,7 @@ def test_a_restart_as_a_variant_is_undone_at_the_end():
     cluster = FakeCluster(("m3",))
     asyncio.run(restore(cluster, system))
     assert cluster.calls == [("stop", "m1"), ("start", "m1", "small"), ("stop", "m3")]
-    asyncio.run(restore(cluster, FakeSystem()))  # a system that has nothing to restore
+    asyncio.run(restore(cluster, FakeSystem()))  # the system has nothing to restore
 
 
 def test_an_impossible_operation_does_nothing():

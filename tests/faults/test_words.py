@@ -1,4 +1,4 @@
-"""Faults in words: their meaning, refusals of wrong ones, and runs that follow them."""
+"""Faults in words: their meaning, refused texts, and runs that follow them."""
 
 import json
 

@@ -40,7 +40,7 @@ CASES = [
         "set",
         "0! add 1; 0+ add 1; 1! read; 1+ read [True]",
         INVALID,
-    ),  # values that are equal in Python
+    ),  # the two values are equal in Python
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [1.0]", INVALID),
     ("set", "0! add {'a': [1]}; 0+ add {'a': [1]}; 1! read; 1+ read [{'a': [1.0]}]", INVALID),
     ("set", "0! add [1, None]; 0+ add [1, None]; 1! read; 1+ read {'#{}': [[1, None]]}", VALID),
@@ -111,7 +111,7 @@ def test_what_is_not_in_the_vocabulary_is_refused(model, text, words):
         judged_by(model, ops(text))
 
 
-# --- an oracle that knows nothing of ours ------------------------------------------------------
+# --- an oracle that is independent of the checkers ---------------------------------------------
 
 
 class Lock:
@@ -163,7 +163,7 @@ KINDS = {
 
 
 def explained(kind, history):
-    """Whether some legal order contains all answered operations and some lost ones."""
+    """Whether some legal order contains all answered operations and some of the lost ones."""
     model, initial, _ = KINDS[kind]
     open_, found = {}, []
     for op in history:
@@ -187,7 +187,8 @@ def explained(kind, history):
         for one in left:
             call, end, f, value = one
             if call <= first:
-                # A lost mutation that is impossible has no effect, as if it had never happened.
+                # A lost mutation that would be impossible has no effect, as if it had never been
+                # sent.
                 after = {a for s in states for a in model.after(s, f, value, end is not None)}
                 if search(frozenset(after), left - {one}):
                     return True
@@ -197,7 +198,9 @@ def explained(kind, history):
 
 
 def random_history(kind, rng):
-    """Build a history of a few clients with answers from one state, some of them corrupted."""
+    """Build a history of a few clients whose answers come from one state; some answers are
+    corrupted.
+    """
     model, state, calls = KINDS[kind]
     states = [state]
     lines, open_, process = [], {}, 3
@@ -262,9 +265,7 @@ def test_random_histories_agree_with_all_orders(kind, native, monkeypatch):
         verdicts.append(expected)
         if seed % 4 == 0:
             outcome = check_operations(check.model, check.parsed)
-            certify(
-                check.model, check.parsed, outcome
-            )  # raises an error if the proof does not hold
+            certify(check.model, check.parsed, outcome)  # raises an error if the proof is wrong
         for part in check.model.projections(check.parsed):
             refuted = check_operations(part.model, part.operations).result is Result.ILLEGAL
             assert not refuted or expected is INVALID, (seed, part.name)

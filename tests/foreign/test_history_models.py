@@ -1,4 +1,4 @@
-"""Each model and its vocabulary: hand-written histories on both sides of every rule."""
+"""Each model and its vocabulary: hand-written histories just within and just outside every rule."""
 
 import pytest
 
@@ -24,7 +24,7 @@ WROTE_1 = [("0!", "write", 1), ("0+", "write", 1)]
 
 
 def done(f, value, *answer, end="+", by=0):
-    """Build a call and its completion, which repeats the value without an `answer`."""
+    """Build a call and its completion; without an `answer`, the completion repeats the value."""
     return [(f"{by}!", f, value), (f"{by}{end}", f, *(answer or [value]))]
 
 
@@ -55,7 +55,7 @@ CASES = [
     ("cas-register", [*WROTE_1, *read(1.0)], INVALID),
     ("cas-register", [*WROTE_1, *read("1")], INVALID),
     ("cas-register", read(0), VALID),
-    ("cas-register", read(None), UNKNOWN),  # a wildcard, which no state contradicts
+    ("cas-register", read(None), UNKNOWN),  # a wildcard: no state contradicts it
     ("cas-register", [*WROTE_1, *read(None)], UNKNOWN),
     ("cas-register", [*WROTE_1, *read(None), *read(1)], VALID),
     ("cas-register", WROTE_1, UNKNOWN),
@@ -72,7 +72,7 @@ CASES = [
     ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [1, 2])], INVALID),
     ("cas-register", [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", [1, 2]), *read(1)], VALID),
     ("cas-register", [("0!", "write", None), ("0+", "write", 4), *read(4)], VALID),
-    # If the two values differ, the completion counts, as in Knossos, unless it is nil.
+    # If the two values differ, the completion's counts, as in Knossos, unless it is nil.
     ("cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(4)], VALID),
     ("cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(1)], INVALID),
     ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [0, 3]), *read(3)], VALID),
@@ -144,7 +144,7 @@ CASES = [
         VALID,
     ),
     (
-        "catalog",  # a lost create has the id that it got if it took effect
+        "catalog",  # a lost create, if it took effect, has the id that a later answer shows
         [
             ("1!", "create", table("create", "t", "ok", ident=7)[0][2]),
             *table("get", "t", "ok", ident=7),

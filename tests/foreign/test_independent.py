@@ -45,7 +45,7 @@ def did(process, f, value, answer=None):
 
 
 def after(state, operation):
-    """Return the next state if the answer fits; the answer of a wildcard is `None`."""
+    """Return the next state if the answer fits; the answer `None` fits any state."""
     f, value, answer = operation
     if f == "write":
         return [value]
@@ -105,7 +105,7 @@ def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(dra
     assert (result.verdict is not INVALID) is (expected[0] or expected[None]), result
     if result.verdict is VALID:
         assert expected[{"0": 0, "nil": None}[result.details.get("initial", "0")]]
-    # One answer that is no wildcard is enough, if no other answer counts against it.
+    # One answer that is not a wildcard is enough, unless another answer counts against it.
     ended = [what for each in keys.values() for _, end, what in each if end != inf]
     answers = [answer for f, _, answer in ended if f == "read"]
     seen = [f for f, _, _ in ended if f == "cas"]
@@ -196,7 +196,7 @@ def test_the_verdict_is_the_worst_of_all_keys(data, model):
         assert any(result.verdict is VALID for result in single)
     seen = judged(
         model, lines
-    )  # without the option, a history that separate keys explain is not invalid
+    )  # without the option, a history that separate keys explain is not called invalid
     if shape_of(History(written(*lines)).pairs) is not Shape.NO:
         assert seen.verdict is not INVALID or convicted
 
@@ -273,7 +273,9 @@ def test_a_map_of_strings_is_no_tuple():
 
 
 def test_where_both_readings_differ_the_verdict_says_which_option_decides():
-    """Values of the locks are [owner token]: two locks as tuples, and one lock as plain values."""
+    """The values of the locks are [owner token]: either two locks as tuples, or one lock with plain
+    values.
+    """
     lines = [*did(0, "acquire", [0, 7]), *did(1, "acquire", [1, 8]), *did(0, "release", [0, 7])]
     result = judged("mutex", lines)
     assert (result.verdict, result.details["rule"]) == (UNKNOWN, "tuples-or-values")
@@ -391,11 +393,11 @@ def rounds(*answers):
         (rounds(0, *[None] * 198), UNKNOWN),  # a store that lost everything
         (rounds(0, 1, None), VALID),
         (rounds(0, None, None), UNKNOWN),
-        ([*NIL, *NIL, *NIL, *rounds(0)], VALID),  # initially nil, as in Jepsen's registers
+        ([*NIL, *NIL, *NIL, *rounds(0)], VALID),  # initially nil, like Jepsen's registers
         (
             [*did(0, "read", None, 0), *NIL, *NIL],
             UNKNOWN,
-        ),  # initially 0, so these reads saw nothing
+        ),  # initially 0, so these reads observed nothing
         ([*NIL, *did(0, "cas", [None, 3]), *did(0, "read", None, 3)], VALID),
     ],
 )

@@ -1,4 +1,4 @@
-"""Anomalies of transactions over lists that a profile permits, and those that it does not."""
+"""Anomalies of transactions over lists: some are permitted by a profile, others are not."""
 
 import random
 
@@ -15,7 +15,7 @@ INVALID, PERMITTED, VALID = Verdict.INVALID, Verdict.PERMITTED, Verdict.VALID
 
 
 class Transactions(Writer):
-    """A writer of transactions on the list `x`, one after the other."""
+    """A writer of consecutive transactions on the list `x`."""
 
     def __init__(self, *permits: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Transactions(Writer):
 
 
 def deposed(*, told: bool = True) -> Transactions:
-    """m1 led, then m2 led and took an append; m1 may not know it."""
+    """Begin a history in which m1 led, then m2 led and took an append, and m1 may not know that."""
     h = Transactions(STALE)
     h.leads("m1", 1)
     h.append(1)

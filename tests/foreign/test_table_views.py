@@ -41,7 +41,7 @@ Ops = list[Operation[Any, Any]]
 
 
 def exhausted(problem: Problem) -> bool:
-    """Whether there is a legal order, by searching all orders."""
+    """Whether there is a legal order; searches all orders."""
     status = Frontier(problem, configurations_max=10**5).run(10**6)
     assert status in {Status.FOUND, Status.EXHAUSTED}
     return status is Status.FOUND
@@ -219,7 +219,7 @@ def test_what_is_called_when_a_window_ends_may_come_before_what_returns_then(mon
 def test_a_list_between_two_sights_must_show_the_id():
     hidden = done(3, "list", 6, 7, "", listing=())
     later = done(4, "get", 8, 9, "b", ident=7, version=2, seen=6)
-    # The name's view does not show it: with an unknown outcome, the table may have come back.
+    # The name's view cannot show it: if the outcome is unknown, the table may have come back.
     away = Operation(5, Rename("b", "c"), 5, UNKNOWN, None, 5)
     back = Operation(6, Rename("c", "b"), 5, UNKNOWN, None, 6)
     operations = [CREATE, RENAME, ALTER, hidden, later, away, back]
@@ -249,7 +249,7 @@ def test_an_answer_without_an_id_may_be_about_any_table():
 
 
 def test_an_id_without_a_create_belongs_to_no_table():
-    # After two renames with lost answers, views of names only know that some table arrived.
+    # After two renames with lost answers, views of names only show that some table arrived.
     moves: Ops = [
         Operation(number, Rename("a", name), 2, UNKNOWN, None, number)
         for number, name in ((1, "b"), (2, "c"))
@@ -360,7 +360,7 @@ def test_cores_of_long_histories_are_small_and_proven(total, clients):
         model = catalog_of_tables(operations)
         outcome = check_operations(model, operations)
         if outcome.result is Result.OK:
-            continue  # a corrupted answer that is true by chance
+            continue  # a corrupted answer may be true by chance
         proof = certify(model, operations, outcome)
         assert proof is not None
         assert proof.confirmed_by == "the verifier, by enumeration"

@@ -289,13 +289,13 @@ def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, be
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        # A piece that ends within a string: a search for its end from each quote would take a
-        # minute.
+        # One piece ends within a string: a search for its end that starts at each quote would take
+        # a minute.
         ('{:a "' + '{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + ';{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + '\\"}\n' * 60_000 + '"}\n', 1),
         ("{" + "".join(f":k{n} 1 " for n in range(60_000)) + ":k59999 1}", "':k59999' twice"),
-        # One form larger than many blocks, plain or not, with more lines than forms.
+        # One form is larger than many blocks, whether plain or not, and has more lines than forms.
         ("{:a [" + "1 2 3 4 5 " * 100_000 + "]}", 1),
         ("[{:a [" + "[:append 1 2] " * 50_000 + "]}]", 1),
         ("{:a [" + "{:b 1}\n" * 100_000 + "]}\n", 1),
@@ -310,12 +310,12 @@ def test_long_forms_take_no_quadratic_time(tmp_path, text, count):
     else:
         with pytest.raises(HistoryError, match=count):
             list(stream_pieces(path))
-    assert time.process_time() - begin_s < 3  # it takes a few hundredths of a second
+    assert time.process_time() - begin_s < 3  # reading usually takes a few hundredths of a second
 
 
 @pytest.mark.slow
 def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
-    """A backtracking search would remember each escape."""
+    """A backtracking search would need memory for each escape."""
     path = tmp_path / "h.edn"
     path.write_text('{:a "' + "\\\\" * 300_000 + '"}\n')
     tracemalloc.start()

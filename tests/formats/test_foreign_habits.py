@@ -1,4 +1,4 @@
-"""Additional data that other harnesses write into ops must change no verdict."""
+"""Additional data that other harnesses write into ops must not change any verdict."""
 
 import json
 
@@ -23,7 +23,7 @@ def checked(tmp_path, text, name, *options):
 
 
 def edn(fields):
-    """Write the ops of DONE, each with these fields before its own."""
+    """Write the ops of DONE, each preceded by these fields."""
     lines = []
     for op in DONE:
         value = "nil" if op["value"] is None else op["value"]

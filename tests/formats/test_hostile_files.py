@@ -1,4 +1,4 @@
-"""Hostile files get one clear line with a place, and take no more memory than ordinary files.
+"""A hostile file gets one clear line with a place, and takes no more memory than an ordinary file.
 
 The files have lines of 1 GB, deep nesting, huge numbers, NULs, or bytes that are not text. `harness
 check` reads endless lines in separate processes, whose peak memory is measured.
@@ -13,14 +13,14 @@ from harness.errors import EXIT_USAGE
 from tests.support.programs import run_program
 
 GIGABYTE = 1 << 30
-GROWN_MB_MAX = 200  # more than a process that checks a file of two lines
+GROWN_MB_MAX = 200  # memory beyond that of a process that checks a file of two lines
 
 OP = b"{:process 0, :type :invoke, :f :read, :value nil}\n"
 CATALOG = b"create\tt1\t\t5\tok\t9\t1\t0\t\t0\t1\n"
 ETCD = b"INFO  jepsen.util - 0 :invoke :read nil\n"
 
-# One process loads everything and reads the first file; a child of it reads each other file. Use
-# VmHWM, because a child's ru_maxrss starts with its parent's value.
+# One process imports everything and reads the first file; each other file is read by a child of it.
+# Use VmHWM, because a child's ru_maxrss starts with its parent's value.
 SCRIPT = """
 import os, re, sys
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_line_of_a_gigabyte(tmp_path):
     ended = run_program(sys.executable, "-c", SCRIPT, usual, *paths, timeout_s=300)
     told = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert len(told) == 2 * (1 + len(ENDLESS))  # one line each, and its end
+    assert len(told) == 2 * (1 + len(ENDLESS))  # per file, one line of output and its end
     ends = [tuple(map(int, end.removeprefix("ended ").split())) for end in told[1::2]]
     assert {code for code, _ in ends} == {EXIT_USAGE}
     usual_mb = ends[0][1]

@@ -40,7 +40,7 @@ def written(tmp_path, text, name="file"):
 
 
 def logs(value):
-    """Return the same ops as each kind of log, by format."""
+    """Return the same ops in each log format."""
     lines = [line % value if "%s" in line else line for line in LINES]
     prefix = "2026-01-01 10:00:00,000{GMT}\tINFO\t[jepsen worker 0] jepsen.util: "
     return [
@@ -259,7 +259,7 @@ def test_an_imported_history_has_the_verdict_of_its_file(name, tmp_path, capsys)
     assert main(["check", str(tmp_path / "s"), "--json"]) == code
     stored = json.loads(capsys.readouterr().out)
     same = ("verdict", "model", "reason", "operations", "anomalies", "not")
-    # The decisions that the import derived from the shape of values are final.
+    # An import makes the decisions final that were derived from the shape of values.
     found["reason"] = found["reason"].replace(f"; {TAKEN}, if not: --no-independent", "")
     assert {key: stored[key] for key in same} == {key: found[key] for key in same}
     assert main(["export", str(run.folder)]) == EXIT_VALID

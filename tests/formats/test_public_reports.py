@@ -29,7 +29,7 @@ LOST_DEQUEUES = (
 )
 TOXIPROXY = "python toxiproxy_reports.py (TOXI=URL for another server)"
 ANSWERS = {
-    # One read and no total: nothing to be wrong against (`MORE` has the total).
+    # One read and no total: no number can be wrong (`MORE` has the total).
     f"{CHECK} bank-bad.edn": (UNKNOWN, "say --initial TOTAL"),
     f"{CHECK} counter-ok.edn": (VALID, "counter"),
     f"{CHECK} edn-nan-in-nemesis.edn": (VALID, ""),
@@ -62,7 +62,7 @@ ANSWERS = {
     f"{CHECK} total-queue-drain-ok.edn": (VALID, "total-queue"),
     LOST_DEQUEUES: (VALID | INVALID | UNKNOWN, ""),
 }
-# The index describes these requests in words: the same history under other requests.
+# The index describes these requests only in words: the same histories with other options.
 MORE = {
     f"{CHECK} --model bank --initial 20 bank-bad.edn": (INVALID, "the total 15.*The total is 20"),
     f"{CHECK} --model bank --initial 15 bank-bad.edn": (VALID, "the total 15"),

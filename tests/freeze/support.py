@@ -39,7 +39,7 @@ class Freezing(Up):
         return program, {**variables, "PYTHONPATH": str(self.code)}
 
     def run(self, *words, code):
-        """Run until this exit code; return the report, and remove the cluster at the end."""
+        """Run, and expect this exit code; return the report, and remove the cluster at the end."""
         with self.started("--json", "--quiet", *words) as run:
             output, errors = run.communicate(timeout=300)
         assert run.returncode == code, errors
@@ -57,12 +57,12 @@ class Freezing(Up):
         )  # fmt: skip
 
     def record(self, name="frozen"):
-        """Return the record of a frozen cluster, which has the form of `harness up`."""
+        """Return the record of a frozen cluster, which has the same form as for `harness up`."""
         return json.loads((self.folder(name) / "cluster.json").read_text())
 
     @property
     def holder(self):
-        """Return the holder of the run in progress; `None` before it owns the run."""
+        """Return the holder of the run in progress; `None` until it owns the run."""
         try:
             owner = (self.folder("frozen") / "owner").read_text().partition("@")[0]
             order = json.loads((self.folder("frozen") / "order.json").read_text())

@@ -1,4 +1,6 @@
-"""`harness run --freeze` in containers: the engine pauses them, a user queries and removes them."""
+"""`harness run --freeze` in containers: the engine pauses them, and the user queries and removes
+them.
+"""
 
 import json
 
@@ -29,7 +31,8 @@ def test_masters_of_a_frozen_cluster_answer_once_they_are_thawed(up, tmp_path):
     assert "none can answer" in up.call("kudu", "--cluster", "frozen", "master", "list", code=254)
     up.call("heal", "frozen", record["pause"])
     masters = up.call("kudu", "--cluster", "frozen", "master", "list")
-    assert masters.count("LEADER") == 2  # NO-LEASE: the leader behind the cut still leads
+    # NO-LEASE: the leader behind the cut still believes that it leads
+    assert masters.count("LEADER") == 2
     up.down("frozen")
     with Engine.connected() as engine:
         assert [*engine.containers(label), *engine.networks(label), *engine.volumes(label)] == []

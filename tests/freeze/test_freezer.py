@@ -1,4 +1,4 @@
-"""A freeze while nodes start: all of them are paused, whenever they started."""
+"""A freeze while nodes start: every node is paused, no matter when it started."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ VIOLATION = Violation(checker="c", rule="r", reason="why", ops=3)
 
 
 class Starting(FakeCluster):
-    """Nodes are paused and thawed as they are told; a start is an event."""
+    """A cluster that pauses and thaws nodes on request; each start is an event."""
 
     def __init__(self, **fields):
         super().__init__(**fields)
@@ -44,7 +44,7 @@ class System(FakeSystem):
 
 
 def running(cluster, faults):
-    """A run in its chaos phase, whose faults are this coroutine."""
+    """Build a run in its chaos phase, whose faults are this coroutine."""
     conductor, recorder = conductor_of("kill leader", cluster)
 
     async def phases(*, ends):
@@ -78,7 +78,7 @@ async def test_a_node_that_starts_while_the_others_are_paused_is_paused(tmp_path
     run = running(cluster, asyncio.sleep(0))
     found = await frozen(run, tmp_path)
     assert sorted(found.nodes) == sorted(cluster.nodes) == sorted(cluster.paused)
-    await cluster.kill("m1")  # by hand, and it stays frozen until the pause is healed
+    await cluster.kill("m1")  # paused by hand, so the node stays frozen until this pause is healed
     cluster.paused.discard("m1")
     await cluster.start("m1")
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Prefixes of histories: checkers that judge them, and violations that stay violations."""
+"""Prefixes of histories: which checkers judge them, and which violations remain violations."""
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_a_log_is_followed_while_it_is_written(tmp_path):
     assert tail.read() == ops[:2]
     log.append(ops[2])
     whole = path.read_bytes()
-    path.write_bytes(whole[:-20])  # the next record is being written
+    path.write_bytes(whole[:-20])  # the next record is only partly written
     assert tail.read() == []
     path.write_bytes(whole)
     log.append(ops[3])

@@ -1,4 +1,4 @@
-"""`harness run --freeze` on real processes: what remains after a violation, and what must not."""
+"""`harness run --freeze` on real processes: what remains after a violation, and what is removed."""
 
 import json
 import signal
@@ -43,7 +43,8 @@ def test_a_violation_pauses_all_nodes_until_they_are_thawed_and_removed(broken):
     (healed,) = broken.call("heal", "frozen", frozen["pause"], "--json")["healed"]
     assert healed["count"] == 3
     assert set(broken.states().values()) == {"running"}
-    broken.call("break", "frozen", "kill node:n1")  # faults injected by hand, as with `harness up`
+    # inject a fault by hand, as for a cluster of `harness up`
+    broken.call("break", "frozen", "kill node:n1")
     broken.down("frozen")
     assert left_of(record) == []
 

@@ -1,4 +1,4 @@
-"""A mounted disk, controlled only by its commands."""
+"""A mounted disk that is only controlled by its commands."""
 
 import json
 import os

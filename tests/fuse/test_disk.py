@@ -42,7 +42,7 @@ def test_truncated_ranges_come_back(disk):
 
 
 def test_names_follow_one_journal(disk):
-    """An fsync of any file or folder makes all names so far durable, as on ext4."""
+    """An fsync of any file or folder makes all earlier names durable, as on ext4."""
     disk.write("old", b"old", sync=os.fsync)
     (disk.root / "old").rename(disk.root / "new")
     (disk.root / "folder").mkdir()
@@ -105,7 +105,9 @@ def test_torn_writes_survive_in_part_and_by_seed(mounting):
 
 
 def test_mapped_files_see_writes_and_power_cuts(disk):
-    """Like bbolt, read through a mapping and write by pwrite; no page survives a power cut."""
+    """The test reads through a mapping and writes by pwrite, like bbolt; no page survives a power
+    cut.
+    """
     disk.write("f", b"a" * 8192, sync=os.fsync)
     with (disk.root / "f").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=1) as mapped:
         assert mapped[:1] == b"a"

@@ -49,7 +49,7 @@ def draw(ctx: Context) -> Draft:
 
 
 class UntilOk:
-    """A wrapped generator until an operation (of kind `f`) ends with `ok`."""
+    """A generator, wrapped to end at the first operation (of kind `f`) that ends with `ok`."""
 
     def __init__(self, generator: GeneratorLike, f: str | None = None) -> None:
         self.generator, self.f = lift(generator), f
@@ -68,7 +68,7 @@ class UntilOk:
 
 
 class Thread:
-    """A wrapped generator whose drafts are for the process of one thread."""
+    """A generator, wrapped so that its drafts are for the process of one thread."""
 
     def __init__(self, thread: int, f: str) -> None:
         self.thread, self.f = thread, f

@@ -26,7 +26,7 @@ _POLLS_MAX: Final = 1000  # a generator that only waits for time gets 10 s
 
 
 class Outcome(NamedTuple):
-    """The end of a simulated operation, `latency_ns` after its invocation."""
+    """The outcome of a simulated operation, which ends `latency_ns` after its invocation."""
 
     type: OpType
     latency_ns: int = LATENCY_NS

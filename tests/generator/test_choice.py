@@ -22,7 +22,8 @@ def test_any_ends_when_all_have():
     assert any_of(None, None) is NOTHING
 
 
-@pytest.mark.parametrize("choose", [any_of, mix])  # one chooses among ties, the other among all
+# `any_of` chooses among ties only, `mix` among all members
+@pytest.mark.parametrize("choose", [any_of, mix])
 def test_choices_are_fair(choose):
     counts = Counter(names(quick(limit(3000, choose(*(forever(f) for f in "abc"))))))
 

@@ -259,7 +259,7 @@ def test_cancellation_records_open_operations():
     assert all(task.done() for task in world.env.tasks)
 
 
-# --- what is no operation --------------------------------------------------------------------
+# --- drafts that are not operations ----------------------------------------------------------
 
 
 def test_sleep_is_not_in_the_history():

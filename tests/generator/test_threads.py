@@ -83,7 +83,7 @@ three = partial(perfect, concurrency=3)
          processes, [0, 1, 2] * 2),
         (partial(perfect_info, concurrency=1), each_thread(numbered("a", 2)),
          places, [(0, 0, 0), (10, 1, 1)]),
-        # Synchronizing waits for all threads, and phases do not interleave.
+        # `synchronize` waits for all threads, and phases do not interleave.
         (three, [Draft("a"), delay(3 / 1e9, numbered("b", 2)), synchronize(Draft("c"))],
          starts, [(0, "a"), (0, "b"), (3, "b"), (13, "c")]),
         (three, phases(numbered("a", 2), numbered("b", 1), numbered("c", 3)),

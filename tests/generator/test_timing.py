@@ -62,10 +62,10 @@ alone, crashing = partial(perfect, concurrency=1), partial(perfect_info, concurr
         # A late thread does not delay other threads.
         (perfect, timed_ops([op(0, 0, "a"), op(1, 0, "b"), op(2, 0, "c"), op(3, 1, "d")]),
          places, [(0, 0, "a"), (3, 1, "d"), (10, 0, "b"), (20, 0, "c")]),
-        # After a crash, they continue with the new process.
+        # After a crash, scheduled operations continue with the new process.
         (perfect_info, timed_ops([op(0, 5, "a"), op(50, 5, "b")]),
          places, [(0, 1, "a"), (50, 3, "b")]),
-        # Their times count from the first request, plus an offset.
+        # Scheduled times count from the first request, plus an offset.
         (quick, [Draft("b", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20)],
          times, [100, 125]),
     ],
@@ -75,7 +75,7 @@ def test_operations_and_their_times(play, generator, read, expected):
 
 
 def test_time_limit_ends_a_generator_that_is_always_pending():
-    # Its thread is busy for longer than the limit.
+    # the operation's thread is busy for longer than the limit
     generator = time_limit(15 * NS, [Draft("a", process=0), Draft("b", process=0)])
 
     def slow(_ctx, _op):

@@ -31,7 +31,7 @@ class FakeClient:
 
 
 class World:
-    """An interpreter of generators, with clients whose behaviour is given."""
+    """An interpreter of generators, with clients that behave as the test says."""
 
     def __init__(self, behaviour: Behaviour, *, op_timeout_s: float = 5.0) -> None:
         self.behaviour = behaviour

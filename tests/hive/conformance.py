@@ -40,7 +40,7 @@ async def put(database, *rows, into=TABLES):
 
 
 async def seen(database, where=(), of=TABLES, **options):
-    """Return the rows that a new transaction sees."""
+    """Return the rows that are visible to a new transaction."""
     async with transaction(database) as session:
         return await session.select(of, where, **options)
 
@@ -50,14 +50,14 @@ async def names(database, where=()):
 
 
 async def waits(task):
-    """Whether a task still waits once nothing else can happen."""
+    """Whether a task still waits when no other task can make progress."""
     await asyncio.sleep(0.5)
     return not task.done()
 
 
 @contextlib.asynccontextmanager
 async def two(database, isolation):
-    """Open two transactions, each in a separate session."""
+    """Open two transactions, each in a session of its own."""
     async with transaction(database, isolation) as one, transaction(database, isolation) as other:
         yield one, other
 
@@ -84,7 +84,7 @@ async def test_rows_come_and_go(database):
         assert await session.update(TABLES, {"TBL_NAME": "z"}, equal(TBL_ID=first)) == 1
         assert await session.update(TABLES, {"COLUMNS": "b"}, equal(TBL_NAME="none")) == 0
         assert await session.delete(TABLES, equal(TBL_ID=second)) == 1
-        # its own writes, which no other session sees yet
+        # the transaction's own writes, which no other session sees yet
         own = [row["TBL_NAME"] for row in await session.select(TABLES)]
         assert own == ["z"]
         assert await names(database) == ["x", "y"]
@@ -121,7 +121,7 @@ async def test_a_rollback_takes_everything_back(database):
 async def test_a_session_that_ends_takes_its_transaction_with_it(database):
     async with transaction(database) as session:
         await session.insert(TABLES, table("x"))
-    await put(database, table("x"))  # its locks are released as well
+    await put(database, table("x"))  # this succeeds only if the locks were released as well
     assert await names(database) == ["x"]
 
 
@@ -164,7 +164,7 @@ async def test_statements_without_sense_are_refused(database):
         await session.begin(READ_COMMITTED)
 
 
-# --- two at once: what both levels promise -----------------------------------------------------
+# --- two transactions at once: what both levels promise ----------------------------------------
 
 
 async def test_uncommitted_rows_are_invisible(database):
@@ -217,7 +217,8 @@ async def test_a_locked_row_is_waited_for(database):
         assert await waits(second)
         await one.update(SEQUENCE, {"NEXT_EVENT_ID": 2}, ONE)
         await one.commit()
-        assert await second == 2  # the newest version, once it is committed
+        # the second transaction gets the newest version once that is committed
+        assert await second == 2
 
 
 async def test_deadlocks_end_by_one_giving_way(database):
@@ -234,7 +235,7 @@ async def test_deadlocks_end_by_one_giving_way(database):
         assert any(isinstance(each, DeadlockError) for each in ended)
 
 
-# --- what read committed lets happen, and serializable does not ----------------------------------
+# --- what read committed allows, and serializable does not -------------------------------------
 
 
 async def lost_update(database, isolation):

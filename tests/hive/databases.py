@@ -1,4 +1,4 @@
-"""Helpers for tests of a database alone: start it, and use its sessions."""
+"""Helpers for tests of a database without metastores: start it, and use its sessions."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ def _with_database(body, spec, kind, seed, environment):
 
 
 async def answers(database):
-    """Wait until the database serves (again)."""
+    """Wait until the database serves again."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(ConnectionLostError):

@@ -26,7 +26,7 @@ class Deployed(deployed.Deployed):
         return client
 
     async def do(self, client, f, *names, timeout_s=20.0, **value):
-        """Run one operation on tables named `database.name`, with a new nonce for changes."""
+        """Run one operation on tables named `database.name`; each change gets a new nonce."""
         if f in MUTATIONS:
             value.setdefault("nonce", self.next_nonce())
         for prefix, name in zip(("", "new_"), names, strict=False):

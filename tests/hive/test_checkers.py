@@ -165,18 +165,18 @@ START = (0, [])
          {}, "anew"),
         ([START, (0, LOG[:1]), (1, [], {"missing": 2, "to": 1}), (2, [MOVED]), (3, [DROPPED])],
          {"log": LOG[2:]}, "once"),
-        # An event is missing although an earlier one exists, or although its id comes later.
+        # An event is missing even if an earlier one exists, or if its id comes later.
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [ALTERED, DROPPED]}, "kept"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [], "next_event": 4}, "kept"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])], {"log": []}, "valid"),
-        # The cleaner removed all events, which only the next event shows.
+        # The cleaner removed all events; only the id of the next event shows this.
         ([START, (0, []), (0, []), (0, [], {"missing": 1, "to": 3}), (3, LOG[3:])],
          {"log": LOG[2:]}, "valid"),
         ([START, (0, []), (0, []), (0, []), (0, [])], {"log": []}, "valid"),
         ([START, (0, []), (0, []), (0, []), (0, [])], {"log": LOG[2:]}, "missed"),
-        # A cleaned log is replayed as far as readers know it.
+        # A cleaned log is replayed as far as the readers know it.
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [], "tables": [["e.y", 1, "c"]]}, "replay"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3])],
@@ -270,8 +270,8 @@ def test_refusals_are_the_exceptions_of_their_calls(f, result, ok):
 
 def lost(*nodes, gap_ms=1, faults=(), kind=OpType.INFO, connects=(), lists=None, by_uris=None):
     """Build a history with one operation sent to these nodes. `faults` are (target, begin, end) in
-    ms, with an operation of an administrator if any; `lists` is what the operation reports about
-    the clients' lists.
+    ms, and the administrator's operation, if any; `lists` is what this operation reports about the
+    clients' lists.
     """
     h = HmsWriter()
     h.fact("phase", {"phase": "chaos"})
@@ -372,8 +372,8 @@ def test_the_bound_is_that_of_the_list_that_the_client_had(gap_ms, uris, rule):
             ["hms1"],
             [],
             "valid",
-        ),  # hms2 was removed before or during the operation
-        (["hms1"], ["hms1"], [], "valid"),  # the client knew no other metastore
+        ),  # an administrator removed hms2 before or during the operation
+        (["hms1"], ["hms1"], [], "valid"),  # the client knew only one metastore
         (["hms1", "hms2"], ["hms1", "hms2"], [ADDED], "other-not-tried"),
         (["hms1", "hms2"], ["hms1", "hms2"], [REMOVED], "valid"),  # and was added again
         (["hms1", "hms3"], ["hms3"], [], "other-not-tried"),  # hms3 was added

@@ -1,4 +1,4 @@
-"""The metastores that a client tries, its conclusions, and the ends of operations."""
+"""Clients: the metastores that they try, their conclusions, and the ends of operations."""
 
 import asyncio
 import random
@@ -121,7 +121,9 @@ async def test_without_any_metastore_all_fails_and_nothing_is_unknown(hms):
 
 
 async def lost_create(hms: Deployed):
-    """Run a create whose answer the first metastore cannot send; return its outcome."""
+    """Run a create whose answer the first metastore cannot send; return the outcome of the
+    create.
+    """
     client = hms.new_client()
     await hms.ok(client, "list")
     await door(hms).cut([Link(client._address.node, CLIENT)])

@@ -174,7 +174,7 @@ def test_the_profile_is_hive4_unless_another_is_asked_for():
 
 def test_tokens_are_refused_for_want_of_kerberos(maven):
     del maven
-    fetching.fetch(print)  # a missing program is reported first
+    fetching.fetch(print)  # the missing program is reported before anything is fetched
     words = ["--target", "apache-hive", "--workload", "hms-tokens"]
     parsed = parse_case_options(Parser(prog="t"), words)
     with pytest.raises(UsageError, match="need Kerberos"):
@@ -182,7 +182,7 @@ def test_tokens_are_refused_for_want_of_kerberos(maven):
 
 
 def deployed(**given):
-    """Return the metastores of a deployment, by name."""
+    """Return the declared metastores of a deployment, by name."""
     target = ApacheHiveTarget()
     options = with_defaults("target", target.name, target.options, given)
     settings = TargetSettings(profile="hive4", bugs=(), options=options, environment="process")

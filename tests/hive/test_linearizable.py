@@ -42,7 +42,7 @@ def verdict(writer):
 
 
 def life(h):
-    """Build a history with each operation once, in sequence."""
+    """Build a history that has each kind of operation once, in sequence."""
     h.done(0, "create", "d.x", "a")
     h.saw(1, "d.x", "a")
     h.refused(1, "create", "d.x", "b", "already-exists")
@@ -109,7 +109,7 @@ def test_lost_answers_explain_observed_changes():
     h.gone(2, "rename", "d.x", "b", "d.y")
     h.gone(3, "drop", "d.x", "c")
     h.saw(1, "d.x", None)
-    h.saw(1, "d.y", None)  # so the table was dropped, or not renamed yet
+    h.saw(1, "d.y", None)  # so the table was dropped, or is not renamed yet
     assert verdict(h) is Verdict.VALID
     h.saw(1, "d.x", "a")
     assert verdict(h) is Verdict.INVALID
@@ -190,7 +190,9 @@ def test_only_behaviour_of_the_profile_is_permitted(permit, steps):
 
 
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
-    """The get alone is a contradiction; without the change, its origin would not be explained."""
+    """The get alone is a contradiction; the report names the change that explains where its answer
+    comes from.
+    """
     told = check(written(CHANGED)).explanation
     assert any("It saw this change: Process 0 altered d.x (op " in line for line in told)
 
@@ -229,9 +231,9 @@ def test_a_long_core_shows_its_last_operations_and_counts_the_rest():
         # the drop of another table
         (EXPLAINING, [do("done", 0, "create", "d.z", "a"), DROP, do("start", 1, "drop", "d.z", "c"),
                       END, do("end", 1)]),
-        # a get shows changes in progress, but no later ones
+        # a get may show a change in progress, but no later one
         ([TORN_GET], [CREATED, do("saw", 2, "d.x", "c"), RENAMED]),
-        # a change that was sent once
+        # the change was sent only once
         ([DDL_TWICE], [do("start", 0, "create", "d.x", "a"), do("end", 0, attempts=sent_to("hms1")),
                        do("done", 0, "drop", "d.x", "b"), do("saw", 1, "d.x", "a")]),
     ],
@@ -278,7 +280,7 @@ def test_two_drops_of_one_table_meet_although_it_was_renamed_between_their_reads
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_permitted_behaviour_is_found_among_lost_changes(logged):
-    """The test runs with and without hints of the log; effects of lost renames are tried last."""
+    """The test runs with and without hints from the log; effects of lost renames are tried last."""
     h = permitting(*EXPLAINING)
     h.gone(7, "rename", "d.x", "r", "e.y")
     h.gone(8, "create", "e.y", "s")
@@ -319,7 +321,7 @@ NAMES = ("d.x", "d.y")
 
 
 def plays(pairs):
-    """Whether some order explains the history, by trying all orders on a dictionary."""
+    """Whether some order explains the history; tries all orders on a dictionary."""
     items = [(p[4], p[5], p) for p in pairs if p[3] is not None or p[1] not in {"get", "list"}]
     return has_order(items, {}, after)
 
@@ -507,7 +509,7 @@ def test_a_wrong_order_in_the_log_never_convicts():
 
 
 def in_order(operations):
-    """Whether some order of all completed operations is legal, by trying all orders."""
+    """Whether some order of all completed operations is legal; tries all orders."""
 
     def after(state, one):
         last, tables = state
@@ -551,7 +553,9 @@ def test_a_place_is_behind_those_of_other_names():
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_permits_never_convict(made):
-    """Permits never make a history invalid, and histories that they excuse are invalid without."""
+    """Permits never make a history invalid, and the histories that they excuse are invalid without
+    them.
+    """
     h, _ = made
     strict = verdict(h)
     h.permitting(*((name, {}) for name in EXPLAINING))

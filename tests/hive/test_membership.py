@@ -27,7 +27,7 @@ ONE, TWO, THREE = (Address(f"hms{number}", 9083) for number in (1, 2, 3))
 
 
 async def change(hms: Deployed, what, *nodes):
-    """Run an operation; return its report of what it did."""
+    """Run an operation of an administrator; return its report."""
     return await do_operation(Operate(name=what), nodes, hms.cluster, hms.system)
 
 
@@ -47,7 +47,8 @@ def test_a_list_that_changed_is_followed_in_its_order_or_shuffled_anew():
     ordered = Uris((ONE, TWO), Selection.SEQUENTIAL, random.Random(1), remembers=True)
     ordered.lost(TWO, 5)
     ordered.reread((TWO, THREE))
-    assert ordered.in_order(5) == (THREE, TWO)  # it still remembers which metastore lost a call
+    # the client still remembers which metastore lost a call
+    assert ordered.in_order(5) == (THREE, TWO)
     assert ordered.in_order(1 << 40) == (TWO, THREE)
     firsts = Counter()
     for seed in range(300):
@@ -62,7 +63,9 @@ def test_a_list_that_changed_is_followed_in_its_order_or_shuffled_anew():
 
 
 async def both_of_the_first_list_go(hms: Deployed):
-    """Return the results of an old client after one and both of its metastores are removed."""
+    """Return an old client's results after one, and then both, of the metastores that it knows are
+    removed.
+    """
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x", nonce="a")
     assert await add(hms, "hms3") == "add-metastore: hms3"

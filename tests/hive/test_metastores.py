@@ -93,7 +93,7 @@ async def test_a_repeated_request_gets_its_first_answer(hms):
             await hms.at(node, api.CreateTable(table, "r2"))
         assert refused.value.kind == api.ALREADY_EXISTS
         await hms.at(node, api.DropTable("db1", "t", "r3"))
-    # Late copies do nothing, whether the first request was executed or refused.
+    # A late copy does nothing, whether the first request was executed or refused.
     await hms.at("hms2", api.CreateTable(table, "r1"))
     with pytest.raises(MetastoreError):
         await hms.at("hms1", api.CreateTable(table, "r2"))
@@ -102,7 +102,7 @@ async def test_a_repeated_request_gets_its_first_answer(hms):
 
 
 async def at_once(hms: Deployed, *calls):
-    """Send calls to the two metastores in turn, all at once; return how each ended."""
+    """Send calls to the two metastores in turn, all at once; return how each call ended."""
 
     async def one(number, call):
         try:
@@ -161,7 +161,7 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
     await hms.until_ready()
     assert (
         await hms.do(client, "get", "db1.x")
-    ).node == "hms2"  # the client stays with hms2 while it can
+    ).node == "hms2"  # the client stays with hms2 as long as it can
     await hms.cluster.pause("hms2", lease_s=60)
     done = await hms.do(client, "alter", "db1.x")
     assert (done.type, done.node) == (OpType.OK, "hms1")
@@ -171,7 +171,7 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
 
 @on(deploy)
 async def test_a_metastore_paused_within_a_transaction_blocks_others_briefly(hms):
-    """A paused metastore may hold the lock of the sequence; the database takes the lock away."""
+    """A paused metastore may hold the lock of the sequence, which the database then takes away."""
     client = hms.new_client()
     for number in range(40):
         creating = asyncio.ensure_future(

@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.slow]
 PROCESS = [pytest.mark.process, pytest.mark.postgres]
 DOCKER = [pytest.mark.docker, pytest.mark.postgres, pytest.mark.xdist_group("docker")]
 TIMES = 3
-NEVER = "3"  # a seed whose disks never write unsynced data back
+NEVER = "3"  # with this seed, disks never write unsynced data back
 
 worlds = pytest.mark.parametrize(
     "environment", [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=DOCKER)]
 )
-# What these tests see of the database, the others see in Docker, too.
+# in processes by default: what these tests see of the database, others see in Docker, too
 processes_by_day = pytest.mark.parametrize(
     "environment",
     [
@@ -36,7 +36,7 @@ processes_by_day = pytest.mark.parametrize(
 
 
 def in_processes(test):
-    """Mark a test whose result is the same in all environments to run only in processes."""
+    """Run a test only in processes, because its result is the same in all environments."""
     for mark in PROCESS:
         test = mark(test)
     return test
@@ -64,7 +64,7 @@ def test_it_keeps_the_protocol(environment):
 
 
 async def left_by(database, session, *, power_cut):
-    """Kill the server several times; return the acknowledged tables and the remaining ones."""
+    """Kill the server several times; return the acknowledged tables, and those that remain."""
     wanted = []
     for number in range(TIMES):
         await put(database, table(f"t{number}"))
@@ -97,7 +97,7 @@ def test_without_fsync_a_power_cut_loses_acknowledged_rows_and_a_kill_does_not(e
     async def body(database, session):
         wanted, found = await left_by(database, session, power_cut=False)
         assert wanted == found
-        # The disk writes pages back after some seconds, which a busy machine may exceed.
+        # The disk writes pages back after some seconds; a busy machine may take longer.
         late = [f"late{number}" for number in range(TIMES)]
         for name in late:
             await put(database, table(name))
@@ -115,7 +115,7 @@ def test_a_session_that_keeps_its_transaction_open_is_ended():
         del session
         async with transaction(database) as idle:
             await idle.insert(TABLES, table("x"))
-            await put(database, table("x"))  # waits until the other session ends
+            await put(database, table("x"))  # this waits until the other session ends
             with pytest.raises(ConnectionLostError):
                 await idle.commit()
 
@@ -180,7 +180,7 @@ def test_a_caller_that_stops_waiting_loses_the_session_and_its_locks():
 
 @worlds
 def test_an_orderly_stop_ends_sessions_and_keeps_commits(environment):
-    """In fast mode, the server does not wait for sessions, and needs no recovery afterwards."""
+    """In fast mode, the server does not wait for sessions, and the next start needs no recovery."""
 
     async def body(database, session):
         await put(database, table("x"))
@@ -225,6 +225,6 @@ def test_whole_runs_convict_a_database_that_does_not_sync_and_no_other(
 
 @pytest.mark.postgres
 def test_without_the_driver_it_is_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "psycopg", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "psycopg", None)  # as if psycopg were not installed
     with pytest.raises(UsageError, match="psycopg"):
         postgres.require_driver()

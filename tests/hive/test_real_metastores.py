@@ -84,7 +84,7 @@ async def two_concurrent_renames_often_leave_a_mixed_name(hms: Deployed):
 @pytest.mark.parametrize(
     ("environment", "checks"),
     [
-        # One cluster for all, because metastores need half a minute to start.
+        # all of these share one cluster, because metastores need half a minute to start
         pytest.param(
             "process",
             [
@@ -125,7 +125,7 @@ def test_operations_races_and_failovers(environment, checks):
     ("profile", "code", "verdict"),
     [
         ("hive4", EXIT_VALID, "permitted"),
-        # Occasionally another race is found before the two drops are.
+        # Occasionally another race is found before the one between two drops.
         pytest.param("strict", EXIT_INVALID, "invalid", marks=pytest.mark.nightly),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_run_without_any_fault_finds_drops_that_are_acknowledged_twice(
 
 
 async def too_slow_a_reader_is_told(hms: Deployed):
-    """The test uses a time to live of one second."""
+    """The test sets the events' time to live to one second."""
     reader, writer = hms.new_client(), hms.new_client()
     await hms.ok(reader, "poll")
     await hms.ok(writer, "create", "db1.z")
@@ -156,7 +156,7 @@ async def too_slow_a_reader_is_told(hms: Deployed):
             await asyncio.sleep(0.2)
     polled = await hms.ok(reader, "poll")
     async with asyncio.timeout(60):
-        while "missing" not in polled:  # the cleaner may overtake the reader
+        while "missing" not in polled:  # the cleaner removes events before the reader polls them
             assert (polled["after"], polled["events"]) == (0, [])
             await hms.ok(writer, "alter", "db1.z")
             polled = await hms.ok(reader, "poll")
@@ -212,7 +212,7 @@ def test_with_one_writer_readers_see_strict_behaviour(tmp_path):
     words = ("--workload", "hms-events", "--profile", "strict", "--time-limit", "20")
     alone = ("--nemesis", "none", "--concurrency", "10", "--readers", "90")
     once = ("--failure-retries", "0")
-    # A get may still be torn, which does not concern events.
+    # A get may still be torn, but the checkers of events do not depend on gets.
     every = judged(tmp_path, {EXIT_VALID, EXIT_INVALID}, *words, *alone, *once)
     found = every["hms-events"]
     assert found["verdict"] == "valid", found

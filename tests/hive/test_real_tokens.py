@@ -110,7 +110,7 @@ def test_the_keytab_is_that_of_the_password(tmp_path):
     size = len(path.read_bytes()) - 2
     assert len(both) == 2 + 2 * size, said
     one, other = both[2 : 2 + size], both[2 + size :]
-    at = 36  # the position of the time of writing
+    at = 36  # the offset of the time of issue in the encoded token
     assert one[:at] + one[at + 4 :] == other[:at] + other[at + 4 :]
 
 

@@ -65,7 +65,8 @@ class Rows:
         if self.real:
             yield
             if ident not in self.rows:
-                return None  # a key is violated, and the client does not learn what happened
+                # a key constraint is violated, and the client does not learn what happened
+                return None
             columns = zip(
                 name.split("."), new.split("."), self.rows[ident][0].split("."), strict=True
             )

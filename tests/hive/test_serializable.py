@@ -1,4 +1,6 @@
-"""Serializable transactions have a serial order: interleavings against all permutations."""
+"""Serializable transactions have a serial order: random interleavings, compared with all
+permutations.
+"""
 
 import asyncio
 import itertools
@@ -54,7 +56,7 @@ def seen(answer):
 
 
 def play(order):
-    """Run these transactions serially; return all answers and the final state."""
+    """Run these transactions serially; return all answers, and the rows at the end."""
     state, answers = {}, []
     for transaction in order:
         for f, key, value in transaction:

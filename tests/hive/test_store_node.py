@@ -32,7 +32,7 @@ def test_what_was_committed_stays(seed, power_cut):
             async with transaction(database) as open_one:
                 await open_one.insert(TABLES, table("open"))
                 assert wanted == await after(session, database, power_cut=power_cut, torn=True)
-        # Serial numbers continue where they were.
+        # serial numbers continue after the highest one
         rows = await seen(database, order="TBL_ID")
         assert len({row["TBL_ID"] for row in rows}) == len(rows)
 
@@ -40,7 +40,7 @@ def test_what_was_committed_stays(seed, power_cut):
 
 
 def lost_by(*, power_cut, seeds=range(1, 13)):
-    """Count the acknowledged tables lost with `fsync=off`, over some seeds."""
+    """Count the acknowledged tables that are lost with `fsync=off`, over several seeds."""
 
     async def body(database, session):
         for number in range(6):

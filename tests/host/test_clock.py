@@ -47,7 +47,8 @@ def test_monotonic_time_never_goes_back(steps):
         before_ns = clock.monotonic_ns()
         if error is not None:
             clock.set(error)
-        assert clock.monotonic_ns() == before_ns  # and a change of rate is no jump
+        # a change of the rate does not make the clock jump
+        assert clock.monotonic_ns() == before_ns
 
 
 @given(errors, st.integers(0, 10**15), st.integers(0, 10**15))
@@ -73,7 +74,7 @@ def test_the_same_once_more_changes_nothing():
     assert clock.wall_ns() - right.wall_ns() == SECOND_NS // 2
     clock.set(
         ClockError(drift_ppm=500_000, since_ns=1)
-    )  # the clock was corrected, and drifts again
+    )  # the clock is corrected, and then drifts again
     assert clock.wall_ns() == right.wall_ns()
 
 
@@ -87,7 +88,7 @@ def test_a_wall_clock_has_drifted_before_its_node_began():
     assert clock.wall_ns() == right.wall_ns()
     right, clock = faulty(
         **error, since_ns=WALL_NS + SECOND_NS
-    )  # the clocks of the hosts differ slightly
+    )  # wall clocks of the two hosts differ slightly
     assert clock.wall_ns() - right.wall_ns() == 5 * SECOND_NS
 
 
@@ -109,7 +110,7 @@ def took_s(clock: FaultyClock, main) -> float:
 
 def test_timers_of_a_fast_clock_are_early_and_of_a_slow_one_late():
     fast = FaultyClock(MachineClock(), ClockError(drift_ppm=9_000_000))
-    assert took_s(fast, lambda: asyncio.sleep(3)) < 2.9  # 0.3 s where nothing else runs
+    assert took_s(fast, lambda: asyncio.sleep(3)) < 2.9  # takes 0.3 s if nothing else runs
     slow = FaultyClock(MachineClock(), ClockError(drift_ppm=-900_000))
     assert took_s(slow, lambda: asyncio.sleep(0.01)) >= 0.1
 
@@ -123,4 +124,4 @@ def test_a_timer_under_way_follows_a_change_of_rate():
         loop.call_later(0.01, clock.set, ClockError(drift_ppm=9_000_000))
         await asyncio.sleep(2)
 
-    assert took_s(clock, main) < 1.9  # 0.21 s where nothing else runs
+    assert took_s(clock, main) < 1.9  # takes 0.21 s if nothing else runs

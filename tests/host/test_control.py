@@ -1,4 +1,4 @@
-"""The control channel: commands of the driver, and their execution by a node."""
+"""The control channel: the driver's commands, and how a node carries them out."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ FULL = DiskQuality(full=True)
 
 
 class Life:
-    """One incarnation of a node at the other end of the channel; it is silent if `deaf`."""
+    """One incarnation of a node at the other end of the channel; if `deaf`, it never answers."""
 
     def __init__(self, boot: int, log: NodeLog) -> None:
         self.clock = FaultyClock(RealClock(), ClockError())
@@ -55,7 +55,7 @@ class Life:
 
 
 class World:
-    """A node whose incarnations the test controls."""
+    """A node whose incarnations are controlled by the test."""
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.events = []
@@ -118,7 +118,7 @@ async def test_a_condition_is_in_force_for_its_node_only():
     assert world.ahead_h() == 3
     assert await world.control.worsen_disk(FULL) == 0
     life.feel(4)
-    assert world.ahead_h() == 3  # one setting does not undo the other
+    assert world.ahead_h() == 3  # the second setting does not undo the first
     await world.control.skew(offset_ns=0, drift_ppm=0)
     life.feel(2)
     assert await world.control.worsen_disk(DiskQuality()) == 6
@@ -157,7 +157,7 @@ async def test_effects_on_a_dead_node_are_counted_as_far_as_known():
     world.change(NodeState.DOWN)
     life = world.start()
     life.feel(7)
-    life.obedience.report()  # the node exits on its own
+    life.obedience.report()  # the node reports because it exits on its own
     world.change(NodeState.DOWN)
     world.start().feel(2)
     assert await world.control.worsen_disk(DiskQuality()) == 3 + 7 + 2
@@ -318,7 +318,7 @@ def line(boot: int = 0, number: int = 1, disk: DiskQuality = FULL) -> bytes:
 
 
 class Node:
-    """The node's end of the channel alone."""
+    """The node's end of the channel, without a node."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []
@@ -361,7 +361,8 @@ async def test_earlier_conditions_are_in_force_when_a_node_starts_to_listen():
     os.write(sender, line(number=2, disk=DiskQuality()))
     await until(lambda: node.trouble.quality == DiskQuality())
     os.close(sender)
-    await until(lambda: not loop.remove_reader(receiver))  # the node has closed the channel itself
+    # wait until the node itself has closed the channel
+    await until(lambda: not loop.remove_reader(receiver))
     os.close(receiver)
 
 

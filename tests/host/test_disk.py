@@ -60,7 +60,9 @@ async def test_replace_syncs_before_and_after_the_rename(tmp_path, synced):
 async def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(
     tmp_path, monkeypatch, fails
 ):
-    """Otherwise its thread could restore a file that was removed or replaced in the meantime."""
+    """Otherwise the worker thread could restore a file that was removed or replaced in the
+    meantime.
+    """
 
     import threading
 
@@ -88,7 +90,7 @@ async def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(
 
 
 async def test_close_waits_for_a_sync_whose_caller_gave_up(tmp_path, monkeypatch):
-    """Otherwise the thread might sync a descriptor that another file uses by then."""
+    """Otherwise the worker thread might sync a descriptor that belongs to another file by then."""
 
     import threading
 

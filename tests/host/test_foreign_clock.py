@@ -21,7 +21,7 @@ HEARS = "process 7 yes no /bin/x\nprocess 8 yes no /bin/x\n"
 
 
 def told_ns(line, now_ns):
-    """Return the shift of this line, computed like libfaketime: rates count from 1970."""
+    """Return the shift that libfaketime computes from this line: rates count from 1970."""
     sign, whole, rest, rate = re.fullmatch(r"([+-])(\d+)\.(\d{9}) x(\d+\.\d{6})", line).groups()
     offset_ns = int(f"{sign}{whole}{rest}")
     return offset_ns + now_ns * (round(float(rate) * 1_000_000) - 1_000_000) // 1_000_000
@@ -68,7 +68,7 @@ def test_invalid_libraries_are_refused(junk):
     ("printed", "words"),
     [
         (HEARS, None),
-        ("process 7 yes no /bin/x\nprocess 8 no no \n", None),  # a process that is just exiting
+        ("process 7 yes no /bin/x\nprocess 8 no no \n", None),  # a process that is about to exit
         ("process 7 yes yes /usr/bin/etcd\n", "etcd is a Go program, whose runtime asks"),
         ("process 7 yes no /bin/sh\nprocess 8 no yes /bin/etcd\n", "etcd is a Go program"),
         ("process 7 no no /bin/busybox\n", "busybox did not load libfaketime"),
@@ -89,7 +89,8 @@ class FakeNode:
 
     def __init__(self, *, hears=True, asks=True, serves=False, answer=None, begins=0):
         self.hears, self.asks, self.serves, self.answer = hears, asks, serves, answer
-        self.begins = begins  # number of inspections that find a process without the library
+        # number of inspections that find a process which has not loaded the library yet
+        self.begins = begins
         self.line = setting(ClockError())
         self.read = self.hangs = False
 
@@ -159,7 +160,7 @@ async def test_bites_are_measured_shifts_not_requested_ones():
     node = FakeNode()
     clock = clock_of(node)
     assert abs(await clock.skew(UP, offset_ns=5 * S, drift_ppm=0) - 5000) <= 50
-    node.hears = False  # the shift is 5 s less than before, at any setting
+    node.hears = False  # the shift stays 5 s behind, whatever the setting
     assert abs(await clock.skew(UP, offset_ns=9 * S, drift_ppm=0) - 5000) <= 50
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) <= 50
     node.hears = True

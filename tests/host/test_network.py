@@ -1,4 +1,4 @@
-"""Frames over TCP: limits, closed connections, cancellation, foreign callers."""
+"""Frames over TCP: limits, closed connections, cancellation, unknown callers."""
 
 import asyncio
 import struct
@@ -99,7 +99,7 @@ async def test_try_send_stops_where_send_waits(pair):
 
 @on(drive)
 async def test_a_cancelled_recv_loses_nothing(pair):
-    """The critical moment is between the header and the body."""
+    """The critical moment is between a frame's header and its body."""
     release = asyncio.Event()
 
     async def slowly(conn):

@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """A model file: its content, its synced length, and whether its name was synced."""
+    """A model of a file: its content, its synced length, and whether its name was synced."""
 
     def __init__(self, data=b"", synced=0, *, named=False):
         self.data, self.synced, self.named = data, synced, named
@@ -84,7 +84,7 @@ def check(model, found, *, torn):
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=3), st.booleans(), st.integers(0, 99))
 def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, seed):
-    """A kill between incarnations loses nothing and syncs nothing."""
+    """A kill between two incarnations neither loses nor syncs anything."""
 
     async def live(folder, model, steps):
         disk = RealDisk(folder)

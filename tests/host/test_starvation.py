@@ -74,7 +74,7 @@ def test_a_wait_counts_when_it_is_over_and_is_as_long_as_it_was(monkeypatch):
 def test_a_ready_thread_that_does_not_run_is_waiting(monkeypatch):
     host = Host(monkeypatch)
     host.look(0, a=[(1, 1.0, "R")])
-    assert host.look(1, a=[(1, 1.0, "R")]).starved == {}  # the thread may just have woken up
+    assert host.look(1, a=[(1, 1.0, "R")]).starved == {}  # a running thread may just have woken up
     assert host.look(1, a=[(1, 1.0, "R")]).starved == {"a": 1.0}
     assert host.look(1, a=[(1, 1.0, "R")]).starved == {"a": 2.0}
     assert host.look(1, a=[(1, 1.0, "S")]).starved == {}

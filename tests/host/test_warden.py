@@ -53,7 +53,7 @@ def test_everything_is_undone_in_reverse_and_released_things_are_not(warden, tmp
         warden.guard(text, append(out, text))
     warden.release("b")
     warden.release("never guarded")
-    warden.guard("a", append(out, "A"))  # guarded again, so it is now the last
+    warden.guard("a", append(out, "A"))  # guarding it again makes it the last
     warden.close()
 
     assert out.read_text() == "Adc"
@@ -62,7 +62,7 @@ def test_everything_is_undone_in_reverse_and_released_things_are_not(warden, tmp
 
 def test_a_deadline_undoes_one_and_a_longer_one_replaces_it(warden, tmp_path):
     out = tmp_path / "out"
-    os.kill(warden.pid, signal.SIGSTOP)  # so that it reads all three at once
+    os.kill(warden.pid, signal.SIGSTOP)  # pause the warden, so that it reads all three at once
     warden.guard("long", append(out, "l"), deadline_s=0.2)
     warden.guard("long", append(out, "L"), deadline_s=600)
     warden.guard("short", append(out, "s"), deadline_s=0.2)
@@ -88,7 +88,9 @@ def test_a_failing_undo_does_not_keep_the_others(warden, tmp_path):
 
 
 def test_a_failed_undo_is_retried_at_the_end(warden, tmp_path):
-    """The command fails like the removal of a folder into which a dying process still writes."""
+    """The command fails like the removal of a folder into which a dying process is still
+    writing.
+    """
     first, again = tmp_path / "first", tmp_path / "again"
     fails_once = f"mkdir {first} && exit 1; touch {again}"
     warden.guard("removal", Run(["sh", "-c", fails_once]))
@@ -106,7 +108,7 @@ def test_processes_are_killed_continued_and_never_mistaken(warden):
         wait_until(lambda: procfs.state(frozen_id) == "T")
         warden.guard("thaw", Continue(*frozen_id), deadline_s=0.01)
         wait_until(lambda: procfs.state(frozen_id) != "T")
-        # According to the guarded start time, another process has this pid now.
+        # The guarded start time differs, so the pid now belongs to another process.
         warden.guard("recycled", Kill(other.pid, procfs.identify(other.pid).start_ticks - 1))
         warden.close()
         assert victim.wait(LIMIT_S) == -signal.SIGKILL
@@ -153,7 +155,8 @@ def test_signals_of_a_terminal_do_not_reach_it(warden, tmp_path):
     out = tmp_path / "out"
     warden.guard("x", append(out, "x"))
     warden.guard("up", append(tmp_path / "up", "x"), deadline_s=0.0)
-    wait_until((tmp_path / "up").exists)  # its signal handlers were set before that
+    # the child sets its signal handlers before it creates the file
+    wait_until((tmp_path / "up").exists)
     assert os.getsid(warden.pid) == warden.pid
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(warden.pid, number)
@@ -165,7 +168,7 @@ def test_unguarded_processes_are_swept(warden):
     run_id = f"warden-{os.getpid()}"
     mine = sleeper(**run_environment(run_id, "node:x"))
     others = sleeper(**run_environment(run_id + "0", "node:x"))
-    # Another live driver that uses the same run id.
+    # another live driver that uses the same run id
     twin_owner = str(procfs.identify(others.pid))
     twin = sleeper(**run_environment(run_id, "node:x") | {"HARNESS_CONTROLLER": twin_owner})
     try:

@@ -37,7 +37,7 @@ class Deployed(deployed.Deployed):
     async def do(
         self, client: Any, f: str, *, timeout_s: float | None = None, **value: Any
     ) -> Completion:
-        """Run one operation, with a new nonce for mutations."""
+        """Run one operation; each mutation gets a new nonce."""
         if f in {"create", "alter", "rename", "delete"}:
             value.setdefault("nonce", self.next_nonce())
         if f == "create":
@@ -68,8 +68,8 @@ def deploy(
     more: dict[str, Any] | None = None,
 ) -> Any:
     """Deploy the target, wait until it is ready, run `body`, and tear it down. The last `joining`
-    masters are no members; each knows itself and the initial masters. `spare_masters` and `more`
-    are options of the target.
+    masters are not members at first; each knows only itself and the initial masters.
+    `spare_masters` and `more` are options of the target.
     """
     target = KuduTarget()
     settings = TargetSettings(

@@ -1,4 +1,6 @@
-"""Bit rot on the bundled target: a node exits at a flipped bit, or a checker blames it."""
+"""Bit rot on the bundled target: a node exits when it reads a flipped bit, or a checker blames
+it.
+"""
 
 import types
 
@@ -14,7 +16,7 @@ from tests.kudu.deploy import deploy
 from tests.support.waiting import until
 
 ROT = "disk one bitrot=20% every 3s for 1500ms"
-SEED = 13  # with this seed, one bit is in an entry that can still be decoded
+SEED = 13  # with this seed, one flipped bit is in an entry that can still be decoded
 
 
 @pytest.mark.parametrize("node", ["m1", "t1"])
@@ -33,7 +35,7 @@ async def test_a_flipped_bit_in_any_file_ends_the_node_and_nothing_else_does(dep
             files[path].visible[at] ^= 1 << at % 8
             await cluster.start(node)
             await until(lambda: cluster.state(node) is NodeState.DOWN)
-            files[path].visible[:] = good  # a start may replace the file
+            files[path].visible[:] = good  # a start of the node may have replaced the file
             flipped += 1
     assert flipped >= 3 * 4
     await cluster.start(node)

@@ -128,7 +128,7 @@ async def test_a_killed_tablet_server_catches_up_with_alters_and_deletes(cluster
 async def test_a_partitioned_leader_does_not_answer_reads(cluster):
     client, late = cluster.new_client(), cluster.new_client()
     await cluster.ok(client, "create", name="t")
-    await cluster.ok(late, "get", name="t")  # the client now remembers the leader
+    await cluster.ok(late, "get", name="t")  # the client's first read makes it remember the leader
     leader = await cluster.leader()
     world = cluster.session.cluster
     others = [n for n in world.nodes if n != leader]
@@ -145,7 +145,7 @@ async def test_a_partitioned_leader_does_not_answer_reads(cluster):
 
 @on(deploy, bugs=("NO-LEASE",))
 async def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader(cluster):
-    """The counterpart of the test above: with the switch, the deposed leader answers."""
+    """The counterpart of the previous test: with the switch, the deposed leader answers."""
     client, late = cluster.new_client(), cluster.new_client()
     await cluster.ok(client, "create", name="t")
     await cluster.ok(late, "get", name="t")

@@ -35,7 +35,7 @@ def test_no_answer_is_older_than_it_says():
 
 
 def no_check(self: FollowerReads) -> int | None:
-    """Replace the check, as if the state were always new."""
+    """Replaces the check of a bound, as if the state were always new."""
     return 0 if self._leadership.replica is not None else None
 
 

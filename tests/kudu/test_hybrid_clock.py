@@ -1,4 +1,4 @@
-"""Timestamps always rise, and only logs may advance them far beyond the wall clock."""
+"""Timestamps always increase, and only logs may move them far beyond the wall clock."""
 
 import pytest
 from hypothesis import given

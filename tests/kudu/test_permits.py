@@ -1,4 +1,4 @@
-"""Profiles permit exactly the defects in their rows."""
+"""Each profile permits exactly the defects that its rows list."""
 
 import pytest
 

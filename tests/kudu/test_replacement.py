@@ -1,4 +1,4 @@
-"""Replacement of a master that is lost for good, and lists of masters that differ."""
+"""Replacement of a master that is lost for good, and masters whose lists of masters differ."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ async def lose(cluster: Deployed) -> None:
 
 
 async def members(cluster: Deployed, change: str, node: str, *voters: str) -> None:
-    """Request a change of the members until these masters are the voters."""
+    """Request a change of the members, again and again until these masters are the voters."""
 
     async def so() -> Convergence:
         roles = await cluster.system.roles()
@@ -84,11 +84,11 @@ async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(c
     await works(cluster, old, "after")
     await cluster.cluster.kill(
         "m2"
-    )  # the new master replaces the lost one, so another one may be down
+    )  # the new master has replaced the lost one, so another may be down
     await works(cluster, old, "one-down")
     tables = (await cluster.ok(old, "list"))["tables"]
     assert [name for name, *_ in tables] == ["after", "before", "one-down"]
-    core = cluster.system.core(random.Random(1))  # a master with two names counts once
+    core = cluster.system.core(random.Random(1))  # a master that has two names counts once
     assert sum(name.startswith("m") for name in core) == 2
 
 
@@ -98,7 +98,7 @@ async def test_processes_that_resolved_a_name_must_restart(cluster):
     await cluster.ok(old, "list")
     await lose(cluster)
     await take_its_name(cluster)
-    await asyncio.sleep(15)  # the master tries to join every 5 s
+    await asyncio.sleep(15)  # a master that wants to join tries every 5 s
     assert LOST not in (await cluster.system.roles()).candidates
     await restart(cluster, "m2", "m3")
     await lead(cluster, LOST)
@@ -139,7 +139,7 @@ async def test_pages_are_where_a_name_leads(cluster):
 
 
 class Node:
-    """The part of a node that has a list of masters."""
+    """The part of a node that knows the list of masters."""
 
     address = "m1:7051"
 
@@ -161,7 +161,7 @@ class Node:
         ("1", "123", False),
         ("123", "12", False),
         ("1234", "123", False),
-        ("234", "123", False),  # one address was replaced by another
+        ("234", "123", False),  # another address replaced one of them
         ("2", "1", False),
     ],
 )
@@ -183,7 +183,7 @@ def test_lists_may_differ_by_one_that_is_not_stored(stored, told, may_start):
 
 
 async def _killed_in_the_middle(cluster: Deployed) -> list[ClusterEvent]:
-    """Restart a follower with the old list, after it was killed after an AddMaster."""
+    """Kill a follower after an AddMaster, and restart it with the old list."""
     events: list[ClusterEvent] = []
     world = cluster.session.cluster
     world.subscribe(events.append)
@@ -252,7 +252,7 @@ async def test_but_not_against_an_operator_who_writes_another_list(cluster):
     assert world.state("m2") is NodeState.DOWN
 
 
-# --- what a profile does not have --------------------------------------------------------------
+# --- commands that a profile does not have -----------------------------------------------------
 
 
 @pytest.mark.parametrize(

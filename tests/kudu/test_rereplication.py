@@ -1,4 +1,4 @@
-"""Re-replication in simulated clusters whose servers never return, or return later."""
+"""Re-replication in simulated clusters whose lost servers return late or never."""
 
 import asyncio
 from collections.abc import Mapping
@@ -118,7 +118,7 @@ async def test_nothing_is_added_where_no_server_is_left_for_it(cluster):
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON)
 async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster):
-    """t1 is lost and returns, then two others are lost: copies replace t1's tombstones."""
+    """t1 is lost and returns; then two others are lost, and copies replace t1's tombstones."""
     client, world = await with_table(cluster, 6), cluster.session.cluster
     first = await uuid_of(cluster, "t1")
     await world.kill("t1")
@@ -244,7 +244,7 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster):
 
 @on(deploy, tservers=4, flags=SOON)
 async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
-    """With four servers, two leaving replicas could never both be replaced."""
+    """With four servers, two replicas that leave at once could never both be replaced."""
     client, world = await with_table(cluster, 1), cluster.session.cluster
     (found,) = (await of_leader(cluster))["tablets"]
     held = [peer["address"].partition(":")[0] for peer in found["consensus"]["peers"]]
@@ -252,7 +252,7 @@ async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
     await world.kill(free)
     first = await cluster.ok(client, "move-replica", table="t")
     assert first["target"] == free
-    await asyncio.sleep(20)  # the new replica is given up, and no other server is free
+    await asyncio.sleep(20)  # time to give up the new replica; no other server is free
     assert len((await members(cluster))[found["id"]]) == 3
     second = await cluster.do(client, "move-replica", table="t")
     assert (second.type, second.error.partition(":")[0]) == (OpType.FAIL, "NOT_WELL")
@@ -263,7 +263,7 @@ async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
 
 @on(deploy, tservers=4)
 async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster):
-    """The request is that of `kudu tablet change_config move_replica`; nothing has failed."""
+    """The request is that of `kudu tablet change_config move_replica`; no server has failed."""
     await with_table(cluster, 1)
     rpc = RpcClient(cluster.env)
     for role in ("follower", "leader"):

@@ -29,7 +29,7 @@ async def test_tablets_are_led_by_others_and_servers_restart_without_a_master(cl
         await world.kill(node)
         await write(
             f"without {node}", tries=2
-        )  # the first attempt may lose its connection to the node
+        )  # the first attempt may find its connection to the node closed
         await world.start(node)
         scan = await cluster.ok(client, "scan", table="t")
         found = {key: cells["a"] for part in scan["parts"] for key, cells in part["rows"]}

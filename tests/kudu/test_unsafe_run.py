@@ -27,7 +27,7 @@ CASE = Case(
 
 
 async def lose_two_of_three(session, case):
-    """Cut t3 off until it falls behind; then lose the two servers with the newest rows."""
+    """Cut t3 off until it falls behind; then lose the two servers that have the newest rows."""
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     system = KuduTarget().open(Deployment(session.env, settings, session.cluster.nodes))
     cluster = session.cluster

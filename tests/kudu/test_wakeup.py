@@ -1,4 +1,4 @@
-"""`Wakeup`: set before a wait, during it, or never, and a cancelled wait."""
+"""`Wakeup`: set before a wait, during it, or never; and a wait that is cancelled."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Outcomes of operations, in tables over scripted answers."""
+"""Outcomes of operations, tested by tables of scripted answers."""
 
 import asyncio
 from typing import Any
@@ -130,7 +130,7 @@ def test_success(f):
         ("rename", NOT_FOUND, "not-found"),
         ("alter", NOT_FOUND, "not-found"),
         ("delete", NOT_FOUND, "not-found"),
-        ("delete", refusal(Code.TABLE_NOT_FOUND), None),  # the table exists, but does not run
+        ("delete", refusal(Code.TABLE_NOT_FOUND), None),  # the table exists, but is not running
         ("alter", refusal(Code.INVALID_SCHEMA, Status.INVALID_ARGUMENT), "invalid"),
         ("create", refusal(Code.INVALID_SCHEMA, Status.INVALID_ARGUMENT), None),
         ("create", refusal(Code.TOO_MANY_TABLETS, Status.INVALID_ARGUMENT), None),
@@ -212,7 +212,7 @@ def test_the_number_of_attempts_is_limited_and_says_so():
     ("last", "expected"),
     [
         (None, OpType.OK),
-        (NOT_FOUND, OpType.INFO),  # the answer may report the client's own success
+        (NOT_FOUND, OpType.INFO),  # this answer may be about the client's own success
         (EXISTS, OpType.INFO),
         (NOT_LEADER, OpType.INFO),
         (LOST_LEADERSHIP, OpType.INFO),
@@ -247,7 +247,7 @@ def test_a_repeated_mutation_keeps_its_id_and_takes_the_last_answer(f):
 @pytest.mark.parametrize(
     ("last", "expected"),
     [
-        (NOT_FOUND, OpType.FAIL),  # exactly-once is violated, so the last answer counts
+        (NOT_FOUND, OpType.FAIL),  # exactly-once is violated, so only the last answer counts
         (EXISTS, OpType.FAIL),
         (NOT_LEADER, OpType.OK),
         (LOST_LEADERSHIP, OpType.OK),
@@ -268,7 +268,7 @@ def test_a_repeated_mutation_is_done_unless_its_last_answer_denies_it(f, last, e
 
 
 def late_copies(f, answers, *, closed=False, **limits):
-    """Return the requests of one operation, and the number sent before it ended."""
+    """Return the requests of one operation, and how many were sent before it ended."""
 
     async def main():
         policy = RetryPolicy(late_percent=100, late_s_max=9.0, **limits)
@@ -314,7 +314,7 @@ def test_what_does_not_come_again_late(f, error, closed):
 @given(data=st.data())
 @settings(max_examples=examples(40))
 def test_random_attempts_against_the_definition(f, resend, data):
-    """The oracle restates the definition, over all sequences of answers."""
+    """The oracle is a restatement of the definition, over all sequences of answers."""
     kinds = data.draw(
         st.lists(
             st.sampled_from(["none", "unsent", "lost", "half-done", "refused", "done"]), max_size=6
@@ -353,7 +353,7 @@ def test_random_attempts_against_the_definition(f, resend, data):
 @pytest.mark.parametrize("slow", [Late, Overdue])
 def test_answers_after_the_deadline_prove_nothing(slow, f, error, expected):
     if slow is Late and error is NOT_LEADER:
-        expected = OpType.INFO  # the RPC layer stopped waiting and knows nothing
+        expected = OpType.INFO  # the RPC layer has stopped waiting, and knows nothing
     completion, _ = invoke(f, [slow(4.0, answer(f, error))], timeout_s=1.5)
     assert (completion.type, completion.value) == (expected, None)
     assert completion.error

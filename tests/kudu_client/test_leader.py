@@ -1,4 +1,4 @@
-"""The client's choice of the leader."""
+"""How the client chooses a leader."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, pol
     [
         ([], 3, None),
         ([("m1", 1, True)], 1, "m1"),
-        ([("m1", 5, True)], 3, None),  # one of three is no majority
+        ([("m1", 5, True)], 3, None),  # one of three masters is not a majority
         ([("m1", 5, True), ("m2", 5, False)], 3, "m1"),
         ([("m1", 5, True), ("m2", 6, False)], 3, None),  # a newer term exists: stale
         ([("m1", 5, True), ("m2", 6, True)], 3, "m2"),
@@ -81,7 +81,7 @@ async def test_later_members_are_known_when_the_only_known_leader_is_lost(relear
     for _ in range(5):
         assert await finder.find(Deadline(env.clock, 1000.0)) == "m1:7051"
         await asyncio.sleep(1.0)
-    assert len(rpc.sent) <= 5  # three rounds, not one per operation
+    assert len(rpc.sent) <= 5  # a search takes three rounds, not one per operation
     rpc.script["m1:7051", "ConnectToMaster"] = [RpcError("refused", sent=False)]
     rpc.script["m2:7051", "ConnectToMaster"] = [connect(4, "LEADER", members=more)]
     finder.forget()

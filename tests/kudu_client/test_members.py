@@ -1,4 +1,4 @@
-"""Changes of members: the masters that are asked, and the proof in each answer."""
+"""Changes of members: the masters that the client asks, and the proof in each answer."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ NOT_SENT, LOST = RpcError("no route", sent=False), RpcError("broke", sent=True)
 
 
 def led_by_both_in_turn() -> Script:
-    """Script two leaders: the first search finds the first one, later ones the second."""
+    """Script two leaders: the first search finds one of them, and later searches find the other."""
     return {
         (M1, "ConnectToMaster"): [connect(7, "LEADER"), connect(8)],
         (M2, "ConnectToMaster"): [connect(7), connect(8, "LEADER")],

@@ -148,7 +148,7 @@ def test_proven_refusals_are_retried_elsewhere(answer):
     script = located() | {(SERVERS[0], "Write"): [answer], (SERVERS[1], "Write"): [done(10)]}
     completions, rpc = invoke([INSERT, INSERT], script)
     assert [completion.type for completion in completions] == [OpType.OK, OpType.OK]
-    # The second replica knows the leader by then.
+    # By then, the second replica knows the leader.
     assert [a for a, name, _ in rpc.sent if name == "Write"] == [SERVERS[0], *[SERVERS[1]] * 2]
     assert completions[0].attempts[0].outcome.split(":")[0] != "ok"
     assert len(completions[0].attempts) == 2
@@ -180,9 +180,9 @@ ELSEWHERE = [refused(CODE.NOT_THE_LEADER)]
     ("first", "others", "resend", "kind", "row"),
     [
         ([BROKE, done(10)], ELSEWHERE, True, OpType.OK, "ok"),
-        # after an attempt of unknown outcome, later refusals do not settle it
+        # after an attempt of unknown outcome, a later refusal does not decide the outcome
         ([BROKE], [refused(CODE.MISMATCHED_SCHEMA)], True, OpType.INFO, None),
-        # without a replica that accepts it before the deadline, it fails
+        # if no replica accepts the write before the deadline, it fails
         (ELSEWHERE, ELSEWHERE, False, OpType.FAIL, "failed"),
     ],
 )

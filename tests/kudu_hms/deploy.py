@@ -47,7 +47,7 @@ async def entries(kudu):
 
 
 async def rest(kudu):
-    """Wait until both catalogs are at rest and agree; return their content."""
+    """Wait until both catalogs are at rest and agree; return what they contain."""
     await kudu.until_converged()
     snapshot = await kudu.system.snapshot()
     leader = next(dump for dump in snapshot["masters"].values() if dump["ready"])

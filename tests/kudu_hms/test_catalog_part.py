@@ -1,4 +1,4 @@
-"""Changes through Hive, as the checkers of Kudu's catalog see them."""
+"""Changes made through Hive, as seen by the checkers of Kudu's catalog."""
 
 from checkers.catalog.history import catalog_part
 from checkers.catalog.invariants import CatalogInvariantsChecker

@@ -1,4 +1,6 @@
-"""A master's client of the metastores: sticky, with one resend, and a pause without metastores."""
+"""A master's client of the metastores: it stays with one, resends once, and pauses if none
+answers.
+"""
 
 import asyncio
 

@@ -47,7 +47,7 @@ async def test_kudu_follows_changes_in_hive(kudu):
     await kudu.ok(client, "hive-drop", name="db1.y", nonce="h2")
     assert await rest(kudu) == {"db2.z": one["table_id"]}
     assert (await kudu.ok(client, "get", name="db2.z"))["table_id"] == one["table_id"]
-    # Refusals reflect Kudu's own catalog, even if it learns of the change late.
+    # Refusals reflect Kudu's own catalog, even if it learns of a change late.
     await kudu.ok(client, "hive-drop", name="db2.z", nonce="h3")
     assert await refused(kudu, client, "delete", name="db2.z") == (
         "TABLE_NOT_FOUND/NOT_FOUND: the table does not exist: name 'db2.z'", "not-found",
@@ -119,7 +119,7 @@ async def test_a_new_leader_goes_on_in_the_log_where_the_old_one_was(kudu):
 
 
 async def migrate(kudu):
-    """Migrate from one master to three."""
+    """Migrate the catalog from one master to three."""
     for node in ("m2", "m3"):
         assert await kudu.system.operations()["add-master"]([node]), node
     await kudu.until_ready()

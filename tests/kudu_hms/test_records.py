@@ -1,4 +1,4 @@
-"""Stored data about the metastore's log, which leaves all other records unchanged."""
+"""Records about the metastore's log, which leave all other records unchanged."""
 
 import asyncio
 

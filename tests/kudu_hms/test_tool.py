@@ -28,7 +28,7 @@ async def tool(kudu, line, exit_code=0):
 
 
 async def sql(kudu, change):
-    """Run a foreign statement in the metastores' database."""
+    """Run a statement in the metastores' database, as an administrator would."""
     database = StoreDatabase(kudu.env, Address(DATABASE_NODE, DATABASE_PORT))
     session = await database.connect()
     await session.begin(Isolation.SERIALIZABLE)
@@ -69,14 +69,14 @@ async def test_after_a_migration_the_tool_corrects_addresses(kudu):
     assert (await tool(kudu, "hms fix")).count("alter:") == 2
     assert [masters for _, masters in (await entries(kudu)).values()] == [MASTERS, MASTERS]
     assert await tool(kudu, "hms check") == "all tables have their entries"
-    # A leader that was started with the old list writes it into entries again.
+    # A leader that starts with the old list writes this list into entries again.
     await kudu.ok(client, "alter", name="db1.x", steps=[["add", "c"]])
     if await kudu.leader() == "m1":
         assert (await entries(kudu))["db1.x"][1] == ["m1:7051"]
 
 
 async def update(kudu):
-    """Return the statement from the documentation."""
+    """Return the UPDATE statement from the documentation."""
 
     async def change(session):
         where = equal(PARAM_KEY=rules.MASTER_ADDRESSES, PARAM_VALUE="m1:7051")
@@ -127,7 +127,8 @@ def test_who_keeps_entries_finds_the_masters_again_only_when_told_to_forget_them
         await kudu.session.cluster.kill("m1")
         await kudu.until_led_by_another("m1")
         assert not await engine.reads("db1.x")
-        assert await engine.reads("db2.y")  # a table that it had not read before
+        # the engine has not read this table before, so nothing is cached
+        assert await engine.reads("db2.y")
         engine.kept.clear()
         assert await engine.reads("db1.x")
 

@@ -1,4 +1,4 @@
-"""The workload through Kudu and Hive, on few names, and its requirements."""
+"""The workload through Kudu and Hive: it uses few names, and has requirements."""
 
 import pytest
 

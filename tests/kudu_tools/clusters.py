@@ -1,4 +1,4 @@
-"""Clusters for cluster checks: healthy ones, and single changes to them."""
+"""Clusters for tests of cluster checks: healthy ones, and ones with a single change."""
 
 from __future__ import annotations
 

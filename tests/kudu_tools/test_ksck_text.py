@@ -46,7 +46,7 @@ def test_states_of_tablet_servers_come_between_the_masters_and_them():
     rows = [[cell.strip() for cell in line.split("|")] for line in lines[place + 1 : place + 4]]
     assert rows[0] == ["Server", "State"]
     assert rows[2] == [uuid("t2"), "MAINTENANCE_MODE"]
-    assert lines[place + 4] == ""  # the usual state has no line
+    assert lines[place + 4] == ""  # replicas in the usual state have no line
     assert "Tablet Server States" not in _lines(HEALTHY)
 
 

@@ -97,7 +97,8 @@ async def test_lists(cluster):
     described = (await _kudu(cluster, "table describe metrics")).text
     assert "key STRING NOT NULL" in described
     assert "REPLICAS 3" in described
-    assert "\nHASH (key) PARTITIONS 2\n" in described  # no RANGE follows, so there is no comma
+    # HASH is not followed by RANGE, so there is no comma
+    assert "\nHASH (key) PARTITIONS 2\n" in described
     await cluster.ok(client, "write", table="metrics", nonce="w", rows=ROWS)
     scanned = (await _kudu(cluster, "table scan metrics")).text.splitlines()
     assert scanned[-1] == "Total count 5"
@@ -208,7 +209,7 @@ async def test_a_master_is_added_and_another_removed(cluster):
     await until(*({"m1", "m2", "m3", "m4"} - {gone}))
     assert (await _kudu(cluster, "master remove m9:7051")).exit_code == 1
 
-    async def healthy() -> Convergence:  # all masters know the commit one heartbeat later
+    async def healthy() -> Convergence:  # all masters learn of the commit one heartbeat later
         said = await _kudu(cluster, "ksck")
         return Convergence(ok=said.exit_code == 0, pending=(said.text,))
 

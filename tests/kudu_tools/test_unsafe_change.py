@@ -36,7 +36,7 @@ async def _replicas(cluster: Deployed) -> tuple[str, list[dict[str, str]]]:
 
 async def _until_whole(cluster: Deployed) -> None:
     async def check() -> Convergence:
-        """Check the cluster, except for servers that have new uuids after losing their disks."""
+        """Check the cluster, but ignore servers that have new uuids after losing their disks."""
         found = json.loads((await _kudu(cluster, "ksck --checksum --format json_compact")).text)
         tables = [(table["name"], table["health"]) for table in found["table_summaries"]]
         (sums,) = found["checksum_results"]["tables"].values()
@@ -53,7 +53,7 @@ async def _rows(cluster: Deployed) -> set[str]:
 
 
 async def _lose_two(cluster: Deployed) -> tuple[str, list[dict[str, str]], Any]:
-    """Return a tablet, its replicas (all except the last are down), and a client that wrote k1."""
+    """Return a tablet, its replicas (only the last is up), and a client that has written k1."""
     client = cluster.new_client()
     await cluster.ok(client, "create", name="metrics", partitions=1)
     await cluster.until_done(client, "is-create-done", "metrics")
@@ -106,7 +106,9 @@ async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster):
 
 @on(deploy, tservers=5, flags=SOON)
 async def test_those_that_were_left_out_may_return_and_harm_nobody(cluster):
-    """The removed members are a majority of their old configuration, so they accept writes."""
+    """The removed members are a majority of their old configuration, so they still accept
+    writes.
+    """
     tablet, (first, second, survivor), client = await _lose_two(cluster)
     at = survivor["ts_address"]
     exits: list[Any] = []

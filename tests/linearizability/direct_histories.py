@@ -1,4 +1,4 @@
-"""Small random histories for the direct methods, and the comparison with a brute-force oracle.
+"""Small random histories for the direct methods, compared with a brute-force oracle.
 
 Intervals are random, with ties. Answers follow some order of points within the intervals, and some
 answers are then falsified. Values are mostly unique; lost answers and failed compare-and-sets are
@@ -54,7 +54,7 @@ def _register_answer(rng: random.Random, held: Any, given: Any) -> tuple[Any, An
 
 
 def _guess(rng: random.Random, given: Any, held: Any) -> Any:
-    """Draw the expected value of a compare-and-set, which is mostly the current one."""
+    """Draw the expected value of a compare-and-set; mostly the current value."""
     return given._replace(old=held) if isinstance(given, Cas) and rng.random() < 0.8 else given
 
 
@@ -139,7 +139,7 @@ STYLES: Final = {
 
 
 def history(name: str, rng: random.Random, *, most: int = 8) -> Ops:
-    """Draw a history of two to eight operations, or of up to `more` further ones."""
+    """Draw a history of two to eight operations, or of up to `most` of them."""
     style = STYLES[name]
     total = rng.randint(2, most)
     length = rng.choice((2, 4, 8, 12))

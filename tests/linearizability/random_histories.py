@@ -95,7 +95,7 @@ def _queue_call(rng: random.Random) -> Enqueue | Dequeue:
 
 
 def _queue_answer(state: Any, input_: Any) -> tuple[Any, Any]:
-    """Remove the smallest element; any order is allowed."""
+    """Remove the smallest element, although any order is allowed."""
     if isinstance(input_, Enqueue):
         return None, tuple(sorted((*state, input_.element)))
     return (state[0], state[1:]) if state else (None, state)
@@ -129,7 +129,7 @@ def simulate(
     lies: int,
     lies_from: float = 0.8,
 ) -> Ops:
-    """Simulate `total` operations of `clients`; shares of the answers are `lost` or `lies`.
+    """Simulate `total` operations of `clients`; `lost` and `lies` are the shares of such answers.
 
     An operation takes effect at a random moment between call and return; if its answer is lost,
     then, later or never. False answers begin after `after`, a share of the history.

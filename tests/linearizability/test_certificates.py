@@ -1,4 +1,4 @@
-"""Every verdict has a valid certificate, and no operation of a core can be removed."""
+"""Every verdict has a valid certificate, and every operation of a core is necessary."""
 
 import random
 from dataclasses import replace
@@ -60,7 +60,7 @@ def test_thousands_of_verdicts_are_proven_and_cores_are_minimal():
 
 
 def stale_read_after(count: int, seed: int = 0) -> Ops:
-    """Build `count` operations of four clients; the tenth from the end is a stale read."""
+    """Build `count` operations of four clients, of which the tenth from the end is a stale read."""
     rng = random.Random(seed)
     operations: Ops = []
     value = 0
@@ -110,7 +110,7 @@ def test_an_undecided_outcome_has_no_certificate_and_an_unexplained_one_is_refus
         certify(Register(0), operations, bare)
 
 
-# --- an outcome that is wrong is a crash ------------------------------------------------------
+# --- a wrong outcome is a crash ---------------------------------------------------------------
 
 
 def test_a_false_outcome_does_not_get_a_certificate():
@@ -271,7 +271,7 @@ def test_every_catalog_verdict_carries_a_proof():
 
 
 def test_an_optional_compare_and_set_follows_its_answer():
-    """A failed compare-and-set cannot explain a read, at any time."""
+    """A failed compare-and-set can never explain a read."""
     operations: Ops = [Operation(0, Cas(1, 4), 0, False, 1, 0), Operation(1, Read(), 2, 4, 3, 1)]
     assert proven(Register(0), operations).core == (1,)
     operations[0] = replace(operations[0], input=Cas(0, 4), output=UNKNOWN, return_time=None)

@@ -1,4 +1,4 @@
-"""Direct methods, compared with an oracle, and histories that searches cannot decide."""
+"""Direct methods, compared with an oracle, and histories that no search can decide."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_direct_method_agrees_with_brute_force_and_is_proven(name):
 
 
 def numbered(*operations: tuple[Any, float, Any, float | None]) -> Ops:
-    """Number operations given as (input, call, output, return)."""
+    """Number operations that are given as (input, call, output, return)."""
     return [
         Operation(0, given, call, output, end, number)
         for number, (given, call, output, end) in enumerate(operations)
@@ -64,7 +64,9 @@ def numbered(*operations: tuple[Any, float, Any, float | None]) -> Ops:
 
 
 def writes_and_reads(total: int, *, stale: bool) -> Ops:
-    """Build two writers of unique values and a reader, which once reads a value 50 writes old."""
+    """Build the operations of two writers of unique values and of a reader, one of whose reads
+    returns a value 50 writes old.
+    """
     operations: Ops = []
     for n in range(total // 2):
         operations.append(Operation(n % 2, Write(n), 10 * n, None, 10 * n + 14))
@@ -150,7 +152,7 @@ def test_lost_dequeues_take_only_missing_elements(model):
     for rest, expected in (
         ([empty], Result.ILLEGAL),  # twelve elements, eleven dequeues
         ([(Dequeue(), 80, 0, 81), empty], Result.OK),
-        ([empty, taken], Result.ILLEGAL),  # the element was present all the time
+        ([empty, taken], Result.ILLEGAL),  # the element was in the container all the time
         ([(Dequeue(), 80, 11, 81), empty], Result.OK),
     ):
         operations = numbered(*puts, *lost, *rest)
@@ -181,7 +183,7 @@ def test_times_that_cannot_be_are_refused_before_any_method():
 
 
 def test_a_method_that_contradicts_the_operations_is_no_verdict():
-    """The proof detects a wrong order or core."""
+    """The proof detects a wrong order or a wrong core."""
 
     class Wrong(Queue):
         def decide(self, operations: Sequence[Operation[Any, Any]], /) -> Decision:
@@ -217,7 +219,9 @@ class PlainMap(KeyValue):
 
 @pytest.mark.parametrize("origins_max", [64, 1])
 def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
-    """If origins are unknown, illegal histories may be accepted, but no legal one is rejected."""
+    """If origins are unknown, illegal histories may be accepted, but no legal history is
+    rejected.
+    """
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
     tally = Counter[tuple[bool, bool]]()
@@ -240,7 +244,9 @@ def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
 @pytest.mark.parametrize("distance", [1, 2, 15, 16, 17, 18, 100])
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_chain_of_compare_and_sets_is_proven_however_long(distance, is_lost):
-    """The core needs the chain between the two reads, in which some answers are lost."""
+    """The core needs the chain of compare-and-sets between the two reads; some of their answers are
+    lost.
+    """
     chain: Ops = [
         Operation(0, Cas(n, n + 1), 10 * n, True, None if is_lost and n % 7 == 3 else 10 * n + 5, n)
         for n in range(120)

@@ -1,4 +1,4 @@
-"""The search: compared with oracles and with itself, and its guarantees."""
+"""The search, compared with oracles and between variants, and its guarantees."""
 
 import itertools
 import random
@@ -174,7 +174,7 @@ def test_thousands_of_random_registers_agree_with_wing_and_gong():
 
 
 def wing_and_gong(model: Model[Any, Any, Any], operations: Ops) -> bool:
-    """Try all orders, without a cache."""
+    """Whether some order is legal, by trying all orders without a cache."""
 
     def after(state: Any, operation: Operation[Any, Any]) -> list[Any]:
         output = UNKNOWN if operation.is_unknown else operation.output
@@ -196,7 +196,9 @@ def test_an_antichain_keeps_the_minimal_sets(sets):
 
 
 def lost_compare_and_sets(seed: int) -> Ops:
-    """Build a history in which each lost operation can be used once, which needs dominance."""
+    """Build a history whose lost operations can each be used once; only dominance makes it
+    tractable.
+    """
     rng = random.Random(seed)
     lost: Ops = [
         Operation(n, Cas(rng.randint(0, 3), rng.randint(0, 3)), rng.randint(0, 4), None, None)
@@ -314,7 +316,7 @@ def test_failure_names_the_operation_the_one_before_and_what_survived():
     assert failure.previous == 1
     assert [survivor.order for survivor in failure.survivors] == [(0, 1)]
     assert failure.survivors[0].state_text == "the register holds 1"
-    assert failure.core == (2,)  # no operation had written a 2 yet
+    assert failure.core == (2,)  # the read returned a 2 before any operation had written it
     assert failure.core_minimal
 
 
@@ -381,7 +383,9 @@ def test_searches_share_the_remaining_steps():
 
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_projections_stay_within_the_steps_that_are_left(native, monkeypatch):
-    """Each projection may take a whole round, and a catalog has one per name and per id."""
+    """Each projection may take a whole round, and a catalog has one projection per name and per
+    id.
+    """
 
     class Projected(Searched):
         def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
@@ -473,7 +477,7 @@ def test_equal_times_count_as_overlap():
     [
         ([Operation(0, Read(), 5, 0, 1)], "before its call"),
         ([Operation(0, Read(), 0, 0, 1, 7)] * 2, "same id"),
-        # nan has no order, so the order of events and the verdict would be arbitrary
+        # nan has no place in an order, so the order of events and the verdict would be arbitrary
         *(([Operation(0, Write(1), call, None, end)], "nan is no time")
           for call, end in ((NAN, 20), (5, NAN), (NAN, NAN), (NAN, None))),
     ],

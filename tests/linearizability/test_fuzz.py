@@ -1,8 +1,8 @@
 """Random histories, checked by the native search, the Python search and brute force.
 
 Histories are small and have many overlapping operations, lost answers and false answers; about half
-are valid. They are of registers with compare-and-set, maps, transactions, a directory, catalogs
-with ids and versions, lists and renames, and two non-deterministic models.
+are valid. The models are registers with compare-and-set, maps, transactions, a directory, catalogs
+with ids and versions, lists and renames, and two non-deterministic ones.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def in_python(model: Any, operations: list[Operation[Any, Any]]) -> CheckOutcome
 
 
 def mismatch(name: str, operations: list[Operation[Any, Any]], expected: Result) -> str:
-    """Describe the disagreement with brute force; an empty text if there is none."""
+    """Describe the disagreement with brute force; return an empty text if there is none."""
     model = KINDS[name].model_for(operations)
     outcome = check_operations(model, operations, limits=LIMITS)
     results = (outcome.result, in_python(model, operations).result)

@@ -1,4 +1,4 @@
-"""Searches respect limits of time and memory, even if steps are slow (in simulated time)."""
+"""Searches keep their limits of time and memory, even if steps are slow (in simulated time)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LATE_S = 1.0
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Provide the time of all clocks, which advances only when a test changes it."""
+    """Set all clocks to a time that advances only when a test changes it; return this time."""
     moment = [100.0]
     fake = SimpleNamespace(monotonic=lambda: moment[0])
     for module in (clock, search):
@@ -120,7 +120,7 @@ def test_memory_is_kept(now, monkeypatch):
     class Hungry(Register):
         def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
             held[0] += 1 << 20
-            now[0] += 0.06  # memory is only checked at intervals
+            now[0] += 0.06  # the search checks memory only at intervals
             return super().step(state, input_, output)
 
     monkeypatch.setattr(clock, "resident_bytes", lambda: held[0])

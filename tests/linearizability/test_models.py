@@ -1,4 +1,4 @@
-"""The supplied models: legal answers, guarantees, and descriptions."""
+"""The supplied models: legal answers, guarantees and descriptions."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def verdict(model: Model[Any, Any, Any], operations: Ops) -> Result:
     return check_operations(model, operations, limits=FAST).result
 
 
-# In each row, every operation except the last is legal.
+# In each row, all operations except the last are legal.
 ALMOST: list[tuple[Model[Any, Any, Any], list[tuple[Any, Any]], Any]] = [
     (Mutex(), [(Acquire("a"), True), (Acquire("b"), False), (Acquire("b"), True)], False),
     (Mutex(), [(Acquire("a"), True), (Release("b"), True)], False),
@@ -84,7 +84,7 @@ def test_an_unordered_queue_does_not_know_which_one_a_lost_dequeue_took():
 
 
 class Coin(NondeterministicModel[str, str, str]):
-    """A coin that shows a side; a throw may give either side."""
+    """A coin that shows one side; a throw may give either side."""
 
     def init(self) -> Sequence[str]:
         return ["heads", "tails"]

@@ -64,7 +64,7 @@ def test_a_legal_order_passes():
         (
             [(10, 11, 13, 15, 14)],
             "operation 13 is not legal",
-        ),  # the order lacks the write of unknown outcome
+        ),  # the order lacks the write whose outcome is unknown
         ([(10, 11, 12, 13, 14, 15)], "operation 15 is not legal"),
         ([(11, 10, 12, 13, 15, 14)], "operation 11 is not legal"),
         ([(10, 12, 13, 11, 15, 14)], "operation 11 takes effect after an operation that was"),
@@ -122,7 +122,7 @@ def lengthened(order: list[int], rng: random.Random, operations: Ops) -> list[in
 
 
 def holds(operations: Ops, order: list[int]) -> bool:
-    """Whether an order is a linearization, by the definition."""
+    """Whether an order is a linearization by the definition."""
     by_id = {o.id: o for o in operations}
     if len(set(order)) != len(order) or not set(order) <= set(by_id):
         return False
@@ -167,7 +167,7 @@ INVALID: Ops = [
     Operation(0, Write(1), 0, None, 1, 0),
     Operation(1, Write(9), 0, UNKNOWN, None, 1),
     Operation(0, Write(2), 2, None, 3, 2),
-    Operation(1, Read(), 4, 1, 5, 3),  # stale if write 1 precedes write 2
+    Operation(1, Read(), 4, 1, 5, 3),  # this read is stale if write 1 precedes write 2
     Operation(0, Write(3), 6, None, 7, 4),
 ]
 
@@ -192,7 +192,7 @@ def test_histories_beyond_the_step_limit_are_undecided():
 
 
 def plainly(operations: Ops, ids: set[int]) -> bool:
-    """Whether some order of the core and other operations is legal, by trying all orders."""
+    """Whether some order of the core and of some other operations is legal; tries all orders."""
 
     def after(state: Any, o: Operation[Any, Any]) -> list[Any]:
         legal, then = Register(0).step(state, o.input, UNKNOWN if o.is_unknown else o.output)
@@ -266,7 +266,7 @@ def test_optional_operations_that_complete_an_order(operations):
 
 
 def test_many_optional_operations_are_decided_in_few_steps():
-    """Sixteen optional operations have 65,536 subsets, few of which matter."""
+    """Sixteen optional operations have 65,536 subsets, of which only few matter."""
     writes: Ops = [Operation(n, Write(n), 0, None, 1, n) for n in range(1, 9)]
     lost: Ops = [Operation(20, Cas(n, 99), 0, UNKNOWN, None, 20 + n) for n in range(1, 9)]
     last = Operation(30, Read(), 5, 77, 6, 50)

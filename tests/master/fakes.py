@@ -1,4 +1,5 @@
-"""A master without a network: virtual time, a Raft replica in one object, scripted tablet servers.
+"""A master without a network: virtual time, a Raft replica within one object, scripted tablet
+servers.
 
 `FakeReplica` keeps a log and applies committed entries. Tests decide when entries commit: `hold()`
 keeps them uncommitted, `commit()` commits them, and `depose()` ends the leadership while the fate
@@ -58,7 +59,8 @@ class FakeReplica:
         self.role = "FOLLOWER"
         self.term = 0
         self.config = m.RaftConfig(-1, (m.PeerConfig("a" * 32, "m1:7051"),))
-        self.log: list[tuple[int, bytes]] = []  # (term, payload); index = position + 1
+        # (term, payload) of each entry; the index of an entry is its position + 1
+        self.log: list[tuple[int, bytes]] = []
         self.applied = 0
         self.held = False
         self.reachable = True  # whether a majority answers
@@ -66,7 +68,7 @@ class FakeReplica:
         self.observer: Any = None
         self._waiters: dict[int, asyncio.Future[tuple[int, int, Any]]] = {}
 
-    # the interface that the master uses
+    # --- the interface that the master uses --------------------------------------------------
 
     def leads(self, term: int) -> bool:
         return self.role == "LEADER" and self.term == term
@@ -111,7 +113,7 @@ class FakeReplica:
         return self.applied > 0 and self.log[self.applied - 1][0] == self.term
 
     def elect(self, term: int, *, no_op_commits: bool = True) -> None:
-        """Become the leader; the term's no-op commits all earlier entries, or is held."""
+        """Become the leader; the term's no-op either commits all earlier entries or is held."""
         self.role, self.term = "LEADER", term
         self.log.append((term, b""))
         self.held = not no_op_commits
@@ -135,7 +137,7 @@ class FakeReplica:
         self.held = True
 
     def depose(self, *, lose_tail: bool = False) -> None:
-        """Follow another leader in a higher term; held entries may be overwritten."""
+        """Follow another leader of a higher term; held entries may be overwritten."""
         self.role, self.term = "FOLLOWER", self.term + 1
         if lose_tail:
             del self.log[self.applied :]
@@ -184,7 +186,8 @@ class FakeMaster:
         self.flags = flags or Flags()
         self.rows = SystemTablet()
         self.replica = FakeReplica(self.rows)
-        if log_of is not None:  # another master of the group, with the same log and nothing applied
+        # another master of the group, which has the same log and has applied nothing
+        if log_of is not None:
             self.replica.log = list(log_of.log)
             self.replica.term = log_of.term
         self.client = FakeTServers()
@@ -293,7 +296,7 @@ class FakeMaster:
         return await self.ask(request)
 
     async def run_tablets(self, name: str) -> None:
-        """Have every tablet server report every tablet of a table as running, leader first."""
+        """Let every tablet server report every tablet of a table as running, the leader first."""
         catalog = self.catalog
         for tablet in list(catalog.live_tablets(catalog.by_name[name])):
             assert tablet.consensus is not None, "not placed yet"
@@ -324,7 +327,7 @@ async def with_table(*columns: str, partitions: int = 1, running: bool = True) -
 
 
 def refusal(answer: Any) -> Any:
-    """Return the reason of a request's refusal; fail if it succeeds."""
+    """Return the reason for which a request is refused; fail if it succeeds."""
     assert answer.error is not None, "it was granted"
     return answer.error
 

@@ -1,4 +1,4 @@
-"""The encoding of batches: round trips, compact large batches, readable old batches."""
+"""The encoding of batches: round trips, large batches, and batches of older versions."""
 
 import msgspec
 import pytest

@@ -71,7 +71,7 @@ BAD_CREATES = {
         {"partition_schema": m.PartitionSchema(31, (), ("key",), (b"m",))},
         Code.TOO_MANY_TABLETS,
     ),
-    # if several checks fail, the first one is reported
+    # if several checks fail, the first is reported
     "schema before factor": ({"schema": schema(), "num_replicas": 2}, Code.INVALID_SCHEMA),
     "limit before parity": ({"num_replicas": 8}, Code.REPLICATION_FACTOR_TOO_HIGH),
     "factor before tablets": (
@@ -325,7 +325,7 @@ async def test_a_name_that_moves_while_we_wait_means_the_table_it_moved_to():
 async def test_a_name_given_to_a_new_table_meanwhile_is_locked_anew():
     master = await FakeMaster().lead()
     old = await master.create("a")
-    await asyncio.sleep(0.1)  # the table is placed, so its lock is free
+    await asyncio.sleep(0.1)  # time to place the table, which frees its lock
     away = await master.held(master.alter("a", to="c"))
     waiting = asyncio.ensure_future(master.delete("a"))
     await asyncio.sleep(0.1)
@@ -369,7 +369,7 @@ async def test_an_operation_larger_than_a_message_is_refused_and_the_leader_live
     for partitions in (
         2_000_000_000,
         140,
-    ):  # one is refused before building records, the other before writing them
+    ):  # one request is refused before records are built, the other before they are written
         error = refusal(await master.create("t", partitions=partitions))
         assert Status.INVALID_ARGUMENT is error.status
         assert "rpc_max_message_size" in error.message

@@ -1,4 +1,4 @@
-"""Reads with a staleness bound, on a follower with a scripted leader."""
+"""Reads with a staleness bound, on a follower whose leader is scripted."""
 
 from typing import Any
 
@@ -19,7 +19,9 @@ LEADER = m.PeerConfig("b" * 32, "m2:7051")
 
 
 class Follower(FakeMaster):
-    """A follower that has applied up to `replica.applied_index`; its leader answers `told`."""
+    """A follower that has applied entries up to `replica.applied_index`; its leader answers
+    `told`.
+    """
 
     def __init__(self, told: ReadIndexResponse) -> None:
         super().__init__()

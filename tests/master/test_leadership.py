@@ -1,4 +1,4 @@
-"""Elections, readiness, and the three switches, on one master with a scripted replica."""
+"""Elections, readiness, and three bug switches, on one master with a scripted replica."""
 
 import asyncio
 from typing import Any
@@ -50,7 +50,9 @@ async def test_a_second_callback_in_the_same_term_reloads_nothing():
 
 
 async def _acknowledged_then_killed(bug: str | None) -> FakeMaster:
-    """Return a second master whose log has an acknowledged create that is not applied yet."""
+    """Return a second master, whose log contains an acknowledged create that it has not applied
+    yet.
+    """
     first = await FakeMaster().lead()
     assert (await first.create("kept")).error is None
     bugs = () if bug is None else (bug,)
@@ -196,9 +198,7 @@ async def test_a_write_planned_in_an_earlier_term_of_ours_did_nothing():
     replicate = master.replica.replicate
 
     async def overtaken(payload: bytes, *, timeout_s: float | None = None) -> Any:
-        master.replica.term += (
-            2  # the master was deposed and elected again before the write is appended
-        )
+        master.replica.term += 2  # deposed and elected again before the write is appended
         return await replicate(payload)
 
     master.replica.replicate = overtaken  # type: ignore[method-assign]

@@ -26,7 +26,7 @@ async def ask(cluster: Deployed | Session, node: str, method: str, *request: Any
 
 
 async def members(cluster: Deployed, node: str) -> dict[str, str]:
-    """Map each address to its member type and role, as one master lists them."""
+    """Map each address to the member type and role that one master lists."""
     listed = await ask(cluster, node, "ListMasters")
     return {
         entry.address.partition(":")[0]: f"{entry.member_type} {entry.role}"
@@ -148,7 +148,7 @@ async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster):
 
 @on(deploy, flags=BY_HAND)
 async def test_a_wiped_master_is_no_member(cluster):
-    """The master has lost its uuid and its votes, so it must not join under a new uuid."""
+    """The new master receives either the log or a snapshot."""
     world = cluster.session.cluster
     leader = await cluster.leader()
     wiped = next(name for name in ("m1", "m2", "m3") if name != leader)
@@ -164,7 +164,7 @@ async def test_a_wiped_master_is_no_member(cluster):
 
 
 def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
-    """Build a master with the list `cluster`; if it `joins`, it joins them automatically."""
+    """Build a master with the list `cluster`; if `joins`, it joins these masters by itself."""
     masters = [f"{each}:7051" for each in cluster]
     flags = {"master_auto_join_cluster": joins}
     config = {"masters": masters, "address": f"{name}:7051", "flags": flags}
@@ -173,13 +173,13 @@ def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
 
 
 def test_a_master_that_was_started_for_another_cluster_is_not_added():
-    """Its first configuration may be newer than this cluster's, which would then not replace it:
-    the master would vote without knowing that it is a member.
+    """Its first configuration may be newer than this cluster's, which then would not replace it.
+    The master would vote without knowing that it is a member.
     """
 
     async def body(session: Session) -> None:
         await asyncio.sleep(5)
-        for other in ("b", "c"):  # a member of that cluster, and a future member
+        for other in ("b", "c"):  # b is a member of that cluster, c would be a member later
             refused = (await ask(session, "a", "AddMaster", f"{other}:7051")).error
             assert (refused.code, refused.status) == (
                 m.MasterErrorCode.UNKNOWN_ERROR,

@@ -98,7 +98,7 @@ BATCHES = st.lists(
 
 @given(BATCHES, st.integers(1, 8))
 def test_snapshots_and_maps_equal_replay(batches, cut):
-    """The state does not depend on which batches came before a snapshot or a load."""
+    """The state does not depend on which batches a snapshot or a load contains."""
     whole, resumed = SystemTablet(), SystemTablet()
     catalog: Catalog | None = None
     first = ([(number, "z", TableState.RUNNING) for number in range(4)], [])

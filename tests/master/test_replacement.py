@@ -1,7 +1,8 @@
 """Additions and evictions of replicas: cases of Kudu's rules, and a model that must settle.
 
-In a case, each peer is one word: its name, then `!` failed, `x` unrecoverable, `?` unknown, `r`
-marked `replace`, `n` a non-voter, `p` a non-voter to be promoted. The first peer is the leader.
+In a case, each peer is one word, which is its name followed by `!` failed, `x` unrecoverable, `?`
+unknown, `r` marked `replace`, `n` a non-voter, `p` a non-voter to be promoted. The first peer is
+the leader.
 """
 
 import dataclasses
@@ -45,15 +46,15 @@ CASES: list[tuple[str, int, Decision | None]] = [
     ("A B C", 3, None),
     ("A", 1, None),
     ("A B? C", 3, None),
-    # one lost: first add, then evict once the new one votes
+    # B is lost: add a replica first, and evict B once the new one votes
     ("A B! C", 3, ADD),
     ("A B! C Dp", 3, None),
     ("A B! C Dp?", 3, None),
     ("A B! C D", 3, EvictPeer("B")),
     ("A B! C Dp!", 3, EvictPeer("D")),
     ("A B! C Dpx", 3, EvictPeer("D")),
-    ("A B! C Dn", 3, ADD),  # a non-voter without promotion does not help
-    ("A B C Dp", 3, EvictPeer("D")),  # the lost one returned before the new one became a voter
+    ("A B! C Dn", 3, ADD),  # D is a non-voter that is never promoted, so it does not help
+    ("A B C Dp", 3, EvictPeer("D")),  # the lost replica returned before the new one became a voter
     ("A B C D", 3, EvictPeer("B")),  # the lost one returned afterwards
     ("A B! C D", 5, ADD),
     # unrecoverable: evict at once
@@ -61,13 +62,13 @@ CASES: list[tuple[str, int, Decision | None]] = [
     ("A C", 3, ADD),
     ("A Bx C! D", 3, EvictPeer("B")),
     ("A Bx", 1, EvictPeer("B")),
-    # no majority is healthy: no change
+    # no majority is healthy, so nothing changes
     ("A B! C!", 3, None),
     ("A Bx C!", 3, None),
     ("A B! C! Dp!", 3, None),
     ("A B! C? Dp", 3, None),
     ("A B?", 1, EvictPeer("B")),  # the leader alone is a majority
-    ("A B! C! D", 3, EvictPeer("B")),  # two of the three remaining ones are healthy
+    ("A B! C! D", 3, EvictPeer("B")),  # two of the three that would remain are healthy
     ("A B! C! D! E", 5, None),
     ("A B! C! D E", 5, ADD),
     ("A B! C! D E Fp", 5, ADD),
@@ -153,13 +154,13 @@ EVICTING: list[tuple[str, int, Decision | None]] = [
     ("A C", 3, AddPeer("VOTER", promote=False)),
     ("A", 3, AddPeer("VOTER", promote=False)),
     ("A B C", 1, EvictPeer("C")),
-    # a moving replica: the marked member is evicted, not the new one
+    # of a moving replica, the marked member is evicted, not the new one
     ("A Br C Dp", 3, EvictPeer("B")),
     ("A B Cr D", 3, EvictPeer("C")),
-    ("A Br C D?", 3, None),  # the others may not be a majority
+    ("A Br C D?", 3, None),  # without B, the others may not form a majority
     ("A Br C! D", 3, EvictPeer("C")),
     ("A Br C Dp!", 3, EvictPeer("D")),  # the new replica was lost
-    ("A Br C", 3, EvictPeer("B")),  # later the missing replica is added
+    ("A Br C", 3, EvictPeer("B")),  # the missing replica is added later
     ("A Br", 3, AddPeer("VOTER", promote=False)),
     ("Ar B C", 3, AddPeer("VOTER", promote=False)),
     ("Ar B C D", 3, StepDownLeader()),
@@ -175,7 +176,7 @@ def test_cases_of_the_old_scheme(words, num_replicas, expected):
     assert found == expected
 
 
-# --- a world that does as it is told ---------------------------------------------------------
+# --- a model of servers that carry out every request -----------------------------------------
 
 
 @dataclasses.dataclass
@@ -187,7 +188,7 @@ class World:
     num_replicas: int
     lost: set[
         str
-    ]  # servers that are up but have lost their replica; a new replica there would work
+    ]  # servers that are up but have lost their replica, on which a new replica would work
     leader: str | None = None
     scheme: Scheme = Scheme.PREPARE
     added: set[str] = dataclasses.field(default_factory=set)
@@ -273,7 +274,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 @given(worlds(), st.randoms(use_true_random=False))
 def test_every_tablet_with_a_majority_settles(world, rng):
-    """Any start with a healthy majority settles, with all replicas if there are enough servers."""
+    """Every start with a healthy majority settles, with all replicas if enough servers are up."""
     assume(world.can_commit())
     world.elect(rng)
     first = dict(world.peers)
@@ -283,7 +284,8 @@ def test_every_tablet_with_a_majority_settles(world, rng):
     else:
         pytest.fail(f"no rest after 100 steps: {world}")
     assert world.can_commit()
-    # Servers of marked members, or of non-voters without promotion, cannot take a new replica.
+    # Servers of marked members, or of non-voters that are never promoted, cannot take a new
+    # replica.
     no_help = [u for u, p in first.items() if p.replace or (p.member_type, p.promote) == NEVER]
     if sum(up and u not in no_help for u, up in world.up.items()) >= world.num_replicas:
         assert is_settled(RaftConfig(1, tuple(world.peers.values())), world.num_replicas)
@@ -292,7 +294,7 @@ def test_every_tablet_with_a_majority_settles(world, rng):
 
 @given(worlds())
 def test_without_a_healthy_majority_no_voter_is_touched(world):
-    """Removing lost voters would only make the rest look complete."""
+    """Removing lost voters would only make the remaining ones look complete."""
     assume(not world.can_commit())
     config = RaftConfig(1, tuple(world.peers.values()))
     for leader in world.healthy:
@@ -304,7 +306,7 @@ def test_without_a_healthy_majority_no_voter_is_touched(world):
 
 
 def survivors(scheme: Scheme) -> bool:
-    """Return the good replicas after a second failure during the first decision."""
+    """Return the number of good replicas after a second failure during the first decision."""
     world = World({u: PeerConfig(u, "") for u in "ABC"}, dict.fromkeys("ABCD", True), 3, set())
     world.leader, world.scheme = "A", scheme
     world.up["C"] = False
@@ -314,6 +316,6 @@ def survivors(scheme: Scheme) -> bool:
 
 
 def test_the_old_scheme_loses_a_tablet_to_a_second_failure_and_the_new_one_does_not():
-    """KUDU-1097: the first failed server returns, but its replica was already evicted."""
+    """KUDU-1097: the first failed server returns, but its replica has already been evicted."""
     assert survivors(Scheme.PREPARE)
     assert not survivors(Scheme.EVICT)

@@ -1,4 +1,6 @@
-"""From a leader's report on its peers to calls: decisions, placement, and completion."""
+"""Re-replication, from a leader's report on its peers to calls: decisions, placement and
+completion.
+"""
 
 import asyncio
 from typing import Any
@@ -66,7 +68,7 @@ def test_a_replica_that_knows_of_its_own_eviction_is_tombstoned_too():
     assert (call.delete_type, call.cas_config_opid_index) == (TOMBSTONED, 7)
 
 
-# --- from report to rest ---------------------------------------------------------------------
+# --- from a report to a tablet at rest -------------------------------------------------------
 
 
 class Tablet:
@@ -97,7 +99,7 @@ class Tablet:
         await asyncio.sleep(0.05)
 
     def change(self, *peers: m.PeerConfig, without: str = "") -> None:
-        """Report the next configuration, with an added, changed or removed peer."""
+        """Report the next configuration, in which one peer is added, changed or removed."""
         known = {p.uuid: p for p in self.config.peers} | {p.uuid: p for p in peers}
         known.pop(without, None)
         index = max(self.config.opid_index, 0) + 5
@@ -105,7 +107,7 @@ class Tablet:
 
     @property
     def asked(self) -> list[tuple[str, str, str, int | None]]:
-        """Return the requests to leaders, as (server, change, peer, index)."""
+        """Return the requests that leaders received, as (server, change, peer, index)."""
         return [
             (c.dest_uuid, c.change.type.value, c.change.peer.uuid, c.cas_config_opid_index)
             for c in self.master.client.of("ChangeConfig")
@@ -165,7 +167,7 @@ async def test_a_failed_replica_is_replaced_step_by_step():
 
 
 async def test_tasks_settled_meanwhile_are_skipped():
-    """The leader was unreachable, and then all replicas were healthy again."""
+    """The leader was unreachable for a while, and by then all replicas were healthy again."""
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = UNREACHABLE
     await tablet.report(tablet.third)

@@ -1,4 +1,6 @@
-"""Switches of masters: the broken path shows what its row says, and the correct one does not."""
+"""Bug switches of masters: the broken path shows what its ledger row says; the correct path does
+not.
+"""
 
 import asyncio
 import dataclasses
@@ -34,7 +36,7 @@ async def hear_tservers(master: FakeMaster) -> FakeMaster:
 
 
 async def leader(*bugs: str) -> FakeMaster:
-    """Return a leader that has received heartbeats of three tablet servers in its term."""
+    """Return a leader that three tablet servers have sent heartbeats in its term."""
     return await hear_tservers(await FakeMaster(*bugs).lead())
 
 
@@ -48,7 +50,7 @@ async def table(*bugs: str, partitions: int = 1) -> FakeMaster:
 
 
 def batches(replica: FakeReplica) -> list[tuple[int, int]]:
-    """Return the numbers of table and tablet records in each log entry with records."""
+    """Return the numbers of table and tablet records in each log entry that has records."""
     found = [decode_batch(payload) for _, payload in replica.log if payload]
     return [(len(b.tables), len(b.tablets)) for b in found if b.tables or b.tablets]
 
@@ -85,7 +87,7 @@ async def test_followers_take_note_of_heartbeats(bugs, heard):
 @pytest.mark.parametrize("leads", [True, False])
 @pytest.mark.parametrize("names", [True, False])
 async def test_answers_to_heartbeats_name_the_masters(leads, names):
-    """The answer names the active configuration, so that future voters already know the servers."""
+    """The answer names the active configuration, so that servers already know future voters."""
     master = FakeMaster(flags=Flags(heartbeat_names_masters=names))
     if leads:
         await master.lead(tservers=0)
@@ -204,7 +206,7 @@ async def test_no_request_goes_on_across_a_reload(bugs, written):
     assert (master.rows.tables[stored.id] == late) is written
 
 
-# --- what is written and shown in which order -------------------------------------------------
+# --- the order in which state is written and shown -------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ async def test_a_list_is_one_snapshot(bugs, torn):
     for name in ("a", "b", "c", "z"):
         await master.create(name)
     names = asyncio.ensure_future(master.names())
-    await asyncio.sleep(0.0025)  # the read was confirmed after 1 ms, and has read the first name
+    await asyncio.sleep(0.0025)  # after 1 ms the read is confirmed and has read the first name
     await asyncio.gather(master.delete("z"), master.alter("a", to="y"))
     listed = await names
     assert (listed == ["a", "b", "c", "z"]) is not torn, listed
@@ -342,7 +344,7 @@ async def test_failovers_do_not_postpone_a_replacement(*, resets, replaced):
         catalog, stored, servers, Flags(), moment, rng=random.Random(1), new_id=lambda: "f" * 32
     )
     assert bool(plan.tablets) is replaced
-    # a leader without interruption replaces the tablet in any case
+    # a leader that was never interrupted replaces the tablet in any case
     old_leader = dataclasses.replace(moment, ready_ns=0)
     assert plan_assignments(
         catalog, stored, servers, Flags(), old_leader, rng=random.Random(1), new_id=lambda: "f" * 32

@@ -1,8 +1,8 @@
 """Defects planted in the bundled target, one at a time, which default soaks must find.
 
-Each defect is a monkeypatch that is applied only in the simulation and is not part of any package.
-Real systems had defects of these kinds; none is tuned to a checker. `harness exam --defects
-tests.mutants` measures them.
+Each defect is a monkeypatch that is only applied in the simulation and belongs to no package. Real
+systems have had defects of these kinds; none is tuned to a checker. `harness exam --defects
+tests.mutants` measures how they are found.
 """
 
 import functools

@@ -74,7 +74,7 @@ def test_every_defect_is_found_or_says_why_not():
 
 
 class Calls:
-    """Tells a patch's functions from those that they replace, and replaces nothing."""
+    """Tells a patch's own functions from the ones they replace; replaces nothing itself."""
 
     def __init__(self):
         self.pairs = []
@@ -85,7 +85,7 @@ class Calls:
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_defect_takes_the_arguments_of_the_replaced_function(mutant):
-    """Otherwise a `TypeError` of its own is found, in its place."""
+    """Otherwise the soak would find a `TypeError` of the patch in place of the defect."""
     calls = Calls()
     MUTANTS[mutant].patch(calls)
     assert calls.pairs
@@ -129,7 +129,8 @@ def cases(values, *, nightly):
 @pytest.mark.parametrize("mutant", cases(zip(sorted(FOUND)), nightly=lambda value: value[0] in OWN))
 def test_a_default_soak_finds_it(mutant):
     limit_s, first, checker = FOUND[mutant]
-    for seed in range(first, first + TRIES):  # one seed, unless draws or schedules have changed
+    # the first seed suffices, unless draws or schedules have changed
+    for seed in range(first, first + TRIES):
         said = soaked(mutant, limit_s, seed).checkers
         if checker in {found.checker for found in said if found.verdict == "invalid"}:
             return

@@ -1,6 +1,6 @@
 """Every switch of the ledger is found as its row says, and no run without it is blamed.
 
-Rows without `find` give the reason. `harness exam --only ID` tries one switch.
+A row without `find` gives the reason. `harness exam --only ID` tries one switch.
 """
 
 import msgspec
@@ -33,7 +33,7 @@ def test_a_switch_is_found_as_its_row_says(bug):
     case = case_of(words_of("kudu", bug))
     for seed in range(
         bug.seed, bug.seed + TRIES
-    ):  # one seed, unless draws or schedules have changed
+    ):  # the first seed suffices, unless draws or schedules have changed
         said = run(case, seed).checkers
         if bug.checker in {one.checker for one in said if one.verdict == "invalid"}:
             return

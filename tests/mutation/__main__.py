@@ -1,8 +1,9 @@
 """Test of the suite by defects in checkers and phases: `python -m tests.mutation [NAME...]`.
 
-Each defect in `mutations.toml` is planted in a copy of the tree, where the tests named with it must
-fail. Before that, these tests run without any defect and must pass. The table goes to stdout; the
-exit code is 1 if a defect survived. This takes minutes, so it is not part of `make test`.
+Each defect in `mutations.toml` is planted in a copy of the tree, where the tests that the file
+names for it must fail. Before that, these tests must pass without any defect. The table goes to
+stdout; the exit code is 1 if a defect survived. This takes minutes, so it is not part of `make
+test`.
 """
 
 import argparse

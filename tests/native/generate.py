@@ -1,4 +1,4 @@
-"""Seeded random histories of simulated stores, with lost and false answers."""
+"""Seeded random histories of simulated stores; some answers are lost or false."""
 
 import random
 from collections.abc import Callable
@@ -20,7 +20,9 @@ Ops = list[Operation[Any, Any]]
 
 
 class Name(NamedTuple):
-    """A call on the directory: put, drop, move (to `other`), look, all, nap (does nothing)."""
+    """A call on the directory: put, drop, move (to `other`), look, all, or nap (which does
+    nothing).
+    """
 
     f: str
     name: str = ""
@@ -98,7 +100,7 @@ class Kind:
     lie: Callable[[random.Random, Any, Any], Any]  # (random, input, output) -> another output
 
     def model_for(self, operations: Ops) -> Model[Any, Any, Any]:
-        """Return the model, which may depend on the operations to check."""
+        """Return the model; for some kinds it depends on the operations to check."""
         del operations
         return self.model
 

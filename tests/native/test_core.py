@@ -67,7 +67,7 @@ def test_a_core_of_another_interface_is_not_used(monkeypatch, interface):
 @pytest.mark.parametrize(
     ("first", "second", "result"),
     [
-        ((0, 5), (5, 9), Result.OK),  # the intervals are closed, so they overlap
+        ((0, 5), (5, 9), Result.OK),  # intervals are closed, so they overlap
         ((0, 5), (6, 9), Result.ILLEGAL),
         ((0.0, 0.5), (0.5, 9.0), Result.OK),
         ((0.0, 0.5), (0.75, 9.0), Result.ILLEGAL),
@@ -216,12 +216,12 @@ def test_numbers_out_of_range_are_errors_not_crashes():
 
 @needs_native
 def test_searching_a_register_leaves_the_interpreter_to_other_threads():
-    """Forty concurrent writes and a read of a value that was never written exceed the budget."""
+    """Forty concurrent writes, and a read of a value that was never written, exceed the budget."""
     operations = [Operation(n, Write(n), 0, None, 100 + n) for n in range(40)]
     operations.append(Operation(99, Read(), 0, -1, 50))
 
     def met() -> bool:
-        """Whether this thread ran during the search, for which each needs a processor."""
+        """Whether this thread ran during the search; both need a processor for that."""
         problem = problem_of(Register(0), operations)
         search = depth_first(problem, lean=False, configurations_max=10**7)
         thread = threading.Thread(target=search.run, args=(1_500_000,))
@@ -232,7 +232,7 @@ def test_searching_a_register_leaves_the_interpreter_to_other_threads():
                 problem.replay([])
             except (
                 RuntimeError
-            ) as error:  # "already borrowed": the search is running, and so is this thread
+            ) as error:  # "already borrowed": the search is still running while this thread runs
                 busy = "borrowed" in str(error)
         thread.join()
         assert search.status is Status.RUNNING

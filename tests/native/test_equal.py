@@ -1,7 +1,7 @@
 """The native core gives exactly the results of the Python searches, which are its oracle.
 
-The tests compare not only verdicts but everything observable: the preparation, the state of every
-search after every slice of its budget, witnesses and explanations. `HARNESS_NATIVE_HISTORIES` sets
+The tests compare everything observable, not only verdicts: the preparation, the state of each
+search after each slice of its budget, witnesses and explanations. `HARNESS_NATIVE_HISTORIES` sets
 the number of random histories per model.
 """
 
@@ -185,7 +185,7 @@ def test_wide_masks_are_equal_too(clients, unknown):
 
 
 def wide(clients: int, unknown: int) -> Ops:
-    """Build many concurrent operations on few names, after mutations of unknown outcome."""
+    """Build many concurrent operations on few names, preceded by mutations of unknown outcome."""
     kind = KINDS["directory"]
     made: Ops = []
     seed = 0

@@ -1,4 +1,6 @@
-"""All supplied histories get the expected verdict from the native core, and equal outcomes."""
+"""The native core gives all supplied histories the expected verdict, and the outcome of the Python
+search.
+"""
 
 import pytest
 
@@ -32,7 +34,7 @@ def assert_equal(
         assert check_operations(model, operations, explained=False) == ours, row
 
 
-# These run only nightly, because Python is slow; shorter histories are compared always.
+# compared only nightly, because Python is slow; shorter histories are always compared
 LONGEST = "generated/catalog/n10000_c8_k20_x0_b1.tsv"
 FOLDERS = by_folder([row for row in ROWS if row.file != LONGEST])
 

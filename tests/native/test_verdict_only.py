@@ -1,4 +1,4 @@
-"""A verdict without an explanation is the same verdict."""
+"""Without an explanation, a check returns the same verdict."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plans are data drawn from the seed; faults hit only the role that they aim at."""
+"""Plans are data drawn from the seed; a fault hits only the role that it aims at."""
 
 import asyncio
 import itertools

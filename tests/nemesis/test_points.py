@@ -1,4 +1,4 @@
-"""Faults at points of the target's code, drawn per run and expressed in words."""
+"""Faults at points of the target's code, which are drawn per run and expressed in words."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_half_of_the_runs_follow_a_plot_if_the_target_has_its_points():
     assert all(set(each) == set(next(p for p in plots if p[0] == each[0])) for each in plots)
     named = {word for each in plots for text in each for word in text.split()}
     assert {"voted", "group=a", "committed"} <= named
-    assert "group=b" not in named  # the first point of a kind is meant
+    assert "group=b" not in named  # only the first point of this kind is named
 
 
 @for_each("seed", range(20))

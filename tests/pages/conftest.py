@@ -1,4 +1,4 @@
-"""The browser for all tests of pages."""
+"""The browser that all tests of pages share."""
 
 from tests.support.browser import (  # noqa: F401 - fixtures
     browser,

@@ -110,7 +110,7 @@ async def test_a_cut_off_follower_shows_its_pages(cluster):
 
 
 def looked_at(looks: int) -> str:
-    """Return the digest of a run in which pages are requested."""
+    """Return the digest of a run during which pages are requested `looks` times."""
 
     async def body(cluster: Deployed) -> str:
         for _ in range(looks):
@@ -135,7 +135,7 @@ def marked(*marks):
 
 
 class Shown(threading.Thread):
-    """A cluster of processes that runs while a browser shows its pages."""
+    """A cluster of processes that runs while a browser displays its pages."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -180,7 +180,7 @@ def test_pages_in_a_browser_light_and_dark(browser_page):
                 cut_off = "es => es.filter(e => e.scrollWidth > e.clientWidth).length"
                 assert browser_page.locator(".scroll").evaluate_all(cut_off) == 0, url
         assert len(papers) == 2, papers
-        # Open one page of each other node, by its link.
+        # Open one page of each other node by its link.
         browser_page.open(next(url for url in urls if url.endswith("/masters")))
         browser_page.follow(browser_page.get_by_role("link", name="m3").last)
         assert browser_page.locator(".brand").inner_text() == "kudu m3"

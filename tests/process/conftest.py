@@ -55,7 +55,8 @@ def roles_of(run_id: str) -> dict[str, int]:
 async def process_of(role):
     """Return the process with this role in the only run of this test process.
 
-    The function waits, because the kernel shows no environment of a starting program.
+    The function waits, because the kernel does not show the environment of a program that is still
+    starting.
     """
 
     def found():
@@ -73,7 +74,9 @@ async def process_of(role):
 
 @contextlib.contextmanager
 def controller(run_id: str, *words: object):
-    """Start a driver as a separate process, to be killed; return it and its first output line."""
+    """Start a driver as a separate process that a test can kill; return it and its first output
+    line.
+    """
     process = subprocess.Popen(
         [sys.executable, *map(str, words)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     )
@@ -109,7 +112,7 @@ class Driver:
         return await self._outcome(source, destination, LIMIT_S / 2)
 
     async def is_cut(self, source: str, destination: str) -> bool:
-        """Whether three requests get no answer; one alone may be sent too late."""
+        """Whether three requests get no answer; a single one may be sent too late."""
         outcomes = [await self._outcome(source, destination, for_s) for for_s in (0.4, 0.4, 1.2)]
         return set(outcomes) == {"TimeoutError"}
 
@@ -133,7 +136,9 @@ class Driver:
 
 
 def in_turn(*checks):
-    """Build a body that runs checks in turn on one cluster, because starting it is expensive."""
+    """Build a body that runs the checks in turn on one cluster, because starting a cluster is
+    expensive.
+    """
 
     async def body(driver):
         for check in checks:
@@ -153,8 +158,10 @@ def in_turn(*checks):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch):
-    """Run a coroutine function of a `Driver` on some nodes; nothing may remain afterwards."""
-    # Actions of kernel, nodes and proxy take longer on a busy machine.
+    """Return a function that runs a coroutine function of a `Driver` on some nodes; nothing may
+    remain afterwards.
+    """
+    # On a busy machine, actions of kernel, nodes and proxy take longer.
     for patience in (
         *("child._STATE_TIMEOUT_S", "node._STOP_TIMEOUT_S", "node._KILL_TIMEOUT_S"),
         *("links._SETTLE_S", "linkproxy._START_TIMEOUT_S", "linkproxy._EXIT_TIMEOUT_S"),
@@ -183,7 +190,7 @@ def run(tmp_path: Path, monkeypatch):
         finally:
             wait_until(
                 lambda: processes_of(run_id) == []
-            )  # killed, but orphans may not be reaped yet
+            )  # killed, but perhaps orphans that are not reaped yet
             assert not list(Path("/tmp").glob(f"harness-process-{run_id}-*"))
 
     return execute
@@ -196,7 +203,7 @@ def three():
 
 @pytest.fixture
 def only_a():
-    """Plan a single node, for tests without a peer; processes are the main cost of a test."""
+    """Plan a single node, for tests without a peer; most of a test's cost is processes."""
     return [echo_spec("a")]
 
 

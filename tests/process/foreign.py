@@ -1,4 +1,4 @@
-"""A foreign program: an HTTP register that can read the register of a peer, at any port, too."""
+"""A foreign program: an HTTP register that can also read a peer's register, at any port."""
 
 import sys
 import urllib.request

@@ -1,4 +1,6 @@
-"""One address for all callers: the socket identifies the caller, and links break separately."""
+"""One address for all callers: the caller's socket identifies it, so each caller's link can break
+alone.
+"""
 
 import asyncio
 import os
@@ -76,12 +78,12 @@ def test_the_book_knows_processes_and_their_children(listener, tmp_path):
             book.note("driver", me, alone=True)
             assert (
                 book.find(there, here) is None
-            )  # the connection of a child process, which is unknown
+            )  # the connection belongs to a child process, which is not recorded
             book.note("n1", me)
             assert book.find(there, here) == "n1"
             book.note(
                 "n1", procfs.ProcessId(me.pid, me.start_ticks - 1)
-            )  # an earlier process with this pid
+            )  # the pid once belonged to an earlier process
             assert book.find(there, here) is None
             book.note("n1", procfs.identify(child.pid), part="beside")
             assert book.find(there, here) == "n1"
@@ -128,7 +130,8 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
         assert address.endswith(f":{PORT}")
 
         fault = await door(driver).cut([Link("c", "b")])
-        told = f"/{cluster._node('b')._listen[str(PORT)][1]}"  # as if b had told what it has bound
+        # as if b had announced the port that it bound
+        told = f"/{cluster._node('b')._listen[str(PORT)][1]}"
         assert await is_cut(web, "c")
         assert await is_cut(web, "c", told)
         assert await asked(web, "a", bound=told) == "b="

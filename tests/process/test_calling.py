@@ -1,4 +1,6 @@
-"""Processes call shared addresses from their node's own address, and other nodes by their links."""
+"""Processes call shared addresses from their node's own address, and other nodes through their
+links.
+"""
 
 import asyncio
 import platform
@@ -126,7 +128,7 @@ async def test_a_link_that_refuses_refuses_the_call():
 
 
 def held():
-    """Return the descriptors and threads of this process."""
+    """Return the descriptors and threads that this process holds."""
     return len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
 
 
@@ -134,7 +136,7 @@ async def test_nothing_is_left_of_processes_that_have_ended():
     def fail():
         raise FileNotFoundError
 
-    await asyncio.to_thread(str)  # creates the loop's thread for `to_thread`
+    await asyncio.to_thread(str)  # lets `to_thread` create the loop's threads
     before = held()
     assert await calls_from("plain") == [HOST]
     with pytest.raises(FileNotFoundError):
@@ -154,7 +156,7 @@ async def test_a_process_that_is_killed_while_it_waits_leaves_nothing_either(mon
     with socket.create_server((NETWORK, 0)) as listener:
         words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
-        await until(asked.is_set)  # runs in a thread, so that a blocked loop blocks no node
+        await until(asked.is_set)  # runs in a thread, so that a blocked loop does not block a node
         process.kill()
         process.wait()
         gate.set()

@@ -1,4 +1,4 @@
-"""A child's state is verified: a signal that was sent is no proof."""
+"""A child's state is verified: sending a signal proves nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Programs that ignore libfaketime are refused, and no wrong clock remains after a run."""
+"""Programs that ignore libfaketime are refused, and no clock remains wrong after a run."""
 
 import asyncio
 import contextlib
@@ -56,13 +56,13 @@ def left_in_memory():
 
 
 def shift_s(line):
-    """Return the shift of the node's wall clock, by the shared monotonic clock."""
+    """Return the shift of the node's wall clock, relative to the shared monotonic clock."""
     _, wall, monotonic = line.split()
     return float(wall) - float(monotonic) - (time.time() - time.monotonic())
 
 
 async def new_lines(cluster, count, name=NAME):
-    """Return a function for the lines that the node logs from now on."""
+    """Return a function that returns the lines logged from now on."""
     before = len(await cluster.logs(name, last_lines=10_000))
     lines = []
 
@@ -102,8 +102,9 @@ async def never(session):
 )
 def test_a_program_that_does_not_hear_it_is_refused_before_the_run(monkeypatch, command, words):
     monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.1)
-    ready = ReadyLog("up") if ECHO in command else None  # by then, the process is no longer `env`
-    # Marks of Go's linker make any program look like a Go program.
+    # once it logs a line, the process is no longer `env`
+    ready = ReadyLog("up") if ECHO in command else None
+    # The marks of Go's linker make any program look like a Go program.
     make = ("sh", "-c", "cp $(command -v sleep) go && printf '\\377 Go buildinf:' >>go")
     with pytest.raises(UsageError, match=f"a clock fault cannot reach {NAME}: .*{words}"):
         ProcessEnvironment().execute(

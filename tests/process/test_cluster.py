@@ -122,7 +122,7 @@ async def a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(driver):
     await driver.cluster.kill("a", lose_unsynced=True, torn=True)
     (
         driver.cluster._nodes["a"]._data / f"x{SUFFIX}"
-    ).mkdir()  # a folder, which cannot be read as a file
+    ).mkdir()  # a folder in place of the file, which makes reading fail
     await driver.cluster.start("a")
     exited = await driver.wait_event("node-exited", "a", count=2)
     assert (exited.data["expected"], exited.data["by"]) == (False, "host")
@@ -167,11 +167,11 @@ CONTROL = "harness.environments.host.control._ANSWER_TIMEOUT_S"
 
 
 async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
-    """A hanging node is reported; a paused or dead one only keeps its condition."""
+    """A hanging node is reported; a paused or dead one just keeps its condition."""
     cluster, hour_ns = driver.cluster, 3600 * 10**9
     assert procfs.send(
         await process_of("node:a"), signal.SIGSTOP
-    )  # not by the harness: the node just hangs
+    )  # the harness did not stop the node: it just hangs
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CONTROL, 0.05)
         with pytest.raises(InfrastructureError, match="a runs, but did not carry out"):
@@ -235,7 +235,7 @@ def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, monkeypatch):
 @pytest.mark.quick
 def test_a_result_outlives_a_failing_teardown(run, sleeper, caplog):
     async def body(driver):
-        driver.session.env.disk.close = None  # the clients' disk cannot be closed
+        driver.session.env.disk.close = None  # makes closing the clients' disk fail
         return "verdict"
 
     assert run(body, sleeper) == "verdict"
@@ -358,7 +358,8 @@ def test_a_starved_node_is_reported(run, monkeypatch):
                 (await process_of(f"node:{name}")).pid, {min(os.sched_getaffinity(0))}
             )
         await driver.wait_event("ready", "e")
-        await told()  # about the start of the fifth, which needed a processor
+        # the report may be about the start of the fifth node, which needed a processor
+        await told()
         starved = set()
         while starved != set("abcd"):
             data = await told()

@@ -1,4 +1,4 @@
-"""After any death of the driver, nothing stays cut, paused or running; live runs are untouched."""
+"""However the driver dies, nothing stays cut, paused or running, and live runs are untouched."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_leases_end_although_the_controller_is_frozen():
         except OSError:
             return False
 
-    for lease_s in (4.0, 40.0):  # a short lease may end before the test looks
+    for lease_s in (4.0, 40.0):  # a short lease may already have ended when the test looks
         run_id = f"death-{os.getpid()}-2-{lease_s:g}"
         with controlled(run_id, lease_s) as (process, b):
             paused = roles_of(run_id)["node:a"]
@@ -79,7 +79,7 @@ def test_leases_end_although_the_controller_is_frozen():
 
 
 def test_a_slow_node_is_neither_left_stopped_nor_alive():
-    """The driver is frozen, then killed, while the slow node is briefly stopped."""
+    """The driver is frozen and then killed while the slow node happens to be stopped."""
     run_id = f"death-{os.getpid()}-6"
 
     def frozen(process):
@@ -101,7 +101,7 @@ def test_clean_removes_remains_of_dead_runs_and_spares_live_ones(monkeypatch):
     for patience in (
         "_WARDEN_TIMEOUT_S",
         "_EXIT_TIMEOUT_S",
-    ):  # also applies to leftovers of other suites
+    ):  # leftovers of other suites count, too
         monkeypatch.setattr(f"harness.environments.process.cleaning.{patience}", LIMIT_S)
     dead, alive = f"death-{os.getpid()}-3", f"death-{os.getpid()}-4"
     with (
@@ -116,7 +116,7 @@ def test_clean_removes_remains_of_dead_runs_and_spares_live_ones(monkeypatch):
 
         lines = ProcessEnvironment().clean()
         mine = [line for line in lines if dead in line]
-        assert len(mine) == 4  # two nodes, the link proxy, the scratch folder
+        assert len(mine) == 4  # two nodes, the link proxy, and the scratch folder
         assert processes_of(dead) == []
         assert scratch_of(dead) == []
         assert not any(alive in line for line in lines)

@@ -93,7 +93,8 @@ def test_a_node_runs_as_its_user_on_a_folder_of_its_own(run):
 def test_accounts(monkeypatch):
     root = pwd.getpwuid(0)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert account_of("no-such-user") is None  # without root, everything runs as the harness's user
+    # without root, everything runs as the user of the harness
+    assert account_of("no-such-user") is None
     monkeypatch.setattr(child.os, "geteuid", lambda: 0)
     assert account_of(None) is None
     for user in ("root", "0", "0:0"):

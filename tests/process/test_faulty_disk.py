@@ -1,4 +1,6 @@
-"""Foreign programs on a disk of the harness: the faults that reach them, and no leftover mounts."""
+"""Foreign programs on a disk of the harness: which faults affect them, and that no mount is
+left.
+"""
 
 import asyncio
 import contextlib
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.process
 fuse = pytest.mark.fuse
 WRITE_BACK = "harness.environments.fuse.disk._WRITE_BACK_MS"
 
-# The program prints existing files, writes a synced and an unsynced file, and then reads.
+# The program prints the existing files, writes a synced and an unsynced file, and then reads.
 PROGRAM = """
 echo "found: $(echo *)"
 echo a > kept; sync kept
@@ -129,7 +131,7 @@ load_plugin("environments", sys.argv[1]).execute(plan, main)
 
 @contextlib.contextmanager
 def controlled(run_id: str, world: str = "process"):
-    """Start a driver in a separate process, whose node runs on its faulty disk."""
+    """Start a driver in a separate process; its node runs on a faulty disk."""
     try:
         with controller(run_id, "-c", CONTROLLER, world, run_id) as (process, line):
             assert line == "up\n"

@@ -1,4 +1,4 @@
-"""Nodes that are only command lines: ports, peers, kills, pauses and cuts work as well."""
+"""Nodes that are only command lines: ports, peers, kills, pauses and cuts work for them, too."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ def test_a_foreign_program_is_deployed_and_broken(run):
             await cluster.worsen_disk("y", DiskQuality(full=True))
 
         fault = await door(driver).cut([Link("x", "y")])
-        for _ in range(3):  # a single request may be sent too late
+        for _ in range(3):  # a single request may be sent too late, so try three
             with pytest.raises(OSError, match=r"timed out|500|closed|reset"):
                 await web("x", "/peer/0.5")
         assert (await door(driver).heal(fault)).count > 0
@@ -95,7 +95,7 @@ def test_a_foreign_program_is_deployed_and_broken(run):
             await web("y")
         await cluster.start("y")
         await web.wait_up("y")
-        assert await web("y") == "y=42"  # the same disk, the same port
+        assert await web("y") == "y=42"  # the restarted node has the same disk and the same port
         assert "serving" in await cluster.logs("y")
         fault = await door(driver).cut([Link(CLIENT, "y")])
         with pytest.raises(OSError, match="timed out"):
@@ -110,7 +110,7 @@ def test_children_of_a_foreign_program_die_with_it(run):
         await asyncio.sleep(0.2)
         assert await driver.cluster.kill("sh")
 
-    # The fixture checks for remaining processes.
+    # the fixture checks that no process remains
     run(body, [shell("sh", "sleep 1000 & sleep 1000; true")], wait=False)
 
 

@@ -1,4 +1,4 @@
-"""Interference with a run's link proxy: a fault that ends early did not have its effect."""
+"""Interference with a run's link proxy: a fault that ended early does not count as effective."""
 
 from http.client import HTTPConnection
 from pathlib import Path
@@ -20,7 +20,7 @@ LINK = Link(CLIENT, "s")
 
 @pytest.fixture
 def given():
-    """Start a Toxiproxy as a user's own server, which other programs can reach, too."""
+    """Start a Toxiproxy as the user's own server, which other programs can reach, too."""
     with serving("ours") as server:
         yield server
 
@@ -30,7 +30,7 @@ def told(driver):
 
 
 def only_toxic(server):
-    """Return the proxy and the path of the only toxic."""
+    """Return the proxy and the path of its only toxic."""
     proxies = server.request("GET", "/proxies")[1]
     [(proxy, toxic)] = [(name, t) for name, each in proxies.items() for t in each["toxics"]]
     return f"/proxies/{proxy}", f"/proxies/{proxy}/toxics/{toxic['name']}"
@@ -99,7 +99,7 @@ def test_interference_with_the_proxies_is_reported_until_it_ends(run, sleeper, g
 
 
 def listening_port(pid: int) -> int:
-    """Find the port of the API, which answers with a refusal."""
+    """Return the port of the API, which answers with a refusal."""
     folder = Path(f"/proc/{pid}")
     sockets = {str(each.readlink()) for each in (folder / "fd").iterdir()}
     for line in (folder / "net/tcp").read_text().splitlines()[1:]:
@@ -130,7 +130,8 @@ def test_a_stranger_cannot_end_a_fault_of_our_own_proxy(run, sleeper):
         port = listening_port(pid)
         assert ask(port, "POST", "/reset") == 401
         assert ask(port, "POST", "/reset", Host="evil.example") == 403
-        assert procfs.environment_of(pid)[TOKEN_VARIABLE]  # which only the same user can read
+        # only the same user can read this variable
+        assert procfs.environment_of(pid)[TOKEN_VARIABLE]
         assert not (await door(driver).heal(fault)).undone
 
     run(body, sleeper)

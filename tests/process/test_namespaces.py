@@ -1,4 +1,4 @@
-"""No cleaner touches runs that it cannot see because of another PID namespace."""
+"""No cleaner touches runs in another PID namespace, which it cannot see."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_a_live_run_inside_is_left_alone_from_outside():
         process.kill()
         process.wait(LIMIT_S)
         process.stdout.close()
-        for folder in scratch_of(run_id):  # of a namespace that no longer exists
+        for folder in scratch_of(run_id):  # the namespace in this name no longer exists
             remove_signed(folder)
     wait_until(lambda: scratch_of(run_id) == [])
 
@@ -82,7 +82,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 def dead_folder(below, name, **fields):
-    """Create a scratch folder of a controller that is certainly dead."""
+    """Create a scratch folder whose controller is certainly dead."""
     folder = below / f"{SCRATCH_PREFIX}{name}"
     folder.mkdir()
     owner = {"run_id": name, "controller": str(this_controller()._replace(boot_id="0-0")), **fields}

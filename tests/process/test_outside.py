@@ -1,6 +1,6 @@
-"""Interference of other programs with nodes is reported as such, so verdicts respect it.
+"""Interference of other programs with nodes is reported as such, so it convicts no target.
 
-Whole runs with a verdict, one per kind of interference, are nightly.
+Whole runs with a verdict, one per kind of interference, run nightly.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ def test_the_cause_of_an_exit_follows_from_its_code(run):
     async def body(driver):
         times = dict.fromkeys((spec.name for spec in NODES), 0)
         for node, number, to_child, told in WAYS_TO_END:
-            # A process that has a child has also set its handlers.
+            # a process that has a child has set its signal handlers by then
             child = None if node in ON_ENV else await child_of(driver, node)
             assert procfs.send(child if to_child else first_of(driver, node), number)
             times[node] += 1

@@ -1,4 +1,4 @@
-"""The stops that simulate a slow processor, in a simulated loop and on real processes."""
+"""The stops that slow down a processor, in a simulated loop and on real processes."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ class World:
     """A simulated loop, and a node that computes for `share` of its running time."""
 
     def __init__(self, factor, share=1.0, late_s=()):
-        """Create the world; timers are late by the values of `late_s`, in turn."""
+        """Create the world; timers are late by the values in `late_s`, one after another."""
         self.now_s, self.used_s, self.share = 0.0, 0.0, share
         self.stopped, self.stops_s, self.alive = False, [], True
         self._timer = None
@@ -62,7 +62,7 @@ class World:
         self.stopped = False
 
     def be_late(self, by_s):
-        """Fire the pending timer later by this much."""
+        """Fire the pending timer later by this amount."""
         self._timer.due_s += by_s
 
     def pass_time(self, time_s):
@@ -174,7 +174,7 @@ SPIN = "while :; do :; done"
 
 
 async def stopped_for_a_moment(driver, *pids):
-    """Wait until the processes are seen stopped and running, although the node is not paused."""
+    """Wait until the processes were seen stopped and running, while the node is not paused."""
     for states in (procfs.STOPPED, {"R"}):
         await until(lambda states=states: all(state_of(pid) in states for pid in pids))
         assert driver.cluster.state("s") is NodeState.RUNNING
@@ -189,7 +189,7 @@ def used_s(pid):
 
 
 async def takes_s(driver, computed_s):
-    """Return the duration of this amount of computing on the node."""
+    """Return how long the node takes for this amount of computing."""
     pid = driver.cluster._nodes["s"].pid
     clock, begin_s = driver.session.env.clock, used_s(pid)
     begin_ns = clock.monotonic_ns()
@@ -240,7 +240,7 @@ def test_a_slow_node_stopped_by_others_is_reported(run):
         pid = driver.cluster._nodes["s"].pid
 
         def told():
-            os.kill(pid, signal.SIGSTOP)  # the harness's SIGCONT may come next
+            os.kill(pid, signal.SIGSTOP)  # the harness may send SIGCONT right after this
             return any(e.kind == "infrastructure" and e.data.get("lasts") for e in driver.events)
 
         await until(told)

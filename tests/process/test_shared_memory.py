@@ -1,4 +1,4 @@
-"""System V shared memory is removed with the process that created it, and no other."""
+"""System V shared memory is removed with the process that created it, and not with any other."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ def segments():
 
 @pytest.fixture
 def maker():
-    """Start a process that creates a segment; return both."""
+    """Start a process that creates a segment; return the process and the segment."""
     command = [sys.executable, "-c", MAKES_ONE]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         made = int(process.stdout.readline().split()[1])
@@ -48,7 +48,7 @@ def test_only_segments_of_the_process_are_removed(maker):
     later = ProcessId(identity.pid, identity.start_ticks + 100 * os.sysconf("SC_CLK_TCK"))
     assert (
         remove_shared_memory(later) == 0
-    )  # a process with that pid that started after the segment was created
+    )  # a process with the creator's pid that started after the segment was created
     assert made in segments()
     assert remove_shared_memory(identity) == 1
     assert made not in segments()

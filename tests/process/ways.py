@@ -1,8 +1,8 @@
 """Kinds of interference: another user ends, stops or cuts off nodes and helpers in processes.
 
-Each is a whole run of a small correct target, during which a bystander does one thing. The run may
-end `valid` (the interference did not matter), `unknown` (it did), or with an error that gives the
-reason; `invalid` would blame the target.
+Each kind is a whole run of a small correct target, during which a bystander does one thing. The run
+may end `valid` (the interference did not matter), `unknown` (it did), or with an error that gives
+the reason. Only `invalid` would wrongly blame the target.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Bystander:
         return identities
 
     async def process(self, role: str, *, child: bool = False) -> procfs.ProcessId:
-        """Return the first process of this role, or its last descendant."""
+        """Return the first process of this role, or its last descendant if `child`."""
         first = await _until(lambda: self.roles().get(role))
         if not child:
             return first
@@ -78,7 +78,9 @@ class Bystander:
         procfs.send(process, signal.SIGCONT)
 
     async def take_port(self, node: str) -> None:
-        """Take the port of a node as soon as it is down, until the node's start has failed."""
+        """Take the port of a node as soon as the node is down, and keep it until the node's start
+        has failed.
+        """
         process = await self.process(f"node:{node}")
         port = _port_of(process.pid)
         await _until(lambda: not procfs.is_alive(process))
@@ -92,7 +94,7 @@ Act = Callable[[Bystander], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Way:
-    """One kind of interference, its target, and the changes to the target's nodes."""
+    """One kind of interference: its victim, and the changes to the target's nodes."""
 
     name: str
     target: str
@@ -123,7 +125,7 @@ async def _until(ask: Callable[[], T]) -> Any:
     return answer
 
 
-# --- nodes that are made for it --------------------------------------------------------------
+# --- nodes made for one kind of interference -------------------------------------------------
 
 
 async def announcing(env: Env, config: dict[str, Any]) -> None:
@@ -145,7 +147,7 @@ def _announcing(kind: str, **data: Any) -> NodeEdit:
 
 
 def _behind(*wrapper: str) -> NodeEdit:
-    """Have another program start the node's program."""
+    """Let another program start the node's program."""
     return lambda spec: msgspec.structs.replace(spec, command=(*wrapper, *spec.command))
 
 
@@ -159,7 +161,7 @@ _PRINTED: Final = json.dumps(
 
 
 def _answering_sigterm(code: int) -> NodeEdit:
-    """Make the program exit with this code at SIGTERM, as a JVM exits with 143."""
+    """Let the program exit with this code at SIGTERM, as a JVM exits with 143."""
     return _behind("sh", "-c", f'trap "exit {code}" TERM; "$@" & wait', "wrapper")
 
 
@@ -234,7 +236,7 @@ class _Disturbed:
         self.acted = False
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Run `main`, and let the bystander act in the middle of it."""
+        """Run `main`, and let the bystander act in the middle of the run."""
 
         async def disturbed(session: Session) -> T:
             session.env.spawn(self._act(plan.run_id), name="bystander")
@@ -249,7 +251,9 @@ class _Disturbed:
 
 
 def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0) -> str:
-    """The verdict of one run, with the reasons of checkers that do not hold; or its error."""
+    """Return the verdict of one run with the reasons of checkers that are not valid, or its
+    error.
+    """
     case = Case(
         seed=1,
         target=way.target,

@@ -1,4 +1,4 @@
-"""The simulated loop against asyncio's own: the same random programs, and the same transcripts."""
+"""The simulated loop, compared with asyncio's own: equal random programs give equal transcripts."""
 
 import asyncio
 import json
@@ -13,7 +13,9 @@ SEEDS = {"converse": 150, "schedule": 150, "file": 60, "stream": 10}
 
 
 class JumpingSelector(selectors.DefaultSelector):
-    """Never waits for time: if no socket is ready, the clock jumps by what it would have waited."""
+    """A selector that never waits for time: if no socket is ready, the clock jumps to the end of
+    the wait.
+    """
 
     jumped_s = 0.0
 
@@ -25,7 +27,7 @@ class JumpingSelector(selectors.DefaultSelector):
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop and sockets, on a clock that jumps."""
+    """The event loop and sockets of asyncio itself, on a clock that jumps."""
 
     def __init__(self):
         self.selector = JumpingSelector()

@@ -1,4 +1,4 @@
-"""Ordinary asyncio programs as nodes: what they see, how they end, and what is refused."""
+"""Ordinary asyncio programs as nodes: what they observe, how they end, and what is refused."""
 
 import asyncio
 import json
@@ -121,7 +121,7 @@ def test_warnings_are_the_programs_own_and_go_to_its_log():
         await asyncio.sleep(1)
         return await logs(s, "n1")
 
-    lines = run(main, (program("n1", "ends:warns"),))  # a warning is an error in these tests
+    lines = run(main, (program("n1", "ends:warns"),))  # in these tests, a warning is an error
     assert any("UserWarning: careful" in line for line in lines)
     assert "after" in lines
 

@@ -1,4 +1,4 @@
-"""Nodes that are programs, and a short way to run them."""
+"""Programs as nodes, and helpers to run them."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ PORT = 8080
 
 
 def program(name: str, place: str, *arguments: str, **fields: Any) -> NodeSpec:
-    """A node that runs a callable of `tests.programs.apps`, such as `counter:main`."""
+    """Return a node that runs a callable in `tests.programs.apps`, such as `counter:main`."""
     command = (f"python:tests.programs.apps.{place}", *arguments)
     return NodeSpec(name=name, role="node", ports=(PORT,), command=command, **fields)
 
@@ -21,7 +21,7 @@ def server(name: str = "n1", **fields: Any) -> NodeSpec:
 
 
 def printed(lines: list[str]) -> list[str]:
-    """The lines of a log without their times, and without events."""
+    """Return the lines of a log without times and without events."""
     texts = [line.partition(" ")[2] for line in lines]
     return [text for text in texts if not text.startswith("node-")]
 

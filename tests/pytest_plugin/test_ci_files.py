@@ -20,8 +20,8 @@ CI = ROOT / "docs" / "ci"
 CRON = CI / "nightly-soak.sh"
 WORKFLOW = CI / "nightly-soak.yml"
 PROGRAMS = Path(sys.executable).parent
-# A stand-in for `harness`, for tests of the shell script around it: it creates the files of a soak
-# and a report, prints what a report compares, and exits with $STAND_IN_CODE.
+# A stand-in for `harness`, to test the shell script around it: it creates the files of a soak and
+# of a report, prints what a report compares, and exits with $STAND_IN_CODE.
 STAND_IN = """#!/bin/bash
 verb=$1; shift
 while [ $# -gt 0 ]; do
@@ -123,7 +123,7 @@ def test_a_good_night_is_silent_and_a_bad_one_is_reported_against_it(night, tmp_
     runs = {path.parent.name for path in tmp_path.glob("store/register-none/*/run.json")}
     assert {
         name for name in runs if name.startswith(f"{label}-")
-    } == runs  # the names by which old nights are removed
+    } == runs  # these names tell which old nights to remove
 
     done = night(case=VACUOUS_CASE)
     assert done.returncode == 2
@@ -191,7 +191,7 @@ def test_invalid_settings_are_reported_and_lose_nothing(night, tmp_path):
     assert done.returncode == 254
     assert "no nemesis 'earthquake'" in done.stdout
     assert (tmp_path / "current").exists()
-    # The leftover of an interrupted start must not count as the summary of a failed start.
+    # The leftover of an interrupted start must not be taken for the summary of a failed start.
     label = (tmp_path / "current").read_text().split()[0]
     (tmp_path / "reports" / f"{label}.json").write_text('{"interrupted":true}')
     assert night("--resume", case=QUIET_CASE.replace("none", "earthquake")).returncode == 254
@@ -201,7 +201,7 @@ def test_invalid_settings_are_reported_and_lose_nothing(night, tmp_path):
 
 
 def interrupting(tmp_path, code):
-    """Create a program that reports a soak as interrupted after its findings."""
+    """Create a program that reports an interrupted soak after its findings."""
     program = tmp_path / "harness"
     program.write_text(
         "#!/bin/bash\n"
@@ -213,7 +213,7 @@ def interrupting(tmp_path, code):
 
 
 def test_a_night_at_work_outlives_an_update_of_the_script(tmp_path):
-    # Bash reads a script while it runs, so an update could change the rest of the night.
+    # Bash reads a script while it runs, so an update in place could change the rest of the night.
     script, program = tmp_path / "nightly.sh", tmp_path / "harness"
     script.write_bytes(CRON.read_bytes())
     script.chmod(0o755)
@@ -243,7 +243,7 @@ def test_an_interrupted_night_goes_on_even_if_it_found_a_bug(night, tmp_path, co
 
 def test_old_nights_are_forgotten(night, tmp_path):
     work = f"HARNESS={stand_in(tmp_path)}\nKEEP_NIGHTS=2\nSEEDS=1\n"
-    for number in range(3):  # labels include seconds, so the nights would otherwise share one
+    for number in range(3):  # a label includes seconds, and two nights must not share a label
         assert night(more=f"{work}VERSION_COMMAND=(echo 'v{number} (dirty)')").returncode == 0
     kept = labels(tmp_path)
     assert len(kept) == 2
@@ -283,7 +283,9 @@ def test_the_workflow_is_valid_for_github(workflow):
 
 @pytest.fixture
 def github(workflow, tmp_path):
-    """Run all scripts of the workflow except the installation, as GitHub does."""
+    """Return a function that runs all scripts of the workflow except the installation, as GitHub
+    does.
+    """
     (job,) = workflow["jobs"].values()
 
     def go(number, case=QUIET_CASE, **more):
@@ -342,7 +344,7 @@ def test_a_crashed_seed_costs_the_workflow_nothing_but_its_colour(github, tmp_pa
 
 
 def test_the_workflow_installs_the_harness_from_its_sources(workflow, tmp_path):
-    """The test uses pip's resolver for the name and its extra; nothing is installed."""
+    """pip resolves the name and its extra; nothing is installed."""
     (job,) = workflow["jobs"].values()
     (install,) = [step["run"] for step in job["steps"] if step.get("name") == "install"]
     (tmp_path / "pyproject.toml").write_text(
@@ -381,7 +383,7 @@ def test_the_workflow_soaks_reports_and_compares(github, tmp_path):
     second = (tmp_path / "soak" / "last-label").read_text().strip()
     assert (tmp_path / "soak" / "label-before").read_text().strip() == first
 
-    codes, said = github(2, PATH=path)  # the same night again, compared with the first
+    codes, said = github(2, PATH=path)  # run the same night again, and compare it with the first
     assert codes == {"label": 0, "soak": 0, "report": 0}, said
     assert f"'{second}' against '{first}'" in (tmp_path / "report.txt").read_text()
     assert (tmp_path / "soak" / "label-before").read_text().strip() == first

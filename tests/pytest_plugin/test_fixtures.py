@@ -21,7 +21,7 @@ from tests.support.programs import run_program
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
 
-# The outer pytest or another test may have imported the plug-in already.
+# The outer pytest or another test may already have imported the plug-in.
 INI = """
 [pytest]
 addopts = --strict-markers --strict-config -p no:cacheprovider SEED
@@ -72,7 +72,7 @@ def imported():
         for name in plugin_names(group):
             load_plugin(group, name)
     for module in pkgutil.walk_packages(targets.__path__, "targets."):
-        with contextlib.suppress(ModuleNotFoundError):  # its extra may not be installed
+        with contextlib.suppress(ModuleNotFoundError):  # the package's extra may not be installed
             importlib.import_module(module.name)
 
 
@@ -182,9 +182,7 @@ def test_the_short_summary_is_short_on_ci_systems_too(suite, pytester, monkeypat
     for name in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
     if variable is not None:
-        monkeypatch.setenv(
-            variable, "true"
-        )  # with this variable, pytest no longer shortens its summary
+        monkeypatch.setenv(variable, "true")  # keeps pytest from shortening its summary
     monkeypatch.setenv("COLUMNS", "200")
     text = text_of(suite(STALE, "--junitxml=junit.xml"))
     summary = text.partition("short test summary info")[2].splitlines()[1:-1]
@@ -308,7 +306,7 @@ def test_a_case_file_is_run_as_it_is(suite, pytester):
     ).assert_outcomes(passed=1)
 
 
-# --- what wins over what ---------------------------------------------------------------------
+# --- precedence of options -------------------------------------------------------------------
 
 
 def test_keywords_win_over_options_over_the_nearest_marker(suite):
@@ -361,7 +359,7 @@ def test_a_marker_takes_names_only(suite):
     assert "the marker harness takes keyword arguments only, not 'kudu'" in failure_of(result)
 
 
-# --- what is left behind ---------------------------------------------------------------------
+# --- folders that remain ---------------------------------------------------------------------
 
 
 def test_runs_of_passing_tests_go_and_those_of_failing_tests_stay(suite, pytester):
@@ -386,7 +384,7 @@ def test_artefacts_that_were_asked_for_stay(suite, pytester):
 def test_workers_share_the_seed_and_no_folder(suite, pytester):
     text = PASSING.replace(TOY, '@pytest.mark.parametrize("n", range(4))\n' + TOY)
     text = text.replace("(run_case)", "(run_case, n)")
-    # At this rate, some operations overlap for any seed; otherwise nothing would be proven.
+    # At this rate some operations overlap, whatever the seed; otherwise nothing would be proven.
     text = text.replace('nemesis="kill-leader"', 'nemesis="none", rate=200')
     result = suite(text, "-n2", "--harness-artifacts=kept", seed="", alone=True)
     result.assert_outcomes(passed=4)

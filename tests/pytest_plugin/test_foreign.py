@@ -1,4 +1,4 @@
-"""The fixtures `cluster` and `nemesis` with foreign programs, without starting any."""
+"""The fixtures `cluster` and `nemesis` with foreign programs, none of which is started."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,9 @@ NODES = (
 
 
 def clocks_of(**settings):
-    """Return the nodes whose clocks a cluster deployed in this way can change."""
+    """Return the nodes whose clocks faults can change, in a cluster deployed with these
+    settings.
+    """
     runs = SimpleNamespace(
         merged_settings=lambda given: ("process", given),
         environment=lambda _: ProcessEnvironment(),
@@ -39,11 +41,11 @@ def test_a_cluster_is_started_for_the_faults_that_it_names():
     with pytest.raises(UsageError, match="'kill-leadr'"):
         clocks_of(nemesis="kill-leadr")
     with pytest.raises(UsageError, match="cannot reach"):
-        clocks_of(nemesis="disk node:r2 full=yes")  # the node declares no faulty disk
+        clocks_of(nemesis="disk node:r2 full=yes")  # the node does not declare a faulty disk
 
 
 def strike(words, *, clocks=(), why_no_disks=None):
-    """Strike in a cluster of these nodes, some of which were started with faketime."""
+    """Inject a fault into a cluster of these nodes, some of which were started with faketime."""
     live = SimpleNamespace(
         cluster=SimpleNamespace(
             environment="process",

@@ -1,4 +1,6 @@
-"""Mistakes in a user's test are shown at the user's line, in one sentence, without harness code."""
+"""A mistake in a user's test is shown at the user's line, in one sentence, without code of the
+harness.
+"""
 
 import re
 

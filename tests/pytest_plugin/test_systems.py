@@ -1,4 +1,4 @@
-"""`system="FILE.toml"` in the marker and in calls: tests of a system that a file declares."""
+"""`system="FILE.toml"` in the marker and in calls: tests of a system that is declared in a file."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.declared.support import OPERATIONS, declaration, written
 
 @pytest.fixture
 def merged(tmp_path):
-    """Return the environment and the case for a marker and the arguments of a call."""
+    """Return the environment and the case that result from a marker and the arguments of a call."""
 
     def go(marker, **call):
         settings = Settings(

@@ -1,6 +1,6 @@
-"""The installed product: a wheel built from this tree, in a fresh environment outside of it.
+"""The installed product: a wheel built from this tree, in a fresh environment outside of the tree.
 
-The environment has the developers' third-party packages (linked, so that no network is needed); the
+The environment has links to the developers' third-party packages, so no network is needed; the
 harness comes only from the wheel. The example project of a user, `docs/example`, must pass there
 without the source tree.
 """
@@ -58,7 +58,7 @@ def pip(*words, python=sys.executable, cwd=None, **environ):
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
-    """Build the wheel from a copy of the tree, so that no leftover of an earlier build gets in.
+    """Build the wheel from a copy of the tree, so that it contains no leftover of an earlier build.
 
     The build has no native core, as on a machine without Rust; the installation must work.
     """
@@ -97,7 +97,9 @@ def installed(tmp_path_factory, wheel):
 
 @pytest.fixture
 def user(installed, tmp_path):
-    """Run a program of the fresh environment in a user's folder, as a user's shell would."""
+    """Return a function that runs a program of the fresh environment in a user's folder, as a shell
+    would.
+    """
     keep = {name: os.environ[name] for name in ("HOME", "LANG", "JAVA_HOME") if name in os.environ}
     environ = {**keep, "PATH": f"{installed}:/usr/bin:/bin", "VIRTUAL_ENV": str(installed.parent)}
 
@@ -110,7 +112,7 @@ def user(installed, tmp_path):
     return go
 
 
-# --- what is in it ---------------------------------------------------------------------------
+# --- the content of the wheel ----------------------------------------------------------------
 
 
 def test_the_wheel_has_every_file_of_the_tree_and_no_other(wheel):
@@ -134,7 +136,7 @@ def test_the_licence_is_in_it(wheel):
 
 
 def test_everything_beside_python_is_of_a_kind_that_is_shipped():
-    """Add a new kind of file (such as a template) to the package data and to `SHIPPED`."""
+    """Add each new kind of file (such as a template) to the package data and to `SHIPPED`."""
     others = {
         path.suffix
         for package in PACKAGES
@@ -185,7 +187,7 @@ def test_the_command_works_from_the_wheel(user):
     ran = user("harness", "run", "--env", "sim", "--seed", "1", "--time-limit", "3", "--quiet",
                "--nemesis", "kill-leader", "--interval", "1", "--duration", "1")  # fmt: skip
     assert ran.returncode in {0, 2}, ran.stderr
-    assert "failed:" not in ran.stderr  # every reporter found what it needs
+    assert "failed:" not in ran.stderr  # no reporter failed for lack of a file
     found = re.search(r"; page: (\S+)$", ran.stdout, re.MULTILINE)
     assert found, ran.stdout
 

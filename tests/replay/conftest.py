@@ -34,7 +34,9 @@ def plain():
 
 @pytest.fixture(scope="session")
 def stopped():
-    """Provide the state at a moment of the case, computed once per moment."""
+    """Return a function for the state at a moment of the case, which is computed once per
+    moment.
+    """
     states = {}
 
     def state_at(moment):
@@ -59,7 +61,9 @@ def state_of(case, moment):
 
 @pytest.fixture
 def session(tmp_path, monkeypatch, capsys):
-    """Run `harness replay` with lines on stdin; return the exit code, stdout and stderr."""
+    """Return a function that runs `harness replay` with these lines on stdin, and returns the exit
+    code, stdout and stderr.
+    """
     file = tmp_path / "case.json"
     file.write_bytes(CASE.encode())
 

@@ -82,7 +82,7 @@ def test_steps_of_a_node_end_after_its_event():
 
     Replay(CASE).run(parse_until("time=3"), on_stop)
     for said in lines[1:]:
-        # The effects of an event are indented below it.
+        # the effects of an event are indented below it
         assert sum(re.match(r"[\d.]+ m1 {5}\S", line) is not None for line in said) == 2
 
 

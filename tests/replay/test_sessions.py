@@ -1,4 +1,4 @@
-"""Sessions of the verb, its prompt and the debugger, with commands on stdin."""
+"""Sessions of `harness replay`, its prompt, and the debugger, with commands on stdin."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def test_mistakes_at_the_prompt_end_nothing(session):
     lines += ["show m9", "messages m9", "timers m9", "pdb m9", "page", "show 'm1", "where", "quit"]
     code, out, _ = session("--until", "time=3", "--step", lines=lines)
     assert code == 0
-    assert out.count("stopped at") == 2  # at the beginning, and for `where`
+    assert out.count("stopped at") == 2  # once at the beginning, and once for `where`
 
 
 def test_the_prompt_goes_on_to_the_end(session, run_folder, plain):
@@ -79,7 +79,8 @@ def test_the_debugger_opens_in_the_code_that_announces(session):
     assert code == 0
     assert re.search(r"raft_consensus\.py\(\d+\)_announce\(\)", out)
     assert "(pdb m" in out
-    assert out.count("raft_consensus.py") >= 3  # the first line, and two further ones
+    # once for the first line, and once for each of two more
+    assert out.count("raft_consensus.py") >= 3
     assert "the run is over" in out
 
 

@@ -11,7 +11,7 @@ from harness.replay.page import page_of
 from harness.replay.text import whole_text
 from tests.replay.conftest import CASE, TAKEN_OVER, changed, state_of
 
-CUT = "time=3"  # while the leader is cut off
+CUT = "time=3"  # a moment while the leader is cut off
 
 
 def node_named(state, name):

@@ -1,4 +1,4 @@
-"""The RPC layer in the simulation: errors and their meaning, under every link fault."""
+"""The RPC layer in the simulation: errors and their meaning, under each kind of link fault."""
 
 import asyncio
 import time
@@ -100,7 +100,7 @@ async def test_a_refusal_by_the_server_is_a_remote_error(session, request_, mess
 
 @pytest.mark.parametrize("answer", ODD_FRAMES)
 def test_an_invalid_answer_breaks_the_connection(answer):
-    """A socket that is connected to itself, for example, receives its own request."""
+    """For example, a socket that is connected to itself receives its own request."""
 
     async def body(session: Session) -> None:
         client = RpcClient(session.env)
@@ -273,7 +273,7 @@ def test_a_bad_address_is_quoted():
 
 
 def test_sequential_calls_are_cheap():
-    """The limit has a wide margin; the real cost is 40 to 60 us on an idle core."""
+    """The limit is generous: the real cost is 40 to 60 us on an idle core."""
     count = 2000
 
     async def main(session: Session) -> None:
@@ -291,15 +291,17 @@ def test_sequential_calls_are_cheap():
 
 @pytest.mark.parametrize("once", [False, True])
 def test_a_name_is_resolved_again_after_an_error(once):
-    """With switch DNS-ONCE, it is not, and the client keeps calling the old node."""
+    """With the switch DNS-ONCE, the name is not resolved again, and the client keeps calling the
+    old node.
+    """
 
     async def main(session: Session) -> None:
         client = RpcClient(session.env, resolve_once=once)
         assert (await echo(client)).text == "n1 to client"
         await session.cluster.alias("n1", "n2")
-        assert (await echo(client)).text == "n1 to client"  # an open connection stays in use
+        assert (await echo(client)).text == "n1 to client"  # the open connection stays in use
         await session.cluster.kill("n1")
-        await asyncio.sleep(1)  # in virtual time; the connection breaks
+        await asyncio.sleep(1)  # virtual time passes, and the connection breaks
         if once:
             with pytest.raises(RpcConnectionError):
                 await echo(client)

@@ -1,4 +1,4 @@
-"""Calls without a task: `RpcClient.start` at the client, `Answer` at the server."""
+"""Calls without a task: `RpcClient.start` in the client, `Answer` in the server."""
 
 import asyncio
 
@@ -129,7 +129,7 @@ async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(se
     await session.cluster.pause("n1", lease_s=60)
     other = asyncio.create_task(
         client.call(WHERE, Slow(1, 10.0), timeout_s=60.0)
-    )  # otherwise the connection would be closed with its last call
+    )  # keeps the connection open after its last call
     await asyncio.sleep(0)
     link = next(iter(client._links.values()))
     ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # servers ignore answers
@@ -167,7 +167,7 @@ def test_the_first_answer_wins():
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 3))
 def test_a_call_id_is_new_once(call_ids, windows):
-    """By the plain rule, an id is new if it was not seen and lies within the window."""
+    """By the plain rule, an id is new if it has not been seen and lies within the window."""
     seen, everything, highest = _SeenCalls(), set[int](), 0
     for position, small_id in enumerate(call_ids):
         call_id = small_id + (position % (windows + 1)) * (_SEEN_CALLS_MAX - 20)

@@ -1,4 +1,4 @@
-"""Announcements of nodes: no events of the driver, and only fields of the right type."""
+"""Announcements of nodes: events of the driver are refused, and fields must have the right type."""
 
 import pytest
 

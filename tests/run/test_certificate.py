@@ -1,4 +1,4 @@
-"""The certificate lists what all checks looked at; too little makes the run unknown."""
+"""The certificate lists what all checks looked at; if that is too little, the run is `unknown`."""
 
 from typing import Any
 

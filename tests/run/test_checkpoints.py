@@ -1,4 +1,4 @@
-"""Checkpoints of the same group and index are compared, at any distance in time."""
+"""Checkpoints of one group and index are compared, however far apart in time."""
 
 from collections import Counter
 from types import SimpleNamespace

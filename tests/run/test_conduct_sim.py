@@ -36,7 +36,7 @@ def toy(seed, *nemeses, **fields):
 
 
 def run(case, folder=None, environment=None, **replaced):
-    """Conduct a case in the simulation; `replaced` has changed fields of its plan."""
+    """Conduct a case in the simulation; `replaced` has fields of its plan to change."""
     sim = load_plugin("environments", "sim")
     plan = msgspec.structs.replace(plan_case(case, sim), **replaced)
     outcome = conduct(plan, environment or sim, run_id="test", folder=folder)
@@ -58,7 +58,7 @@ def only(history, f):
 
 
 class Behaving:
-    """A proxy of a plug-in with some members replaced by a test."""
+    """A proxy of a plug-in in which a test has replaced some members."""
 
     def __init__(self, plugin, **overrides):
         self._plugin = plugin
@@ -76,7 +76,9 @@ class Behaving:
 
 
 def toy_target(*, client=None, **overrides):
-    """Build the toy register with a system from the test; `client(env, process)` makes clients."""
+    """Build the toy register with a system defined by the test; `client(env, process)` makes
+    clients.
+    """
     target = load_plugin("targets", "toy-register")
 
     def opened(deployment):
@@ -137,7 +139,8 @@ def test_faults_overlap_and_each_heals_only_its_own():
     assert hit["one"]["targets"] == ["m1"]
     assert hit["all"]["targets"] == ["m2", "m3", "t1", "t2", "t3"]
     assert hit["none-left"]["targets"] == []
-    # The first fault healed in between, so its node is up again; the second one's are not.
+    # The first fault is healed in between, so its node is up again; the nodes of the second fault
+    # are not.
     assert hit["again"]["targets"] == ["m1"]
     kinds = {fault: note["kind"] for fault, note in hit.items()}
     assert kinds == {"one": "kill", "all": "kill", "none-left": "pause", "again": "power-cut"}
@@ -186,7 +189,7 @@ def test_a_clean_target_is_not_blamed(nemeses):
     ],
 )
 def test_a_switch_is_found(bug, nemesis, known, tries):
-    """The known seeds come first; after a change of the target, other seeds may be needed."""
+    """The known seeds are tried first; after a change of the target, others may be needed."""
     for seed in itertools.chain(known, range(100, 100 + tries)):
         judgement = judged(kudu(seed, nemesis, bugs=(bug,)))
         assert judgement.verdict is not Verdict.UNKNOWN
@@ -199,7 +202,7 @@ def test_a_switch_is_found(bug, nemesis, known, tries):
 
 
 class Changed:
-    """The simulation with sessions that `change` has modified."""
+    """The simulation, with sessions that `change` modifies."""
 
     def __init__(self, change):
         self.sim, self._change = load_plugin("environments", "sim"), change
@@ -212,7 +215,7 @@ class Changed:
 
 
 def interrupting(after_s):
-    """Return the simulation with a Ctrl-C `after_s` seconds into the run."""
+    """Return the simulation with a Ctrl-C `after_s` seconds after the run's begin."""
 
     def change(session):
         asyncio.get_running_loop().call_later(after_s, session.interrupted.set)
@@ -236,7 +239,7 @@ def test_an_interrupted_run_heals_and_is_judged(after_s):
 
 
 def test_impatient_clients_do_not_make_the_target_dead():
-    """With a timeout below the network's latency, nothing succeeds: the run is vacuous."""
+    """The timeout is below the network's latency, so nothing succeeds and the run is vacuous."""
     judgement = judged(toy(9, op_timeout_s=0.0001))
     verdicts = {result.checker: result.verdict for result in judgement.results}
     assert verdicts["liveness"] is Verdict.VALID
@@ -287,12 +290,12 @@ def test_a_client_that_fails_the_probe_costs_an_operation_not_the_run(behave, wo
     assert LIVE_BOUND_S <= live["took_s"] < LIVE_BOUND_S + 10
 
 
-# --- the harness must not convict by its own routing, nor by its own absence -----------------
+# --- the harness must convict neither by its own routing nor by its own absence ------------------
 
 
 @pytest.mark.parametrize("works", [0, 1, 2])
 def test_a_probe_that_fails_goes_on_with_another_process(works):
-    """An example are clients pinned to nodes by their number, with two of three nodes dead."""
+    """For example, clients are pinned to nodes by their number, and two of three nodes are dead."""
 
     def pinned(env, process):
         async def behave(request):
@@ -311,7 +314,7 @@ def test_a_probe_that_fails_goes_on_with_another_process(works):
 
 @pytest.mark.slow
 def test_a_probe_names_nodes_asked_after_the_bound():
-    """Clients that ask only nodes outside the core prove nothing about the core."""
+    """Clients that only ask nodes outside the core prove nothing about the core."""
 
     def astray(env, process):
         async def behave(request):
@@ -328,7 +331,7 @@ def test_a_probe_names_nodes_asked_after_the_bound():
 
 
 class Clock:
-    """The driver's clock, which can jump as if the harness had been stopped."""
+    """The driver's clock, which can jump as if the harness had been stopped for a while."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -342,7 +345,7 @@ class Clock:
 
 
 class Stoppable(Changed):
-    """The simulation with a harness that can be stopped."""
+    """The simulation with a harness that a test can stop."""
 
     def __init__(self):
         super().__init__(self._stoppable)
@@ -353,7 +356,7 @@ class Stoppable(Changed):
         return Behaving(session, env=Behaving(session.env, clock=self.clock))
 
     def stop(self, gap_s):
-        """Advance the time while the harness does not run."""
+        """Let time pass while the harness does not run."""
         self.clock.jumped_ns += int(gap_s * 1e9)
 
 
@@ -397,7 +400,7 @@ def test_a_run_of_its_own_time_has_no_gaps():
     assert list(outcome.history.facts("heartbeat-gap")) == []
 
 
-# --- targets that do not come back -----------------------------------------------------------
+# --- targets that do not recover -----------------------------------------------------------------
 
 
 def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
@@ -455,7 +458,7 @@ def test_a_state_that_went_on_is_read_again(field):
 
 
 class Spying(Changed):
-    """The simulation with a record of cuts, thaws and heals in their order."""
+    """The simulation with a record of cuts, thaws and heals, in order."""
 
     def __init__(self):
         super().__init__(self._spied)
@@ -539,7 +542,7 @@ def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words,
 
 
 def stubborn():
-    """Return the simulation, in which the second kill has no effect."""
+    """Return the simulation with a second kill that has no effect."""
     kills = itertools.count(1)
 
     def change(session):

@@ -106,7 +106,8 @@ def test_nodes_start_in_layers():
     nodes = [node("a", after=("c",)), node("b"), node("c", after=("b", "d")), node("d"), node("e")]
 
     assert start_layers(nodes) == [["b", "d", "e"], ["c"], ["a"]]
-    assert start_layers(nodes[::2]) == [["c", "e"], ["a"]]  # nodes outside the list are not awaited
+    # a node does not wait for nodes outside the list
+    assert start_layers(nodes[::2]) == [["c", "e"], ["a"]]
     assert start_layers([node("x"), node("y")]) == [["x", "y"]]
 
 
@@ -122,7 +123,7 @@ def test_a_circle_is_named():
 
 
 class FakeCluster:
-    """A fake cluster of nodes that are down, with a record of requests."""
+    """A fake cluster whose nodes are down, with a record of requests."""
 
     def __init__(self, nodes, up=()):
         self.nodes = {spec.name: spec for spec in nodes}

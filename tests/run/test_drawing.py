@@ -1,4 +1,4 @@
-"""The draws of a seed are repeatable, and possible in the environment."""
+"""The draws of a seed can be repeated, and are possible in the environment."""
 
 from collections import Counter
 
@@ -57,7 +57,7 @@ def test_a_seed_draws_the_workload_unless_the_user_chose_one():
     assert workloads() == set(load_plugin("targets", "kudu").workloads)
     assert workloads(given=("workload",)) == {"ddl"}
     assert workloads(workload_options={"names": 3}) == {"ddl"}
-    # Workloads that move replicas need a free server, which this user has excluded.
+    # Workloads that move replicas need a spare server, which this user's option excludes.
     assert workloads(target_options={"tservers": 3}) == {"ddl", "rows", "members"}
     assert {planned(seed).workload for seed in range(10)} == {"ddl"}
     asked = undrawn(planned(3, nemeses=(ANY,)))
@@ -80,7 +80,7 @@ def test_any_draws_only_faults_that_the_environment_supports():
     ],
 )
 def test_any_holds_no_faults_at_events_that_never_come(workload, options, wanted):
-    """A run in which a nemesis hits nothing proves nothing."""
+    """A nemesis that hits nothing would make the run prove nothing."""
     asked = Case(seed=1, target="hive", workload=workload, nemeses=(ANY,), target_options=options)
     names = expand_any(asked, SIM).nemeses
     assert ("restart-database" in names, "at-points" in names) == (wanted, wanted)

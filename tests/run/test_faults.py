@@ -91,4 +91,4 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
     assert time_ns <= (limit_s + 1) * NS_PER_S
     (op,) = recorder.history()
     assert op.value["targets"] == (["m2"] if hits else [])
-    assert op.time == time_ns  # the history has the time of the strike
+    assert op.time == time_ns  # the history has the time of the strike, not of the answer

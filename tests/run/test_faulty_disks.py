@@ -1,4 +1,4 @@
-"""Disk faults and foreign programs: refusals and deployments."""
+"""Disk faults of foreign programs: refusals and deployments."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Interrupted runs: the skipped parts, and the messages."""
+"""Interrupted runs: which parts are skipped, and the messages."""
 
 import pytest
 
@@ -16,7 +16,7 @@ SENTENCE = "only what happened until then was checked"
 
 
 class InterruptedAt(Behaving):
-    """The simulation with a Ctrl-C when the run reaches a phase."""
+    """The simulation with a Ctrl-C at the moment when the run reaches a phase."""
 
     def __init__(self, phase):
         super().__init__(load_plugin("environments", "sim"))

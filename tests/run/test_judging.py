@@ -56,7 +56,7 @@ def test_a_checker_that_gives_up_or_crashes_says_nothing_of_the_target(error):
 
 
 class Mute:
-    """An error whose text raises an error."""
+    """An error whose text cannot be made, because `__str__` raises."""
 
     def __str__(self):
         raise SystemExit(0)
@@ -99,7 +99,7 @@ LIST = [Op(0, 0, 0, OpType.INVOKE, "list", {}), Op(1, 1, 0, OpType.OK, "list", {
     ],
 )
 def test_a_run_without_an_answer_that_could_contradict_proves_nothing(checker, ops, verdict):
-    # A plug-in's workload may lack `stats`, which would otherwise report the doubts.
+    # A plug-in's workload may lack `stats`, which would otherwise also report the doubts.
     (result,) = judge(History(ops), CASE, [checker]).results
     assert result.verdict is verdict
     assert (result.details.get("rule") == "exempt") is (verdict is Verdict.UNKNOWN)
@@ -198,7 +198,7 @@ def test_a_judgement_that_cannot_be_tempered_convicts_of_nothing(monkeypatch):
 
 
 def test_a_report_has_the_signature_that_the_run_has(monkeypatch):
-    """Names added to ids change the text of a reason, but not its signature."""
+    """Names that a report adds to ids change the text of a reason, but not its signature."""
     table = "0e7fb6aa" * 4
     answer = {"table_id": table, "term": 1}
     ops = [

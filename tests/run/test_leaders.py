@@ -1,4 +1,4 @@
-"""Targets that announce no leaders are asked for them every second."""
+"""If a target announces no leaders, the harness asks it for them every second."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The nodes' memory at the end of a run is a fact of its history, if it can be measured."""
+"""The memory of the nodes at the end of a run is a fact of the history, if it can be measured."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from tests.run.test_conduct_sim import Behaving, kudu, run, toy
 
 
 class Measuring:
-    """The simulation with memory sizes given by a test."""
+    """The simulation with sizes of memory that a test gives."""
 
     def __init__(self, held):
         self._sim = load_plugin("environments", "sim")

@@ -1,4 +1,4 @@
-"""After an administrator forces a configuration, the lost data make no run invalid."""
+"""After an administrator forces a configuration, lost data do not make a run invalid."""
 
 from types import SimpleNamespace
 
@@ -62,7 +62,8 @@ def test_violations_before_the_disturbance_convict():
     ("result", "forced"),
     [
         (convicts(0, 3), False),
-        (convicts(3, checker="liveness"), True),  # the change should have restored service
+        # this convicts, because the change should have restored service
+        (convicts(3, checker="liveness"), True),
         (CheckResult("rows", Verdict.VALID, "fine"), True),
         (CheckResult("rows", Verdict.PERMITTED, "stale", (), (3,)), True),
     ],
@@ -76,7 +77,7 @@ def test_all_else_stays_as_it_is_and_is_judged_once(result, forced):
     [(True, 5, Verdict.UNKNOWN), (True, 2, Verdict.INVALID), (False, 5, Verdict.INVALID)],
 )
 def test_every_judgement_is_tempered(forced, whole, verdict):
-    """The test's checker rejects histories of a given number of ops."""
+    """The test's checker rejects any history with a given number of ops."""
 
     def check(part, *_, **__):
         found = convicts(0, checker="mine")
@@ -116,7 +117,7 @@ def test_earlier_differences_are_still_reported():
 
 
 def impostor_at(node_exits):
-    """Build four ops with the fact between the last two; nodes end after the numbered ops."""
+    """Build four ops with the impostor's fact in the middle; nodes end after the numbered ops."""
     writer = Writer()
     for number in range(4):
         writer.ok(1, "get", {"name": str(number)})

@@ -1,4 +1,4 @@
-"""Before the first node starts, a case is complete or refused."""
+"""Before the first node starts, a case is either completed or refused."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_planning_again_changes_nothing():
 
 
 def test_no_nemesis_strikes_only_while_another_does():
-    """Two nemeses that take all nodes down would hide each other."""
+    """Two nemeses that each take all nodes down would hide each other."""
     for seed in range(40):
         case = Case(seed=seed, nemeses=("kill-all", "power-cut-all"), time_limit_s=30.0)
         faults = plan_case(case, None).case.faults
@@ -80,7 +80,7 @@ def fault(**fields):
         ({"target_options": {"kudu_flag": "nope=1"}}, "nope"),
         ({"concurrency": 10**6}, "--concurrency"),
         ({"target": "http-register", "workload": "register"}, "--env process or --env docker"),
-        # Bounds are checked before plug-ins see the case.
+        # bounds are checked before any plug-in sees the case
         ({"target_options": {"tservers": 0}}, "it must be in"),
         ({"target_options": {"resend": 101}}, "it must be in"),
         ({"workload_options": {"moves": -1}}, "it must be in"),
@@ -179,7 +179,7 @@ def test_cases_are_plain_json():
     assert msgspec.json.decode(case.encode())["faults"][0]["nemesis"] == "partition-leader"
 
 
-# --- checkers beside the usual ones ----------------------------------------------------------
+# --- checkers in addition to the workload's ------------------------------------------------------
 
 
 def test_checkers_that_the_user_adds_judge_beside_the_usual_ones():

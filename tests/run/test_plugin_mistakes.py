@@ -1,4 +1,6 @@
-"""Errors name the plug-in and the method that break the contract; vacuous checks are unknown."""
+"""An error names the plug-in and the method that break the contract; a vacuous check is
+`unknown`.
+"""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Third-party plug-ins: any error in one gives one line, and affects no other plug-in."""
+"""Third-party plug-ins: an error in one gives one line, and does not affect the others."""
 
 import sys
 
@@ -223,7 +223,7 @@ register = {name}_plugins:Raises
 
 @pytest.fixture
 def clashing_plugins(tmp_path, monkeypatch):
-    """Install two distributions that reuse names of the harness, and share one name."""
+    """Install two distributions that reuse names of the harness and share one name."""
     with (
         installed(tmp_path / "a", monkeypatch, "old", MODULE, CLASHES.format(name="old")),
         installed(tmp_path / "b", monkeypatch, "odd", MODULE, CLASHES.format(name="odd")),

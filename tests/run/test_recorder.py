@@ -1,4 +1,4 @@
-"""The recorder: enums that compare with strings, and the cluster's events."""
+"""The recorder: enums equal to strings, and the cluster's events."""
 
 from types import SimpleNamespace
 
@@ -149,7 +149,7 @@ def test_a_history_that_lacks_an_op_is_never_given_out():
                 raise InfrastructureError("no space left")
 
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0), FullOnce())
-    for _ in range(2):  # there is space again, but the first op is missing
+    for _ in range(2):  # the disk has space again, but the first op is missing
         with pytest.raises(InfrastructureError, match="no space"):
             recorder.fact("phase", {"phase": "setup"})
     with pytest.raises(InfrastructureError, match="no space"):
@@ -162,7 +162,7 @@ def test_without_terms_a_leader_that_ended_leads_again_once_it_has_started(asked
     led = Roles({"m1": NodeRole("leader")}, ("m1",))
     scribe_.observe_roles(led)
     scribe_.on_event(event("m1", "node-exited", code=-9, expected=True, log=[]))
-    if asked_meanwhile:  # the system answers that the node is down
+    if asked_meanwhile:  # meanwhile the system answered that the node is down
         scribe_.observe_roles(led)
     scribe_.on_event(event("m1", "node-started", boot=1))
     scribe_.observe_roles(led)
@@ -170,7 +170,7 @@ def test_without_terms_a_leader_that_ended_leads_again_once_it_has_started(asked
 
 
 def test_exits_before_the_first_subscriber_are_recorded():
-    """Events during the start of nodes go only to the first subscriber."""
+    """Events while nodes start go only to the first subscriber."""
     early = [event("m1", "node-exited", code=1, expected=False, log=[])]
 
     def subscribe(callback):

@@ -1,4 +1,4 @@
-"""Every way to run a case stores the same record, and a full disk does not lose the verdict."""
+"""However a case is run, the same record is stored, and a full disk does not lose the verdict."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Signatures are equal for the same failure of many seeds, and differ for others."""
+"""Seeds with the same failure have equal signatures; other failures have different ones."""
 
 import msgspec
 import pytest

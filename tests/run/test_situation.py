@@ -277,7 +277,8 @@ def test_facts_of_any_shape_cost_no_verdict(lines, operations):
         for index, (process, f, value) in enumerate(lines)
     )
     before = CheckResult("c", Verdict.INVALID, "because", ("As found.",), tuple(operations))
-    sentence = Timeline.of(history).sentence(before)  # without the error handling of `explained`
+    # bypasses `explained`, which would hide errors
+    sentence = Timeline.of(history).sentence(before)
     (after,) = explained(history, [before])
     assert after.explanation == ("As found.",) if sentence is None else (sentence, "As found.")
     assert len(faults_of(history)) <= len(lines)

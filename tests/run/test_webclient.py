@@ -26,7 +26,7 @@ def plain(body, status=200, extra=""):
 
 
 class Server:
-    """A server that answers by `answer(path)`: bytes, `None` for silence, "" to hang up."""
+    """A server that answers with `answer(path)`: bytes, `None` for silence, or "" to hang up."""
 
     def __init__(self, answer):
         self.answer = answer

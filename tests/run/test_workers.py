@@ -74,7 +74,7 @@ def pool(tmp_path, monkeypatch):
 
 
 def outcomes(made, *jobs, slots=1):
-    """Return each job's result, in order, without other messages of the pool."""
+    """Return each job's result in order, and ignore other messages of the pool."""
     found = [(job, said) for job, said in made.run(jobs, slots) if not isinstance(said, Busy)]
     return [[said for job, said in found if job is wanted] for wanted in jobs]
 

@@ -1,4 +1,4 @@
-"""Variations of a case are valid and bounded, and have the changes that they name."""
+"""Variations of a case: each is valid and bounded, and has exactly the changes that it names."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ MATERIAL = Material(
 
 
 def changed(name, **fields):
-    """Try a change several times; return the first changed case, and the parent."""
+    """Apply the variation until it changes the case; return the changed case and the parent."""
     parent = msgspec.structs.replace(PARENT, **fields)
     for seed in range(50):
         case = CHANGES[name](stream(seed, name), parent, MATERIAL)

@@ -1,4 +1,4 @@
-"""The content of a disk, compared with a model of all possible outcomes of a crash."""
+"""The content of a disk, compared with a model of all contents that a crash may leave."""
 
 import asyncio
 from random import Random
@@ -105,7 +105,7 @@ def test_a_crash_leaves_one_of_the_possible_contents(operations, lose, torn, see
     if not lose and not torn:
         assert left == visible
     if lose:
-        assert again == left  # data that survived a power cut are durable
+        assert again == left  # data that survived a power cut is durable from then on
 
 
 def test_every_outcome_happens():
@@ -161,7 +161,7 @@ def test_a_sync_covers_what_was_appended_before_it_began():
 
 @pytest.mark.parametrize("moment", [0, 0.0005, 0.02])
 def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(moment):
-    """A replica that was stopped while it saved a snapshot once left only that snapshot."""
+    """A replica that was stopped while it saved a snapshot once left nothing but the snapshot."""
 
     async def work(disk, store):
         await disk.replace("f", b"old")
@@ -213,8 +213,8 @@ def test_an_append_waits_for_nothing_and_the_next_sync_pays_for_it():
         return alone, await sync_after(disk, 4000), await sync_after(disk, 0)
 
     alone, after_many, after = in_world(work)
-    assert alone <= 0.01  # the longest latency of the device
-    assert 0.015 < after_many < 0.05  # 4000 appends of 5 us each on average
+    assert alone <= 0.01  # the longest latency of a single sync
+    assert 0.015 < after_many < 0.05  # 4000 appends take 5 us each on average
     assert after <= 0.01
 
 
@@ -265,7 +265,7 @@ def test_a_killed_node_keeps_synced_records_and_a_whole_prefix():
         assert lines == [b"%07d" % i for i in range(len(lines) - 1)] + [b""]
         return len(lines) - 1 - count["synced"], count["appended"] - len(lines) + 1
 
-    # No synced data is lost, no data follows a gap, and some unsynced data is lost.
+    # No synced data is lost, no data survives beyond a gap, and some unsynced data is lost.
     runs = [run(main, specs("a", entry="scribe"), seed=seed) for seed in range(20)]
     assert min(kept for kept, _ in runs) == 0
     assert len({kept for kept, _ in runs}) > 2
@@ -297,7 +297,7 @@ def test_a_power_cut_takes_the_page_cache_that_a_node_already_dead_left_behind()
 
 
 async def replacer(env, config):
-    """Run a node that replaces one file again and again."""
+    """Run a node that replaces the same file over and over."""
     count = 0
     while True:
         await env.disk.replace("f", b"%d" % count)

@@ -65,7 +65,7 @@ async def test_a_frame_sent_during_a_cut_is_swallowed_though_it_would_arrive_aft
     conn = await connect(s.env, "a")
     fault = await door(s).cut([TO_A])
     await conn.send(b"x")
-    await door(s).heal(fault)  # at once, long before the 5 ms have passed
+    await door(s).heal(fault)  # the heal takes effect at once, long before 5 ms have passed
     with pytest.raises(ConnectionResetError):
         await conn.recv()
 
@@ -115,7 +115,7 @@ async def test_connecting_across_a_cut_is_silence_and_succeeds_after_the_heal(s)
     assert (await door(s).heal(fault)).count >= 2
     start = s.env.clock.monotonic_ns()
     assert await task == b"x@a"
-    # The opening packet is sent again after 1 s, then 2 s.
+    # the opening packet is sent again after 1 s and after 2 more seconds
     assert 1.0 < (s.env.clock.monotonic_ns() - start) / 1e9 < 2.0
 
 
@@ -142,7 +142,7 @@ async def test_a_kill_is_seen_by_peers_unless_a_cut_hides_it(s):
     assert await within(100, hidden.recv()) == "timeout"
     await door(s).heal(fault)
     await s.cluster.start("b")
-    assert await within(100, hidden.recv()) == "timeout"  # the close is not visible yet
+    assert await within(100, hidden.recv()) == "timeout"  # the close has not become visible yet
     await hidden.send(b"x")
     with pytest.raises(ConnectionResetError):
         await hidden.recv()
@@ -188,7 +188,7 @@ async def test_a_full_backlog_is_silence(s):
 
 
 async def filled(conn):
-    """Send until the receiver's kernel accepts no more; return the number of frames."""
+    """Send until the receiver's kernel accepts no more; return the number of frames sent."""
     sent = 0
     while await within(1, conn.send(b"x" * 1_000_000)) is None:
         sent += 1
@@ -311,7 +311,9 @@ async def test_stalled_links_hold_everything_until_healed(s):
 
 
 async def _burst(s, quality: LinkQuality, count: int = 200) -> tuple[list[bytes], float, Bite]:
-    """Send many frames over a bad link; return the answers and the time of the last."""
+    """Send many frames over a bad link; return the answers, the time of the last one, and the
+    effect.
+    """
     conn = await connect(s.env, "a")
     fault = await door(s).shape([TO_A], quality)
     start = s.env.clock.monotonic_ns()
@@ -347,7 +349,7 @@ async def test_delay_throttle_and_two_shapes_at_once(s):
     _, took_s, _ = run(lambda s: _burst(s, LinkQuality(delay_ms=300.0)), TWO)
     assert 0.3 < took_s < 0.32
     _, took_s, _ = run(lambda s: _burst(s, LinkQuality(rate_kb_s=1)), TWO)
-    assert 0.6 < took_s < 0.62  # 200 frames of 3 bytes at 1,000 bytes a second
+    assert 0.6 < took_s < 0.62  # 200 frames of 3 bytes, at 1,000 bytes per second
     await door(s).shape([TO_A], LinkQuality(delay_ms=100.0))
     _, took_s, _ = await _burst(s, LinkQuality(delay_ms=300.0))
     assert 0.4 < took_s < 0.42

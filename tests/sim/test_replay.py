@@ -1,4 +1,4 @@
-"""One seed gives one run: in fresh interpreters, with every hash seed, to the last event."""
+"""A seed gives the same run to the last event, in fresh interpreters and with every hash seed."""
 
 import asyncio
 from pathlib import Path
@@ -53,7 +53,7 @@ async def _tell(env: Env, peer: str) -> str:
 
 
 async def chaos(session: Any) -> str:
-    """Run a mixture of work and faults; return the digest."""
+    """Run a mixture of work and faults; return the digest of the run."""
     cluster, faults = session.cluster, door(session)
     for node in ("a", "b", "c"):
         await asyncio.sleep(0.5)
@@ -92,7 +92,7 @@ print(gossip_run(1, planted=True, trace=os.path.join(sys.argv[1], os.environ["PY
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory) -> tuple[list[list[str]], Path]:
-    """Return results and traces under four hash seeds, with different memory layouts."""
+    """Return results and traces for four hash seeds, with different memory layouts."""
     traces = tmp_path_factory.mktemp("traces")
     outputs = []
     for hash_seed in range(4):
@@ -123,7 +123,7 @@ def test_a_planted_set_is_noticed_and_the_first_different_event_is_shown(told):
     other = next(i for i, digest in enumerate(digests) if digest != digests[0])
     divergence = first_divergence(traces / "0", traces / str(other))
     assert divergence is not None
-    # The first difference is the node that is called first; the digest includes its answer.
+    # The runs first differ in which node is called first, and the digest includes its answer.
     time_s, node = divergence.first.split()[:2]
     assert float(time_s) < 0.5
     assert node in "abc"

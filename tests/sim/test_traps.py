@@ -1,4 +1,4 @@
-"""A fault at an event strikes before the node has another effect on the world."""
+"""A fault at an event strikes before the node affects the world again."""
 
 import asyncio
 import time
@@ -42,7 +42,9 @@ STRIKES = {
 
 
 def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any]:
-    """Strike a at this event; return b's messages before and after healing, and a's log."""
+    """Inject a fault into `a` at this event; return b's messages before and after the heal, and a's
+    log.
+    """
 
     async def main(session: Any) -> tuple[list[int], Any, Any]:
         cluster = session.cluster
@@ -80,7 +82,7 @@ def test_nothing_is_sent_or_written_between_the_event_and_the_fault(verb):
 
 def nothing_happens_in_between(verb, number, seed):
     heard, size, (later, state) = strike_at(number, verb, seed=seed)
-    # A cut may swallow messages in flight.
+    # a cut may swallow messages that are in flight
     assert heard == list(range(len(heard) if verb == "cut" else number))
     assert len(heard) <= number
     assert size == number + (verb == "cut")  # a node that is cut off keeps writing
@@ -98,7 +100,7 @@ async def test_effects_of_a_spring_are_not_attributed_to_the_node(session):
         if not struck.done():
             struck.set_result(
                 time.monotonic()
-            )  # like the progress display, but nodes may not do this
+            )  # the progress display may call this, but a node may not
 
     session.cluster.trap(EVENT, spring)
     assert await struck > 0

@@ -1,4 +1,4 @@
-"""Simulated nodes start in their order, and come back as other variants."""
+"""Simulated nodes start in their declared order, and come back as other variants."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Virtual time, lives of nodes, guards, and dead nodes that do nothing."""
+"""The simulated world: virtual time, lives of nodes, guards, and dead nodes that do nothing."""
 
 import asyncio
 import gc
@@ -102,7 +102,7 @@ async def test_cancelled_timers_do_not_pile_up(s):
 
 
 async def busy(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that counts its turns in one second of its own clock."""
+    """Run a node that counts its turns during one second of its own clock."""
     loop = asyncio.get_running_loop()
     while True:
         count, end = 0, loop.time() + 1
@@ -226,7 +226,7 @@ async def test_a_dead_env_reaches_nothing(s):
 
 
 async def _borrow(env):
-    """Open a file of a node's disk outside of its loop."""
+    """Open a file of a node's disk from outside of the node's loop."""
     from harness.environments.sim.disk import SimFile, _Inode
 
     inode = env.disk._disk._store.files["f"] = _Inode()
@@ -296,7 +296,8 @@ def test_a_node_that_ends_by_itself_is_reported(how, code, text):
     data = run(main, specs("a", entry="tests.sim.test_world:failing", how=how))
     assert (data["code"], data["expected"]) == (code, False)
     assert text in "\n".join(data["log"])
-    assert 'File "/' not in "\n".join(data["log"])  # no paths, which differ between machines
+    # paths differ between machines, so there are none
+    assert 'File "/' not in "\n".join(data["log"])
 
 
 # --- clocks --------------------------------------------------------------------------------------
@@ -355,7 +356,7 @@ def test_a_deadlock_names_the_waiting_tasks():
 
 
 async def spinning(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that yields to the loop for ever."""
+    """Run a node that yields to the loop forever."""
     while True:  # noqa: ASYNC110 (it is what must not be done)
         await asyncio.sleep(0)
 
@@ -387,8 +388,8 @@ CHEATS = {
 
 
 async def cheater(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that bypasses `Env` in a hidden way."""
-    # The function is looked up at run time, as in target code.
+    """Run a node that bypasses `Env` in a way that the lint cannot see."""
+    # looks the function up at run time, as target code would
     names = {"time": "time.time", "monotonic": "time.monotonic", "random": "random.random"}
     try:
         if config["how"] in names:
@@ -527,7 +528,7 @@ def test_worlds_leave_nothing_behind():
     async def main(s):
         worlds.append(weakref.ref(s._world))
         assert asyncio.get_running_loop().is_running()
-        assert not gc.isenabled()  # the collector runs at fixed events instead
+        assert not gc.isenabled()  # the garbage collector runs at fixed events instead
         task = asyncio.create_task(call(s.env, "a", b"x"))
         await s.cluster.kill("b")
         await asyncio.sleep(0.01)
@@ -545,7 +546,7 @@ def test_worlds_leave_nothing_behind():
 
 
 def test_a_tripwire_keeps_no_world_alive():
-    """Hold a tripwire like a module imported during a run, and like a sleeping thread."""
+    """A module imported during a run, or a sleeping thread, may hold a tripwire."""
     held: list[Any] = []
     worlds: list[weakref.ref[World]] = []
     inside, leave = threading.Event(), threading.Event()
@@ -585,7 +586,7 @@ def test_runs_nest_in_a_running_loop():
 
 
 async def awaits_in_finally(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that cannot be closed at the first attempt."""
+    """Run a node that the first attempt cannot close."""
 
     async def worker() -> None:
         try:

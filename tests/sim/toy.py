@@ -92,7 +92,7 @@ async def stubborn(env: Env, config: dict[str, Any]) -> None:
 
 
 async def scribe(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that appends numbered records for ever, and syncs after every fourth."""
+    """Run a node that appends numbered records forever, and syncs after every fourth one."""
     file = await env.disk.open("log")
     count = 0
     while True:

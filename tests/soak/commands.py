@@ -1,4 +1,4 @@
-"""Soaks in separate processes, to be killed."""
+"""Soaks in separate processes that a test can kill."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ LEASELESS = (
 
 
 def words(store, *arguments, prelude=""):
-    """Build the command line of a soak, with statements to run before it."""
+    """Build the command line of a soak; the statements in `prelude` run before the soak."""
     return [
         sys.executable,
         "-P",
@@ -56,7 +56,7 @@ def start(store, *arguments, prelude=""):
 
 
 def results(found):
-    """Return the results that must be equal however often a soak was killed."""
+    """Return the results that must be equal, however often a soak was killed."""
     return [
         {name: value for name, value in result.items() if name not in {*MEASURES, "replay", "run"}}
         for result in found["results"]
@@ -70,7 +70,7 @@ def journaled(store):
 
 
 def contents(store):
-    """Return every run of a store, without times."""
+    """Return all runs in a store, without times."""
     found = {}
     for folder in sorted((store / "n").iterdir()):
         if folder.name.startswith(".") or folder.is_symlink():
@@ -94,7 +94,7 @@ def workers_of(pid):
 
 
 def alive(pid):
-    """Whether the process runs (a zombie does not)."""
+    """Whether the process runs; false for a zombie."""
     process = procfs.identify(pid)
     return process is not None and procfs.is_alive(process)
 

@@ -1,4 +1,4 @@
-"""Clean-up of soaks that a failing test left running."""
+"""Removal of soaks that a failed test has left running."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A soak's bookkeeping: finished, pending and repeated seeds."""
+"""The bookkeeping of a soak: finished, pending and repeated seeds."""
 
 import shutil
 
@@ -15,7 +15,7 @@ TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 
 @pytest.fixture(autouse=True)
 def code(monkeypatch):
-    """Replace the digest of the code by one that a test can change."""
+    """Replace the digest of the code by one that the test can change."""
     current = {"digest": "c0de"}
     monkeypatch.setattr(identity, "code_digest", lambda *_: current["digest"])
     return current
@@ -49,7 +49,7 @@ def work(found, seeds=None):
 
 
 def essence(found):
-    """Return the results that must be equal however often a soak was interrupted."""
+    """Return the results that must be equal, however often a soak was interrupted."""
     return [
         msgspec.structs.replace(result, **dict.fromkeys(MEASURES, 0)) for result in found.results()
     ]
@@ -109,7 +109,7 @@ def test_crashes_are_tried_again_and_count_until_then_for_nothing(tmp_path):
         assert found.tally.seeds == 0
         work(found)
         assert [result.verdict for result in found.results()] == ["valid"] * 4
-        # Reports count a case without a run as a crash; this one is no crash any more.
+        # reports count a case without a run as a crash; this run is no longer a crash
         assert list((tmp_path / "n" / ".soak").glob("*.case.json")) == []
 
 
@@ -162,7 +162,7 @@ def test_labels_and_cases_live_side_by_side(tmp_path):
     ]
     opened = [
         Opened(tmp_path, last=1, **kind) for kind in kinds
-    ]  # all at the same time; none is refused
+    ]  # all at the same time, and none is refused
     for each in opened:
         with each as found:
             assert list(found.pending()) == [1]
@@ -192,7 +192,7 @@ def test_other_code_begins_anew_says_so_and_replaces_the_runs(tmp_path, code):
 
 @pytest.mark.parametrize("verdict", ["valid", "crash"])
 def test_a_run_of_old_code_does_not_outlast_a_result_that_keeps_none(tmp_path, code, verdict):
-    # Otherwise reports would include results of the old code under this label.
+    # otherwise reports would include results of the old code under this label
     with Opened(tmp_path) as found:
         work(found, {1, 2})
     code["digest"] = "0the2"

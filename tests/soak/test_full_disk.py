@@ -38,7 +38,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, small_disk):
     store, enlarge = small_disk
-    for _ in range(2):  # the second time, there is no space from the start
+    for _ in range(2):  # the second time, the disk is full from the start
         code, found, said = soak(store, *WORK)
         assert code == EXIT_CRASH
         assert "No space left on device" in said
@@ -48,7 +48,7 @@ def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, smal
         assert 0 < done < 16
         assert found["verdicts"]["valid"] == done == journaled(store)
         kept = [folder for folder in (store / "n").glob("soak-*") if (folder / "run.json").exists()]
-        assert len(kept) >= done  # a run may be complete although its line is torn
+        assert len(kept) >= done  # a run may be complete even if its line in the journal is torn
         assert not list((store / "n").glob("soak-*/.*.part"))
     enlarge()
     code, found, _ = soak(store, *WORK)

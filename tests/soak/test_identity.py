@@ -1,4 +1,4 @@
-"""The identity of a soak: its digests cover exactly what decides results."""
+"""The identity of a soak: its digests cover exactly what can change results."""
 
 import importlib
 import sys
@@ -39,7 +39,7 @@ def test_everything_else_is(change):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Add a package that a test can change to the digested packages."""
+    """Add a package to those that are digested, whose files a test can change."""
     folder = tmp_path / "part"
     (folder / "inner").mkdir(parents=True)
     (folder / "__init__.py").write_text("x = 1\n")

@@ -1,4 +1,4 @@
-"""The journal: after any damage, a result is as recorded or absent."""
+"""The journal: after any damage, each result is either as recorded or absent."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ def result(seed, verdict="valid", reason=""):
 
 
 def written(path, results, first=1, last=9):
-    """Return the journal's bytes after `results`."""
+    """Return the bytes of the journal after `results`."""
     path.unlink(missing_ok=True)
     journal = Journal(path, HEADER, first, last, fresh=False)
     for item in results:
@@ -41,7 +41,7 @@ def read(path, first=1, last=9, header=HEADER):
 
 STEPS = st.one_of(
     st.builds(result, st.integers(1, 9), st.sampled_from(["valid", "invalid", "crash"])),
-    st.integers(1, 9),  # forget this seed, until it is recorded again
+    st.integers(1, 9),  # forget this seed until it is recorded again
     st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([False] * 9 + [True])),
 )
 
@@ -79,7 +79,8 @@ def test_cut_anywhere_it_holds_every_whole_line_and_goes_on(tmp_path):
     for cut in range(len(whole) + 1):
         (tmp_path / "j").write_bytes(whole[:cut])
         journal = Journal(tmp_path / "j", HEADER, 1, 9, fresh=False)
-        lines = sum(end <= cut for end in ends[1:])  # the first line is the header
+        # the first line is the header, so it does not count
+        lines = sum(end <= cut for end in ends[1:])
         assert [item.seed for item in journal.results()] == list(range(1, lines + 1))
         journal.append(result(7))
         journal.close()
@@ -116,7 +117,7 @@ def test_a_journal_of_another_soak_or_none_begins_anew(tmp_path):
 
 
 class FullDisk:
-    """A file that accepts `room` more bytes."""
+    """A file with room for `room` more bytes."""
 
     def __init__(self, file, room):
         self._file, self._room = file, room

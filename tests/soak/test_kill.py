@@ -1,4 +1,6 @@
-"""A soak that is killed anywhere, any number of times, gets the results of an undisturbed one."""
+"""A soak that is killed at any moments, any number of times, gets the results of an undisturbed
+one.
+"""
 
 import contextlib
 import os
@@ -44,7 +46,7 @@ def whole(tmp_path_factory):
 
 
 def kill_three_times(store):
-    """Kill a soak three times; return whether this succeeded before it was (nearly) done."""
+    """Kill a soak three times; return whether all kills came before the soak was (nearly) done."""
     rng = random.Random(1)
     kills = 0
     while kills < 3 and journaled(store) < SEEDS - 2:
@@ -56,7 +58,8 @@ def kill_three_times(store):
                 or (journaled(store) >= enough and workers_of(process.pid))
             )
         )
-        time.sleep(rng.uniform(0.0, 0.2))  # at some point of a seed: its start, its run, its folder
+        # at a random point of a seed: its start, its run, its folder
+        time.sleep(rng.uniform(0.0, 0.2))
         workers = workers_of(process.pid)
         if rng.random() < 0.4 and workers:
             with contextlib.suppress(ProcessLookupError):  # the soak had finished
@@ -74,7 +77,7 @@ def kill_three_times(store):
 
 def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole):
     expected, uninterrupted = whole
-    # If the killer is paused, the soak may finish first; then kill another one.
+    # If this process is paused, the soak may finish first; then try another one.
     stores = (tmp_path / str(number) for number in range(5))
     tmp_path = next((store for store in stores if kill_three_times(store)), None)
     assert tmp_path is not None
@@ -102,7 +105,7 @@ def test_an_interrupt_stops_it_at_once_and_leaves_no_process(tmp_path, number, s
     wait_until(lambda: journaled(tmp_path) >= 2)
     workers = workers_of(process.pid)
     send(process.pid, number)
-    out, err = process.communicate(timeout=240)  # the remaining seeds take a day
+    out, err = process.communicate(timeout=240)  # the remaining seeds would take a day
     assert process.returncode == EXIT_INTERRUPTED, err.decode()
     assert b"interrupted" in out
     assert b"Traceback" not in err
@@ -113,13 +116,14 @@ def test_an_interrupt_stops_it_at_once_and_leaves_no_process(tmp_path, number, s
     _, found, _ = soak(
         tmp_path, *ENDLESS, "--jobs", "1", "--stop-after", "1", "--seeds", f"1..{done}"
     )
-    assert found["done_before"] >= done - 2  # with two workers, these need not be the first seeds
+    # with two workers, the finished seeds need not be the first ones
+    assert found["done_before"] >= done - 2
 
 
 def test_workers_die_with_their_driver_in_the_middle_of_a_seed(tmp_path):
     process = start(tmp_path, *ENDLESS, "--time-limit", "1e6")
     wait_until(lambda: len(workers_of(process.pid)) == 2)
     workers = workers_of(process.pid)
-    time.sleep(1.0)  # until the seed runs, which would take for ever
+    time.sleep(1.0)  # time for the seed to start, which then runs forever
     kill(process)
     wait_until(lambda: not any(map(alive, workers)))

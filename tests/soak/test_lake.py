@@ -1,4 +1,4 @@
-"""Soaks into a lake lose and double no journaled run, wherever they are killed."""
+"""Soaks into a lake neither lose nor duplicate a journaled run, wherever they are killed."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ def code(request, monkeypatch):
 
 
 def tables(uri):
-    """Return all rows of a lake, without measurements; `run` contains the day."""
+    """Return all rows of a lake without measurements; the column `run` contains the day."""
     opened = results.open(uri)
     found = {}
     for name in opened.tables:
@@ -74,7 +74,7 @@ def history(seed):
 
 
 def run_one(campaign, seed, *, verdict=None, day=1):
-    """Fake a worker's output: a folder and a result. Every third seed is invalid."""
+    """Fake the output of a worker: a folder and a result. Every third seed is invalid."""
     verdict = verdict or (Verdict.INVALID if seed % 3 == 0 else Verdict.VALID)
     failed = verdict is not Verdict.VALID
     findings = [CheckResult("crash", verdict, "m1 crashed", (), (0,))] if failed else []
@@ -126,7 +126,7 @@ def ingested(store, uri):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """Return the rows that an ingest of a plain soak's store gives."""
+    """Return the rows that an ingest of a plain soak's store produces."""
     place = tmp_path_factory.mktemp("plain")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(identity, "code_digest", lambda *_: "c0de")
@@ -135,12 +135,12 @@ def expected(tmp_path_factory):
 
 
 def left(store):
-    """Return the files of the store except the journal."""
+    """Return the files in the store, except the journal."""
     return sorted(path.name for path in (store / "n").iterdir() if path.name != ".soak")
 
 
 class Killer:
-    """A killer that counts these moments, and strikes at number `at`."""
+    """A killer that counts moments of certain kinds, and strikes at moment number `at`."""
 
     def __init__(self, patch, at):
         self.at, self.count = at, 0
@@ -235,7 +235,7 @@ def test_an_append_that_leaves_too_many_files_merges_small_ones(tmp_path, expect
     monkeypatch.setattr(soaked, "RUNS_MAX", 1)
     monkeypatch.setattr(soaked, "SMALL_FILES_MAX", 3)
     store, uri = tmp_path / "store", tmp_path / "lake"
-    for number in range(2):  # of another partition, which this soak does not use
+    for number in range(2):  # files of another partition, which this soak does not use
         keep_run(tmp_path / "more", "o", f"r{number}", Case(seed=0), history(number), label="other")
         ingested(tmp_path / "more", uri)
     merged, files = [], []
@@ -251,7 +251,7 @@ def test_an_append_that_leaves_too_many_files_merges_small_ones(tmp_path, expect
         4,
         3,
         4,
-    ]  # two of the other partition, plus one, two, one (merged from three), two of this one
+    ]  # two of the other partition; then files of one, two and one appends; two of this partition
     assert len(merged) == 1
     ours = {name: [row for row in rows if row["run"].startswith("n/")] for name, rows in
             tables(uri).items()}  # fmt: skip
@@ -273,7 +273,7 @@ def test_a_merge_that_fails_is_no_failure_of_the_soak(tmp_path, expected, monkey
 
 
 def test_runs_of_other_code_stay_in_the_store(tmp_path):
-    """Another soak uses the same store, with its own run of the same seed."""
+    """Another soak uses the same store, and has a run of the same seed there."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     name = soak(store, uri).run_name(1)
     folder = keep_run(store, "n", name, Case(seed=1), history(7), verdict=Verdict.VALID)
@@ -292,7 +292,9 @@ def test_fresh_takes_over_nothing(tmp_path):
 
 
 def test_runs_of_another_day_are_the_same(tmp_path, expected, monkeypatch):
-    """The journal is lost and the code has changed: seeds rerun, the lake keeps its runs."""
+    """The journal is lost and the code has changed: all seeds run again, and the lake keeps its
+    runs.
+    """
     store, uri = tmp_path / "store", tmp_path / "lake"
     soak(store, uri)
     shutil.rmtree(store)
@@ -352,7 +354,7 @@ def test_a_lake_that_fails_ends_the_soak_with_one_line(tmp_path, capsys, monkeyp
         assert main(words) == EXIT_CRASH
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("harness: no space is left at the lake; 2 finished runs stay in ")
-    assert len(calls) == 1  # the lake is not called again at the end
+    assert len(calls) == 1  # the soak does not call the lake again at the end
     assert len(left(tmp_path / "store")) == 2
     assert Lake.append is append
     assert main(words) == EXIT_VALID

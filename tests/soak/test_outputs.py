@@ -1,4 +1,4 @@
-"""A soak's outputs: JUnit, step summaries, annotations and progress, with hostile texts."""
+"""The outputs of a soak, with hostile texts: JUnit, step summaries, annotations and progress."""
 
 import datetime as dt
 import fcntl
@@ -231,7 +231,7 @@ def test_beyond_a_bound_of_signatures_the_rest_is_one_group(monkeypatch):
 
 
 def of_signatures(count):
-    """Build failures of this many signatures, with one seed each."""
+    """Build failures with this number of signatures, one seed each."""
     return failure_groups([invalid(seed, HOSTILE, f"{seed}") for seed in range(count)])
 
 
@@ -321,9 +321,9 @@ def test_progress_tells_failures_by_kind_and_what_is_left():
     assert progress.line(5.0) == "2/10 seeds, all valid"
     for result in (valid(3), crash(4), invalid(5), invalid(6)):
         tally.take(result)
-    # This session did four seeds in eight seconds, so the last four take as long.
+    # This session finished four seeds in eight seconds, so the last four should take as long.
     assert progress.line(8.0) == "6/10 seeds, 2 invalid, 1 crash, 0.5 seeds/s, about 8 s to go"
-    # Runs in real environments take long: no rate is shown as zero.
+    # Runs in real environments are slow: their rate is not rounded to zero.
     assert progress.line(96.0) == "6/10 seeds, 2 invalid, 1 crash, 24 s per seed, about 96 s to go"
     for seed in (7, 8, 9, 10):
         tally.take(valid(seed))
@@ -367,7 +367,7 @@ def test_progress_shows_few_failures_and_outlives_its_stream():
 
 
 def test_a_line_fits_into_a_narrow_terminal(monkeypatch):
-    # If a line wraps, only its last part is cleared, so every rewrite would leave the rest.
+    # Only the last row of a wrapped line is cleared, so every update would leave the rest behind.
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     main_end, end = pty.openpty()
@@ -377,7 +377,7 @@ def test_a_line_fits_into_a_narrow_terminal(monkeypatch):
             fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             status.show("x" * 500)
             shown = ""
-            while not shown:  # a terminal returns the written text in pieces
+            while not shown:  # the terminal delivers the text in pieces
                 shown = without_codes(os.read(main_end, 10_000).decode()).strip()
             assert shown == ("x" * 500 if columns > 500 else "x" * (columns - 1) + "\u2026")
         status.finish()
@@ -394,7 +394,7 @@ def test_only_whole_parts_are_shown():
 
 
 def test_reasons_are_cut_and_say_so():
-    assert shortened("a\ud800b") == "a\\ud800b"  # otherwise no JSON could hold it
+    assert shortened("a\ud800b") == "a\\ud800b"  # JSON cannot represent a lone surrogate
     assert shortened("x" * REASON_CHARACTERS_MAX) == "x" * REASON_CHARACTERS_MAX
     assert shortened("x" * (REASON_CHARACTERS_MAX + 7)).endswith("x ... (7 more characters)")
 

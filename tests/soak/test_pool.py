@@ -1,4 +1,4 @@
-"""With failing workers and full disks, every seed has a result, and no verdict is lost."""
+"""Even with failing workers and full disks, every seed has a result, and no verdict is lost."""
 
 import itertools
 import os
@@ -52,7 +52,7 @@ def test_a_job_of_another_seed_is_named_after_that_seed():
 
 
 def in_workers(work, jobs=1, until=lambda _: True):
-    """Run the work; return the results in the order of seeds."""
+    """Run the work in workers; return the results in the order of seeds."""
     found = []
 
     def take(result):
@@ -196,7 +196,7 @@ def test_a_history_that_no_column_holds_concerns_its_seed_alone(
     result = run_seed(job(case, tmp_path))
     assert (result.verdict, result.run, result.stop) == (verdict, None, None)
     assert "value 2**70 is too large" in result.reason
-    # A proven failure is reported; a run that was not kept does not count as valid.
+    # A proven failure is reported even if its run was not kept; such a run never counts as valid.
     assert ("not linearizable" in result.reason) == (verdict == "invalid")
     assert list((tmp_path / "soak").iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Soaks in a real environment run and keep one seed at a time, without interrupted ones."""
+"""Soaks in a real environment: they run and keep one seed at a time, but no interrupted one."""
 
 from types import SimpleNamespace
 
@@ -43,7 +43,7 @@ def runs(store):
 
 
 class Marked:
-    """A fake of a real environment, with made-up runs."""
+    """A fake of a real environment, whose runs are made up."""
 
     name = "process"
 
@@ -52,8 +52,8 @@ class Marked:
     ("digests", "counted", "runs_made"),
     [
         (["old"] * 6, [None] * 3, 3),
-        (["old", "old", "new"], [None, "stop"], 1),  # the code changed between two runs
-        (["old", "new"], ["stop"], 1),  # the code changed during a run
+        (["old", "old", "new"], [None, "stop"], 1),  # the code changes between two runs
+        (["old", "new"], ["stop"], 1),  # the code changes during a run
     ],
 )
 def test_a_run_by_other_code_than_the_soak_began_with_does_not_count(

@@ -1,4 +1,4 @@
-"""Seeds on Spark's executors give the same results and the same store as on this machine."""
+"""Seeds on Spark's executors give the same results and the same store as seeds on this machine."""
 
 import itertools
 import os
@@ -69,7 +69,7 @@ def test_a_task_puts_its_runs_into_a_lake(tmp_path, monkeypatch):
 @pytest.mark.process
 @pytest.mark.parametrize("artefacts", [0, 1, 9])
 def test_a_task_makes_pages_of_the_first_that_fail(artefacts, tmp_path):
-    """Only the task has the folder of a run that goes into a lake."""
+    """Only the task still has the folder of a run that moves into a lake."""
     case = Case(
         seed=0, nemeses=("partition-leader",), bugs=("NO-LEASE",), rate=20.0,
         time_limit_s=3.0, interval_s=1.0, duration_s=1.0,
@@ -155,7 +155,7 @@ def seed_of(data):
 
 @pytest.fixture
 def waves(monkeypatch):
-    """Fake Spark by waves that answer at once; every ninth seed fails."""
+    """Replace Spark by waves that answer at once; every ninth seed fails."""
     seen = Waves()
     wanted = seen.artefacts
 
@@ -182,7 +182,7 @@ def test_waves_grow_and_every_seed_is_taken_once(waves):
     )
     assert [seed_of(data) for data in taken] == list(range(100, 200))
     assert [len(wave) for wave in waves] == [8, 32, 60]
-    assert waves.artefacts == [4, 4, 0]  # no seed from 100 to 107 fails, and later four do
+    assert waves.artefacts == [4, 4, 0]  # no seed from 100 to 107 fails, and four later ones do
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,9 @@ def test_waves_grow_and_every_seed_is_taken_once(waves):
     ids=["slow", "quick", "a lake"],
 )
 def test_waves_are_as_long_as_they_should_be_and_never_of_few_seeds(lake, took_s, sizes, waves):
-    """Tasks, and above all appends, have a cost, so only the last task may have a single seed."""
+    """Each task, and above all each append, has a cost, so only the last task may be a single
+    seed.
+    """
     waves.took_s = took_s
     SparkSoak().run(job(lake=lake), iter(range(100, 200)), url="x", take=lambda _: True)
     assert [len(wave) for wave in waves] == sizes
@@ -238,7 +240,7 @@ def soak(capture, store, *arguments):
 @pytest.mark.process
 def test_on_spark_it_comes_to_the_same(tmp_path, capfd):
     one = soak(capfd, tmp_path / "here", "--seeds", "1..6", "--jobs", "1")
-    # Spark finishes soaks that this machine began, and vice versa.
+    # Spark finishes soaks begun on this machine, and vice versa.
     soak(capfd, tmp_path / "spark", "--seeds", "3..4", "--jobs", "1")
     two = soak(capfd, tmp_path / "spark", "--seeds", "1..5", "--spark-master", "local[2]")
     assert two[1]["done_before"] == 2

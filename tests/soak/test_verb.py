@@ -1,4 +1,4 @@
-"""`harness soak` as a whole, with made-up results: exit codes, files, replays."""
+"""`harness soak` as a whole, with scripted results: exit codes, files and replays."""
 
 import errno
 import itertools
@@ -45,7 +45,7 @@ note = "it was fixed"
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Make a soak's workers give these verdicts in turn; exceptions are raised."""
+    """Let the workers of a soak give these verdicts in turn; an exception is raised."""
     monkeypatch.chdir(tmp_path)
 
     def script(*items):
@@ -136,7 +136,7 @@ def test_an_output_that_cannot_be_is_refused_before_any_seed_runs(flag, scripted
     assert main([*BASE, "--seeds", "1..2", flag, "folder"]) == EXIT_USAGE
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"harness: {flag} is the folder 'folder'; name a file\n")
-    # An output below a file is refused, too: after hours, it could not be written.
+    # An output path below a file is refused at the start; it could not be written hours later.
     (tmp_path / "file").write_text("kept")
     assert main([*BASE, "--seeds", "1..2", flag, "file/out"]) == EXIT_USAGE
     out, err = capsys.readouterr()
@@ -175,7 +175,7 @@ def test_special_files_are_written_in_place(scripted, tmp_path):
 
 
 class TogetherThenNext:
-    """An executor whose results come in two bursts of two, like waves on Spark."""
+    """An executor whose results come in two bursts of two, like the waves of Spark."""
 
     def run(self, job, seeds, *, url, take):
         assert url == "local[2]"
@@ -185,7 +185,7 @@ class TogetherThenNext:
 
 
 def test_progress_on_spark_is_reported_per_wave(scripted, monkeypatch, capsys):
-    # An estimate from the first result of a wave would be far off.
+    # An estimate made from the first result of a wave would be far off.
     monkeypatch.setattr(soak_verb, "load_plugin", lambda *_: TogetherThenNext())
     monkeypatch.setattr("harness.cli.status_line.StatusLine.due_s", lambda _: 1.0)
     assert main([*BASE, "--seeds", "1..4", "--spark-master", "local[2]"]) == EXIT_VALID
@@ -194,7 +194,7 @@ def test_progress_on_spark_is_reported_per_wave(scripted, monkeypatch, capsys):
 
 
 def test_seeds_that_no_executor_ran_are_not_valid(scripted, capsys):
-    scripted("valid")  # the second seed gives no result
+    scripted("valid")  # the second seed gets no result
     assert main([*BASE, "--seeds", "1..2", "--quiet"]) == EXIT_CRASH
     out, err = capsys.readouterr()
     assert "1 of 2 seeds" in out
@@ -205,7 +205,7 @@ def test_earlier_findings_count_with_new_ones(scripted, capsys):
     scripted("invalid", KeyboardInterrupt())
     assert main([*BASE, "--seeds", "1..3"]) == EXIT_INVALID
     capsys.readouterr()
-    scripted("valid", "valid", "valid")  # the invalid one left no run, so it runs again
+    scripted("valid", "valid", "valid")  # the invalid seed left no run, so it runs again
     assert main([*BASE, "--seeds", "1..3", "--json"]) == EXIT_VALID
     assert main([*BASE, "--seeds", "1..3"]) == EXIT_VALID
     assert "3 of 3 seeds (3 of them before): 3 valid" in capsys.readouterr().out
@@ -294,7 +294,8 @@ def test_every_key_of_the_json_object_is_documented(scripted, capsys):
         for part in section.split("| key of a result | what |")
     )
     assert set(found) == of_soak
-    unlisted = {"stop", "reached"}  # stops are not recorded, and states belong to the search
+    # not listed: stops are not recorded, and states belong to the search
+    unlisted = {"stop", "reached"}
     assert {*SeedResult.__struct_fields__, "replay"} - unlisted == of_result
     always = {"seed", "verdict", "reason", "replay", "run"}
     for result in found["results"]:
@@ -384,7 +385,7 @@ class Drawing:
 
 @pytest.fixture
 def runs(scripted, monkeypatch):
-    """Build a store of failing runs (seeds 2 to 6) and passing runs, with a reporter."""
+    """Build a store of failing runs (seeds 2 to 6) and passing runs, and install a reporter."""
     from harness.cli.run import artefacts
     from harness.cli.soak import output as soak_output
     from harness.soak import campaign

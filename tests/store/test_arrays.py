@@ -1,4 +1,4 @@
-"""Columns equal those of pyarrow, without an import of pandas."""
+"""Columns equal those of pyarrow, but pandas is not imported."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,6 @@
-"""Own EDN survives a round trip, Jepsen's is understood, and errors have line and column."""
+"""EDN written by the harness survives a round trip, Jepsen's is understood, and errors have
+positions.
+"""
 
 import io
 
@@ -102,7 +104,7 @@ VALUES = st.recursive(
 def test_a_value_is_written_as_it_was_read(text):
     try:
         [found] = [settled(read) for read in parse_forms(text)]
-    except HistoryError:  # a duplicate key or element in two notations
+    except HistoryError:  # the same key or element twice, in two notations
         return
     assert msgspec.json.decode(msgspec.json.encode(found)) == found
     [again] = [settled(read) for read in parse_forms(edn_of(found))]

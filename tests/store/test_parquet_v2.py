@@ -17,7 +17,7 @@ KEYS = st.one_of(st.integers(0, 5), st.text(max_size=3), st.none())
 
 @st.composite
 def keyed_histories(draw):
-    """Draw histories of clients on keys, in which some operations fail or are lost."""
+    """Draw histories of clients on keys; some operations fail or are lost."""
     ops = []
     for process in range(draw(st.integers(0, 12))):
         key = draw(KEYS)
@@ -94,7 +94,7 @@ def test_version_1_is_read(tmp_path):
 
 
 def rewritten(path, **changed):
-    """Write the file again with other metadata."""
+    """Write the file again with changed metadata."""
     table = pq.read_table(path)
     metadata = {**table.schema.metadata, **{f"harness.{k}".encode(): v for k, v in changed.items()}}
     pq.write_table(table.replace_schema_metadata(metadata), path)

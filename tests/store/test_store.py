@@ -1,4 +1,4 @@
-"""Records can be read back; torn files are recovered, and altered files refused."""
+"""Records can be read back; torn files are recovered; altered files are refused."""
 
 import os
 import signal
@@ -90,7 +90,7 @@ def test_a_log_cut_anywhere_gives_back_a_prefix(history, data, tmp_path_factory)
     if size == len(whole):
         assert torn is None
         assert len(ops) == len(history)
-    elif len(whole) - size < 8:  # the cut is within the last record
+    elif len(whole) - size < 8:  # the cut is inside the last record
         assert torn is not None
 
 
@@ -277,7 +277,8 @@ def test_a_damaged_length_in_the_middle_is_no_torn_end(tmp_path):
     path = tmp_path / "ops.log"
     write_log(path, some_ops())
     data = bytearray(path.read_bytes())
-    data[len(b"catalog-harness ops 1\n") + 2] ^= 0x40  # the first record now claims 4 MB more
+    # the first record now claims to be 4 MB longer
+    data[len(b"catalog-harness ops 1\n") + 2] ^= 0x40
     path.write_bytes(data)
     with pytest.raises(HistoryError, match="another record begins at byte"):
         read_log(path)

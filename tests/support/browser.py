@@ -113,7 +113,7 @@ class BrowserPage:
             self.page.remove_listener(event, listener)
 
     def begin_again(self) -> None:
-        """Use a new page without errors, since the old page may still be loading."""
+        """Replace the page by a new one without errors, since the old one may still be loading."""
         self.clean = False
         context = self.page.context
         self.page.close()
@@ -252,7 +252,7 @@ def browser_page(browser, browser_tab) -> Iterator[BrowserPage]:
 
 
 def over_network(test: Callable[..., None]) -> Callable[..., None]:
-    """Decorator of a test that only reads from a server; repeats it if a request was dropped."""
+    """Decorate a test that only reads from a server: it runs again if a request was dropped."""
 
     @functools.wraps(test)
     def tried(**fixtures):

@@ -1,4 +1,4 @@
-"""Exclusive use of `clean`, which looks at the whole machine: one test at a time.
+"""Exclusive use of `clean`, which acts on the whole machine: one test at a time.
 
 Such tests count leftovers of dead drivers and wardens, which only `clean` removes.
 """
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Evaluated when tests are collected, so that tests with another temporary folder wait as well.
+# evaluated at collection, so that tests that use another temporary folder share the lock
 LOCK = Path(tempfile.gettempdir()) / f"harness-tests-clean-{os.getuid()}.lock"
 
 
@@ -27,5 +27,6 @@ def kill_at_once(*pids: int) -> None:
     """Send SIGKILL to all, so that none of them can react to the death of another."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # it ended together with an earlier one
+            # the process ended together with an earlier one
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

@@ -52,7 +52,7 @@ class Deployed:
         *,
         limit_s: float | None = None,
     ) -> float:
-        """Wait for a state; return the time in seconds."""
+        """Wait until `state` passes `check`; return the time in seconds."""
         start_ns = self.env.clock.monotonic_ns()
         limit_s = self.limit_s if limit_s is None else limit_s
         while True:

@@ -6,7 +6,7 @@ import sys
 
 @contextlib.contextmanager
 def installed(folder, monkeypatch, name, module, points, metadata=""):
-    """Install a distribution in `folder` with one module, NAME_plugins, and these entry points.
+    """Install a distribution in `folder`: one module, NAME_plugins, and these entry points.
 
     `metadata` has further lines, such as `Requires-Dist: ...`.
     """

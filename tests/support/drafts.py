@@ -1,4 +1,4 @@
-"""The operations of a workload's generator, each completed before the next one."""
+"""The operations from a workload's generator, each completed before the next one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The parts of a fake `Env`: a clock moved by tests, disks, tasks, and recorded events."""
+"""The parts of a fake `Env`: a clock that tests move, disks, tasks, and recorded events."""
 
 import asyncio
 import random
@@ -129,7 +129,7 @@ class FakeEnv:
         self.events.append((kind, data))
 
     def point(self, kind: str, **data: Any) -> None:
-        """Ignore points, of which a target may have any number."""
+        """Ignore points, since a target may have any number of them."""
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events]

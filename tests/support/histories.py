@@ -24,7 +24,7 @@ class Writer:
         return self
 
     def at(self, time_ms: int) -> None:
-        """Set the time of the next op; later ops follow it."""
+        """Set the time of the next op; the ops after it continue from there."""
         self._shift = time_ms - len(self.lines)
 
     def add(
@@ -103,7 +103,9 @@ TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
 
 
 def written(*lines: Any) -> list[Op]:
-    """Build a history from lines (process and type, f, value[, error]), as ("0!", "write", 1)."""
+    """Build a history from lines (process and type, f, value[, error]), such as ("0!", "write",
+    1).
+    """
     return [
         Op(index, index, int(who[:-1]), TYPES[who[-1]], f, value, *error)
         for index, (who, f, value, *error) in enumerate(lines)
@@ -114,7 +116,7 @@ SHORT = {"enq": "enqueue", "deq": "dequeue"}
 
 
 def parsed(text: str) -> list[Op]:
-    """Parse `0! add 1; 0+ add 1`: process and type, f, and a Python value."""
+    """Parse text like `0! add 1; 0+ add 1`: process and type, f, and a Python value."""
     lines = (line.split(None, 2) for line in text.split(";"))
     return written(
         *((who, SHORT.get(f, f), eval(value[0]) if value else None) for who, f, *value in lines)

@@ -1,4 +1,4 @@
-"""The uses of switches in a target's code, for tests of ledgers."""
+"""The uses of bug switches in a target's code, for tests of ledgers."""
 
 import ast
 from pathlib import Path

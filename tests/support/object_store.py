@@ -167,7 +167,7 @@ class Proxy(ThreadingHTTPServer):
     """A proxy that counts its refusals."""
 
     daemon_threads = True
-    request_queue_size = 128  # with the default of 5, the kernel would delay concurrent writers
+    request_queue_size = 128  # with the default of 5, concurrent writers would wait for the kernel
 
     def __init__(self, endpoint, *, chance, seed, code):
         super().__init__((HOST, 0), Handler)
@@ -215,7 +215,7 @@ def refused_by(proxy):
 
 
 def refuse_from_now(proxy, chance):
-    """Make the proxy refuse this share of further requests."""
+    """Let the proxy refuse this share of further requests."""
     with urllib.request.urlopen(f"{proxy}{CHANCE}{chance}", timeout=30):
         pass
 

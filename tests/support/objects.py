@@ -1,8 +1,8 @@
 """A target in memory that speaks every vocabulary of objects, with bugs to switch on.
 
 One node on `Env` holds one object and keeps it on its disk. The target's option `object` chooses
-the object by its vocabulary. Each bug of `BUGS` breaks a promise now and then, drawn from the
-randomness of the node. Install it with `installed_objects`.
+the object by its vocabulary. Each bug in `BUGS` breaks a promise now and then, at random moments
+drawn by the node. Install it with `installed_objects`.
 """
 
 import asyncio
@@ -46,20 +46,20 @@ class Thing:
         raise AssertionError(f"{type(self).__name__} does not know {f!r}")
 
     def seen(self) -> Any:
-        """The state that a read sees: with the bug `stale-read`, an earlier one now and then."""
+        """The state that a read returns; with the bug `stale-read`, sometimes an earlier one."""
         if self.before and self.broken("stale-read"):
             return msgspec.json.decode(self.rng.choice(self.before))
         return self.state
 
     def remember(self) -> bytes:
-        """The state as bytes, kept for stale reads."""
+        """Return the state as bytes, and keep it for stale reads."""
         data = msgspec.json.encode(self.state)
         self.before = [*self.before[-HISTORY:], data]
         return data
 
 
 class SetThing(Thing):
-    """The vocabulary `set`; for its order, adds become visible late under `reverse`."""
+    """The vocabulary `set`; with the bug `reverse`, adds become visible late."""
 
     first: ClassVar[Any] = []
     bugs: ClassVar[Mapping[str, str]] = {
@@ -166,7 +166,7 @@ class QueueThing(Thing):
 
 
 class LockThing(Thing):
-    """The vocabulary `lock`: the state is the session that holds it."""
+    """The vocabulary `lock`; the state is the session that holds the lock."""
 
     reads = frozenset()
     bugs: ClassVar[Mapping[str, str]] = {
@@ -250,14 +250,14 @@ class TxnThing(Thing):
         return {**OK, "value": answer}
 
     def _is_late(self, key: str, session: int) -> bool:
-        """Whether the client's replica has not got this key yet: it is among the newest."""
+        """Whether the key is among the newest, which this client's replica does not have yet."""
         newest = list(self.state)[-6:]
         number = key.removeprefix("k")
         return key in newest and number.isdigit() and int(number) % 2 == session % 2
 
 
 class InsertsThing(Thing):
-    """The vocabulary `inserts`: the state has the inserted keys."""
+    """The vocabulary `inserts`; the state is the list of inserted keys."""
 
     first: ClassVar[Any] = []
     reads = frozenset()
@@ -287,7 +287,7 @@ BUG_PERCENT = 10
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """The node: answers one JSON frame with another, after it has synced the change."""
+    """Run the node: it answers one JSON frame with another, once a change is synced."""
     kind, bugs = THINGS[config["object"]], frozenset(config["bugs"])
     try:
         state = msgspec.json.decode(await env.disk.read("object"))
@@ -318,7 +318,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class ObjectClient:
-    """One process; its number is its session, which `close` ends."""
+    """A client of one process, whose number is its session; `close` ends the session."""
 
     def __init__(self, env: ClientEnv, session: int, kind: str) -> None:
         self.env, self.session, self.kind = env, session, kind
@@ -332,7 +332,7 @@ class ObjectClient:
         return None if frame is None else msgspec.json.decode(frame)
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """A change without an answer is `info`, a read without an answer is a `fail`."""
+        """Carry out a request; without an answer, a change is `info` and a read is `fail`."""
         start = self.env.clock.monotonic_ns()
         reply, error = None, "CLOSED: the node closed the connection"
         try:
@@ -384,7 +384,7 @@ class Objects(Target):
 
 
 class ObjectsSystem(System):
-    """The deployed node, as the harness sees it."""
+    """The deployed node, in the form that the harness uses."""
 
     def __init__(self, env: ClientEnv, kind: str) -> None:
         self.env, self.kind = env, kind

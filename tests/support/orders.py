@@ -1,4 +1,4 @@
-"""Linearizability by trying every order: an oracle independent of the checkers."""
+"""Linearizability by trying every order: an oracle that does not depend on the checkers."""
 
 from collections.abc import Callable, Iterable
 from math import inf

@@ -1,4 +1,4 @@
-"""Hand-written run folders, and lakes of them, for tests that read stores."""
+"""Hand-written run folders, and lakes made of them, for tests that read stores."""
 
 import contextlib
 import io
@@ -12,7 +12,9 @@ def keep_run(
     store, name, run, case, history, results=(), /, *,
     verdict=Verdict.VALID, replay=None, label=None, finished=True, **record,
 ):  # fmt: skip
-    """Write one run as `harness run` does, with `results` of checkers if given; return its path."""
+    """Write one run in the form of `harness run`, with `results` of checkers if given; return its
+    path.
+    """
     folder = RunFolder(store, name, run)
     folder.write_case(case)
     folder.seal(history, label=label)
@@ -50,7 +52,7 @@ def keep_torn(store, name, run, case, ops, *, tail=b""):
 
 
 def ingested(store, lake, *words):
-    """Ingest a store into a lake without output; return the lake."""
+    """Ingest a store into a lake without any output; return the lake."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         assert main(["ingest", str(store), "--lake", str(lake), *words]) == 0
     return lake

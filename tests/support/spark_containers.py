@@ -37,7 +37,7 @@ def server_files():
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            continue  # an extra that is not needed
+            continue  # an extra that the server does not need
         for line in distribution.requires or ():
             needed = REQUIREMENT.match(line)[0].lower()
             if needed not in names:
@@ -104,7 +104,7 @@ class SparkContainers:
         return made
 
     def _known_as(self, name):
-        """Return the host name of a container for the others."""
+        """Return the host name under which other containers know a container."""
         endpoint = self._client.api.create_endpoint_config(aliases=[name])
         return {self._network.name: endpoint}
 
@@ -160,7 +160,7 @@ class SparkContainers:
     def remove(self):
         """Remove everything."""
         for container in self._containers.values():
-            with contextlib.suppress(Exception):  # the others must be removed nevertheless
+            with contextlib.suppress(Exception):  # the other containers must be removed anyway
                 container.remove(force=True, v=True)
         self._network.remove()
 

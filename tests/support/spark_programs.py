@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-# Java handles small tables for a few seconds, so optimising its code costs more than it saves.
+# Java runs for only a few seconds on small tables, so optimising its code costs more than it saves.
 FRUGAL = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 SMALL = (
     "spark.ui.enabled=false",
@@ -21,7 +21,7 @@ SMALL = (
 
 @contextlib.contextmanager
 def spark_programs(folder):
-    """Provide `start(name, *words, **environ)`, which logs into a folder; end programs later."""
+    """Return `start(name, *words, **environ)`, whose programs log into a folder; end them later."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -55,8 +55,8 @@ def spark_programs(folder):
 def wait_told(process, log, pattern):
     """Wait until a program's log matches `pattern`; return the group.
 
-    The program chooses its own port and prints it. A port that was found free earlier could have
-    another listener by then, which the test would mistake for the program.
+    The program chooses its own port and prints it. If the test chose a free port, another program
+    might take it first, and the test would mistake that program for this one.
     """
     end = time.monotonic() + 300
     while time.monotonic() < end:

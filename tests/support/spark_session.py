@@ -10,7 +10,8 @@ MARKS = (
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(900),  # twenty seconds of CPU, plus other load of the machine
+    # a session takes twenty seconds of CPU, and the machine has other load
+    pytest.mark.timeout(900),
 )
 QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
@@ -26,7 +27,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK))
 
 
 def spark_test(test):
-    """Mark a test that needs Spark, which is slow and starts once per process."""
+    """Mark a test that needs Spark, which starts once per process and is slow."""
     for mark in MARKS:
         test = mark(test)
     return test

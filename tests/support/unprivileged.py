@@ -56,7 +56,9 @@ class Shell:
 
 @contextlib.contextmanager
 def refusing(path, mode):
-    """Give `path` to another user with these permissions; without root, only set them."""
+    """Give `path` to another user with these permissions; without root, only set the
+    permissions.
+    """
     before = path.stat()
     path.chmod(mode)
     if os.geteuid() == 0:
@@ -72,7 +74,8 @@ def refusing(path, mode):
 def renounce_capabilities():
     """Give up all capabilities, permanently and for all child processes."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for capability in range(64):  # more than exist; a process that may not do this has none
+    # more than the kernel has; a process without rights has none to give up
+    for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     header, none = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     if libc.capset(header, none):

@@ -197,7 +197,7 @@ def is_ours() -> bool:
 
 
 def _is_own_pipe(sock: socket.socket) -> bool:
-    """Whether a socket belongs to the pair by which an event loop wakes itself."""
+    """Whether a socket is one of the pair with which an event loop wakes itself."""
     if sock.family != socket.AF_UNIX:
         return False
     try:
@@ -212,7 +212,7 @@ def _fail(failure: type[BaseException] | None) -> None:
 
 
 class _File:
-    """An open file whose reads and writes count."""
+    """A proxy of an open file that counts reads and writes."""
 
     def __init__(self, file: Any, injector: Injector, name: str) -> None:
         self._file, self._injector, self._name = file, injector, name

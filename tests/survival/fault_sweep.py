@@ -5,12 +5,13 @@
     python -m tests.survival.fault_sweep --env docker --points 60 --jobs 2
     python -m tests.survival.fault_sweep --env process --point engine:40 --point read:600+
 
-After SQLite's I/O error tests: one fixed case is run, the n-th write, read, descriptor, engine call
-or checker call of the harness fails (`tests.survival.fault_injection`), alone or with all that
-follow, and then the next n. A run must end in time, in the verdict of the undisturbed run, in
-`unknown` with a reason, or in an error of one clear line, and leave nothing behind. With `--bug`
-the undisturbed verdict is invalid, and must never become valid. Single points need no undisturbed
-run. Exits with 1 when a point broke this.
+The method is that of SQLite's I/O error tests. One fixed case runs again and again. Each time, the
+n-th write, read, descriptor, engine call or checker call of the harness fails
+(`tests.survival.fault_injection`), alone or with all later ones. Each run must end in time and
+leave nothing behind. It must end with the verdict of the undisturbed run, with `unknown` and a
+reason, or with an error of one clear line. With `--bug`, the undisturbed verdict is invalid and
+must never become valid. Single points need no undisturbed run. The exit code is 1 if a point broke
+these rules.
 """
 
 import argparse
@@ -75,7 +76,7 @@ class Point(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The end of a point; `fault` names the broken rule, if there is one."""
+    """The end of the run at one point; `fault` names the broken rule, if any."""
 
     what: str
     where: str
@@ -237,7 +238,7 @@ def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
 
 
 def _thin(chosen: list[Point], points: int, least: int) -> None:
-    """Keep this number of points; the most frequent kinds lose most."""
+    """Keep this number of points; the kinds with the most points lose most."""
     while len(chosen) > points:
         by_kind = collections.Counter(point.kind for point in chosen)
         kind, count = by_kind.most_common(1)[0]
@@ -286,14 +287,16 @@ def sweep(
                     shutil.rmtree(run.folder)
             time.sleep(POLL_S)
     finally:
-        if os.getpid() == owner_pid:  # a forked child gets here, too
+        if os.getpid() == owner_pid:  # a forked child gets here as well
             shutil.rmtree(folder)
 
 
 def _undisturbed(
     words: tuple[str, ...], expected: str, limit_s: float, folder: Path
 ) -> dict[str, int]:
-    """Run undisturbed and count calls; import its modules here, so that later runs do not."""
+    """Run the case undisturbed and count calls; modules are imported here, so that forked runs need
+    not.
+    """
     run = Run(words, None, folder)
     while (status := run.ended(limit_s)) is None:
         time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""If calls of the harness fail, a run ends with a true verdict or a clear error.
+"""If a call of the harness fails, the run ends with a true verdict or a clear error.
 
 The tests run a sample of the points of `tests.survival.fault_sweep`.
 """
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def swept(*words):
-    """Sweep these points, which must not break a rule; return the outcomes by kind."""
+    """Run a sweep at these points, which must break no rule; return the outcomes by kind."""
     done = run_program(
         sys.executable, "-m", "tests.survival.fault_sweep", *words, cwd=ROOT, timeout_s=None
     )

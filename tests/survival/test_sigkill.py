@@ -1,7 +1,6 @@
 """SIGKILL of the harness at random moments leaves nothing behind, and loses no recorded op.
 
-CI kills it a few times in each environment; `HARNESS_KILLS=20 pytest tests/survival` does it more
-often.
+CI kills a few harnesses in each environment; `HARNESS_KILLS=20 pytest tests/survival` kills more.
 """
 
 import os
@@ -46,7 +45,9 @@ def docker_of(run_id):
 
 
 def servers_of(run_id):
-    """Return processes in the run's folders; a server may have overwritten its environment."""
+    """Return the processes that use the run's folders; a server may have overwritten its
+    environment.
+    """
 
     def works_there(process):
         try:
@@ -58,7 +59,9 @@ def servers_of(run_id):
 
 
 def folders_of(run_id):
-    """Return folders of the run's nodes; the last killed process may have written one."""
+    """Return the folders of the run's nodes; a killed process may have written to one at the last
+    moment.
+    """
     return [str(path) for path in Path(tempfile.gettempdir()).glob(f"harness-*-{run_id}-*")]
 
 

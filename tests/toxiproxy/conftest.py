@@ -1,4 +1,6 @@
-"""One suite for two servers: the harness's, and the real one built through the Go module proxy."""
+"""One suite for two servers: the harness's own, and the real one, built through the Go module
+proxy.
+"""
 
 import contextlib
 import functools
@@ -85,7 +87,9 @@ def free_port() -> int:
 
 
 def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
-    """Wait until the server answers like Toxiproxy; other programs may use the port before."""
+    """Wait until the server answers like Toxiproxy; until then, another program may use the
+    port.
+    """
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"
@@ -283,7 +287,7 @@ def receive_all(conn: socket.socket) -> bytes:
 
 
 def is_silent(conn: socket.socket, for_s: float) -> bool:
-    """Whether neither data nor an end of the connection arrives."""
+    """Whether neither data nor the end of the connection arrives."""
     before = conn.gettimeout()
     conn.settimeout(for_s)
     try:

@@ -1,4 +1,4 @@
-"""A shared address: the choice of the caller's proxy, and unknown callers."""
+"""A shared address: how the caller's proxy is chosen, and callers that are unknown."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ CALLERS = ("a", "b", "client")
 
 
 class Book:
-    """A fake of the kernel's answer: a caller, or the reason why there is none."""
+    """A fake of the kernel's answer: the caller, or the reason why it is unknown."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -30,7 +30,7 @@ class Book:
 
 
 class Place:
-    """A server behind an address that three callers share; b is the server itself."""
+    """A server behind an address that three callers share; one of them, b, is the server itself."""
 
     def __init__(self, answer):
         self.heard = []
@@ -106,7 +106,7 @@ async def test_the_proxy_that_a_connection_takes(answer, source, passes):
 
 
 async def test_a_caller_unknown_to_the_kernel_is_dropped_and_reported():
-    """Otherwise it could send data across a later cut."""
+    """Such a caller could otherwise send data across a later cut."""
     async with Place(InfrastructureError("the kernel does not say")) as place:
         await place.say(b"hello")
         await until(lambda: place.reports == [Withheld(place.address, 0, 1)])

@@ -1,4 +1,4 @@
-"""The HTTP API by raw requests: routes, statuses, bodies, quirks."""
+"""The HTTP API, tested by raw requests: routes, statuses, bodies and quirks."""
 
 import socket
 
@@ -24,7 +24,7 @@ def connects(listen: str) -> bool:
     except ConnectionRefusedError:
         return False
     except ConnectionResetError:
-        return True  # accepted and closed at once, because nothing listens behind the proxy
+        return True  # the proxy accepts and closes at once, because nothing listens behind it
     return True
 
 
@@ -32,7 +32,8 @@ def assert_error(answer: tuple, status: int, text: str) -> None:
     assert status == answer[0]
     assert {"error": answer[1]["error"], "status": status} == answer[1]
     assert text in answer[1]["error"]
-    assert answer[2].startswith("text/plain")  # Go's http.Error; clients must parse it nevertheless
+    # from Go's http.Error; clients must still be able to parse it
+    assert answer[2].startswith("text/plain")
 
 
 def test_create_shows_the_real_port(server):

@@ -1,4 +1,4 @@
-"""The path of bytes, with and without each toxic, within generous but fixed bounds."""
+"""The path of bytes, with each toxic and without, within generous but fixed bounds."""
 
 import contextlib
 import random
@@ -21,7 +21,9 @@ def timed(call):
 
 
 def takes(call, low_s: float, high_s: float) -> bool:
-    """Whether the time is never below the bound, and once within it; a busy machine is slower."""
+    """Whether a call never takes less than `low_s`, and at least once at most `high_s`; busy
+    machines are slow.
+    """
     for _ in range(20):
         took_s = timed(call)[1]
         assert took_s > low_s
@@ -75,7 +77,7 @@ def test_a_dead_upstream_closes_the_client(server, through):
     passage = through()
     server.request("POST", f"/proxies/{passage.name}", {"upstream": "127.0.0.1:9"})
 
-    with contextlib.suppress(ConnectionResetError):  # a reset is no silence either
+    with contextlib.suppress(ConnectionResetError):  # a reset would be a sign of life, too
         assert passage.connect().recv(1) == b""
 
 
@@ -129,7 +131,7 @@ def test_removing_latency_lets_held_data_go_at_once(through):
 
 
 def test_changes_around_held_data_let_it_go(through):
-    """An update, or a toxic that is added after it, interrupts a toxic that holds a chunk."""
+    """An update of a toxic, or a toxic added after it, interrupts a toxic that holds a chunk."""
     passage = through()
     toxic = passage.add("latency", "upstream", latency=60_000)
     conn = passage.connect()
@@ -306,7 +308,7 @@ def test_slicer_slices(through):
         assert not any(size % 100 for size in sizes)
         return min(sizes)
 
-    # A late reader may find slices merged, but rarely all of them every time.
+    # A late reader may find slices merged, but rarely all slices every time.
     assert any(smallest() == 100 for _ in range(20))
 
 
@@ -315,7 +317,7 @@ def test_limit_data_closes_after_its_bytes(through):
     passage.add("limit_data", bytes=1234)
 
     assert BIG[:1234] == receive_all(passage.connect())
-    assert BIG[:1234] == receive_all(passage.connect())  # each connection has its own limit
+    assert BIG[:1234] == receive_all(passage.connect())  # each connection has a limit of its own
 
 
 def test_limit_data_counts_across_updates(through):
@@ -339,7 +341,7 @@ def test_toxicity_zero_spares_everyone_and_a_half_some(through):
     for conn in conns:
         conn.sendall(b"x")
     ended = sum(conn.recv(1) == b"" for conn in conns)
-    assert 5 <= ended <= 35  # outside only with a probability of 1 in 100 million
+    assert 5 <= ended <= 35  # outside these bounds only with a probability of 1 in 100 million
 
 
 def test_toxics_chain(through):

@@ -1,4 +1,4 @@
-"""The program that applies faults in Docker to a Toxiproxy, for the harness's and a real one."""
+"""The program that sets Docker's stream faults, against the harness's Toxiproxy and a real one."""
 
 import json
 
@@ -19,7 +19,7 @@ THERE, BACK = Link("m1", "m2"), Link("m2", "m1")
 
 
 def laid(fault, node, *links, quality=BAD):
-    """Return the arguments of `lay` for a fault in the namespace of this node."""
+    """Return the arguments of `lay` for a fault in this node's namespace."""
     words = stream_command(fault, node, links, quality, ADDRESSES, PORTS)
     assert words[:6] == ["sh", "-c", words[2], "stream", rules.comment_of(fault), rules.TOXICS]
     return words[6], [json.loads(word) for word in words[7:]]

@@ -1,4 +1,6 @@
-"""Additions of the harness's link proxy: cuts, counted resets, repeatable draws, live counters."""
+"""Features that only the harness's proxy has: cuts, counted resets, repeatable draws, live
+counters.
+"""
 
 import contextlib
 import socket
@@ -91,7 +93,7 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
 
 
 def test_bandwidth_of_zero_passes_nothing_until_it_is_more(through):
-    """A real Toxiproxy applies the new rate in the middle of a chunk, and may crash."""
+    """A real Toxiproxy applies the new rate in the middle of a chunk, and may even crash."""
     passage = through()
     conn = passage.connect()
     ask(conn, b"x")

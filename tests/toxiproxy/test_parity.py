@@ -1,4 +1,4 @@
-"""The harness's proxy and the real Toxiproxy give the same answers to the same API calls."""
+"""The harness's proxy and the real Toxiproxy answer the same API calls in the same way."""
 
 import contextlib
 import json
@@ -22,13 +22,15 @@ def lasting_port() -> int:
             return port
 
 
-PORT = lasting_port()  # the port of a listener, used by both servers in turn
+PORT = lasting_port()  # the port of a listener, which the two servers use in turn
 
 Call = tuple[str, str, object]
 
 
 def shown(text: str) -> object:
-    """Remove allowed differences from a body: ports chosen by the system, and library texts."""
+    """Remove the permitted differences from a body: ports chosen by the system, and texts of
+    libraries.
+    """
     try:
         body = json.loads(text)
     except ValueError:
@@ -132,7 +134,7 @@ CALLS: dict[str, list[Call]] = {
         ("POST", "/proxies/p/toxics/t9", b"null"),
         ("POST", "/proxies/p/toxics/t9", b""),
         ("POST", "/proxies/p/toxics/t9", {"toxicity": "x"}),
-        # A refused call leaves nothing behind, and a conflict is seen before the attributes.
+        # A refused call has no effect, and a conflict is noticed before the attributes are checked.
         ("POST", "/proxies/p/toxics", toxic(name="t9", attributes={"latency": ""})),
         ("POST", "/proxies/p/toxics", {"name": "t9", "type": "rabies"}),
         ("GET", "/proxies", b""),
@@ -223,7 +225,7 @@ CALLS: dict[str, list[Call]] = {
 
 
 def made_up(rng: random.Random) -> list[Call]:
-    """Draw calls of a mistaken client, of which many work."""
+    """Draw the calls of a careless client; many of them are valid."""
 
     def fields(names: dict[str, list[object]]) -> dict[str, object]:
         odd = [None, 1, 2.5, "", "x", [], {}, True]
@@ -281,7 +283,7 @@ def assert_alike(both_servers, calls: list[Call]) -> None:
     for at_real, at_ours in zip(real, ours, strict=True):
         assert at_real == at_ours
         if at_real[1] == "/reset" and at_real[3] == 500:
-            return  # the real one visits proxies in random order, and stops at the first error
+            return  # the real server visits proxies in random order, and stops at the first error
 
 
 @pytest.mark.toxiproxy

@@ -1,4 +1,4 @@
-"""Shrinking: reductions keep the necessary parts, and the search is independent of workers."""
+"""Shrinking: reductions keep the necessary parts, and the search does not depend on the workers."""
 
 import json
 
@@ -272,7 +272,9 @@ def test_recorded_operations_are_those_of_clients_before_the_heal():
 
 
 def stale_read():
-    """Build a case whose deposed leader answers a read, with four unnecessary operations."""
+    """Build a case whose deposed leader answers a read, with four operations that are not
+    needed.
+    """
     create = {"columns": ["v0"], "name": "t1", "nonce": "n1", "partitions": 1, "replicas": 3}
     alter = {"name": "t1", "nonce": "n2", "steps": [["add", "cn2"]]}
     rows = [

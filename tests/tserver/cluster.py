@@ -96,7 +96,7 @@ class Servers:
         return await self.call(node, m.WriteRequest(TABLET, name, rows, **more))
 
     async def write_ok(self, client: str, number: int, *rows: m.RowOperation) -> m.WriteResponse:
-        """Send the same request to possible leaders until one answers."""
+        """Send the same request to all possible leaders in turn until one answers."""
         async with asyncio.timeout(60):
             while True:
                 for node in [self.leader, *NAMES]:
@@ -137,7 +137,7 @@ class Servers:
         raise AssertionError("a scan without end")
 
     async def scan_ok(self, nodes: list[str], **request: Any) -> Any:
-        """Scan again and again until a scan is answered."""
+        """Repeat the scan until it is answered."""
         async with asyncio.timeout(60):
             while True:
                 for start in range(len(nodes)):

@@ -1,4 +1,4 @@
-"""A Raft replica that commits alone and at once, and the `Env` of one tablet server."""
+"""A Raft replica that commits alone and at once, and the `Env` of a tablet server."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Replicas created by a leader: empty ones, over tombstones, and interrupted copies."""
+"""Replicas that a leader creates: empty ones, ones over tombstones, and interrupted copies."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ def _fake_raft(monkeypatch):
 
 
 async def asked_by_leader(tablet_id: str = "x") -> StartTabletCopyRequest:
-    """Return a leader's request, with the description from a server that has the tablet."""
+    """Return a leader's request; its description comes from a server that has the tablet."""
     source = manager()
     await source.create_tablet(create(tablet_id))
     replica = replica_of(source, tablet_id)
@@ -114,7 +114,8 @@ async def test_a_copy_takes_the_place_of_a_tombstone():
         assert state_of(server) == ("TOMBSTONED", "STOPPED")
         assert await server.start_copy(await asked_by_leader()) is None
         assert state_of(server) == ("COPYING", "RUNNING")
-        replica_of(server).committed_config = create().config  # its votes date from that time
+        # the tombstone's votes are from that time
+        replica_of(server).committed_config = create().config
         (reported,), _ = server.report(None)
         assert reported.committed_config == MEMBERS
         stale = delete(delete_type="TOMBSTONED", cas_config_opid_index=8)

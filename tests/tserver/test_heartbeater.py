@@ -39,7 +39,7 @@ class Masters:
         self.leader, self.term = leader, 1
         self.down: set[str] = set()
         self.silent: set[str] = set()
-        self.named: dict[str, tuple[str, ...]] = {}  # the list of masters that each master answers
+        self.named: dict[str, tuple[str, ...]] = {}  # the list of masters in each master's answers
         self.terms: dict[str, int] = {}  # masters whose term is not `term`
         self.beats: list[tuple[float, str, m.TSHeartbeatRequest]] = []
 
@@ -209,7 +209,7 @@ async def test_of_masters_that_disagree_the_newest_term_is_believed_and_in_it_th
     masters.term = 3
     masters.named = {
         "m1:7051": ("m1:7051", "m3:7051"),  # it leads
-        "m2:7051": ("m2:7051", "m4:7051"),  # a follower with an outdated list
+        "m2:7051": ("m2:7051", "m4:7051"),  # a follower whose list is out of date
     }
     async with beating(masters) as heartbeater:
         await asyncio.sleep(3.5)

@@ -1,4 +1,4 @@
-"""Confirmation of leadership before a leader answers with its latest rows."""
+"""A leader confirms its leadership before it answers with its latest rows."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +39,7 @@ def leader(applied: int) -> Replica:
 def test_without_a_lease_nobody_is_asked_once_older_terms_are_applied(
     bugs, applied, asked, monkeypatch
 ):
-    """A new leader with committed but unapplied entries once answered with an old state."""
+    """A new leader with committed but unapplied entries once answered from an old state."""
     calls = []
 
     async def confirm(_replica: Replica, *, timeout_s: float) -> None:

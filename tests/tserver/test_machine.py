@@ -1,4 +1,4 @@
-"""A tablet's replicated state: schema versions only increase, equally on every replica."""
+"""A tablet's replicated state: schema versions only increase, in the same way on every replica."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ def machine(version: int = 3, changes: list[int] | None = None) -> TabletMachine
         (3, ("a",), AlterOutcome.SAME),
         (3, ("b",), AlterOutcome.MISMATCHED),
         (4, ("a", "b"), AlterOutcome.APPLIED),
-        (9, ("a",), AlterOutcome.APPLIED),  # the versions in between were never sent
+        (9, ("a",), AlterOutcome.APPLIED),  # the versions in between never arrived
     ],
 )
 def test_rules_of_a_schema_change(version, columns, outcome):

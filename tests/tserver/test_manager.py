@@ -1,4 +1,4 @@
-"""A tablet server's operations on replicas, with crashes between the steps."""
+"""Operations of a tablet server on its replicas, with crashes between the steps."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -43,14 +43,14 @@ async def with_tablet(
 
 
 async def opened(disk: FakeDisk) -> TabletManager:
-    """Start a server from the content of the disk."""
+    """Start a server from the content of `disk`."""
     tablets = manager(disk)
     await tablets.open_all()
     return tablets
 
 
 async def code(operation: Awaitable[None]) -> Code | None:
-    """Return the code of the refusal."""
+    """Return the code with which the operation is refused, if it is."""
     try:
         await operation
     except TabletRefusedError as refusal:
@@ -154,7 +154,7 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
     assert await tablets.delete_tablet(tombstone) is None
     assert (
         await tablets.delete_tablet(tombstone) is None
-    )  # it is already a tombstone, so nothing happens
+    )  # the replica is a tombstone already, so nothing happens
     restarted = await opened(disk)
     for server in (tablets, restarted):
         (reported,), _ = server.report(None)
@@ -189,7 +189,7 @@ async def test_a_crash_at_any_step_leaves_a_whole_replica_or_none(steps):
     (updated, _) = restarted.report(None)
     assert all((t.data_state, t.state) == ("READY", "RUNNING") for t in updated)
     assert bool(updated) == bool(disk.files)
-    if created and steps <= 2:  # the deletion was not on disk yet
+    if created and steps <= 2:  # the deletion had not reached the disk yet
         assert updated
 
 

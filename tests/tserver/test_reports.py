@@ -1,4 +1,4 @@
-"""The reports to one master, and the clearing of dirty marks."""
+"""Reports to one master, and when dirty marks are cleared."""
 
 import pytest
 from hypothesis import given
@@ -115,7 +115,7 @@ def test_requests_of_the_master_are_answered_at_once(register, full):
 
 
 class Master:
-    """A master's memory of one tablet server's tablets, lost with every leadership."""
+    """What a master remembers of a server's tablets; every new leadership forgets it."""
 
     def __init__(self) -> None:
         self.term, self.leads = 1, False
@@ -192,12 +192,12 @@ def test_whatever_happened_a_leader_soon_knows_every_tablet(steps):
     [(FullOn.LATER_TERM, True, True), (FullOn.FLIP, False, True), (FullOn.NOTHING, False, False)],
 )
 def test_reasons_for_a_full_report(full_on, later_term, after_flip):
-    """After a later term, the master's flag is true, as it was before."""
+    """In a later term, the master's flag is true again."""
     t = ReportTracker(failures_before_backoff=3, full_on=full_on)
     plan = t.plan()
     t.answered(plan, response(1, leads=True, processed=plan.sequence_number))
     assert t.plan().kind is ReportKind.INCREMENTAL
-    t.failed()  # cut off while another master led, and then this one again
+    t.failed()  # cut off while another master led, until this one leads again
     plan = t.plan()
     t.answered(plan, response(3, leads=True, processed=plan.sequence_number))
     assert (t.plan().kind is ReportKind.FULL) is later_term

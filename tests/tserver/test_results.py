@@ -1,4 +1,6 @@
-"""Exactly once: results are returned while clients may need them; removed ones are stale."""
+"""Exactly once: results are returned as long as clients may need them; removed results are
+stale.
+"""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ def at(ms: int) -> int:
     return from_micros(ms * 1000)
 
 
-# A client is forgotten before its results expire, and returns with a used number.
+# The server forgets a client before its results expire, and the client reuses a number.
 FORGOTTEN = [("a", 1, 0, 0), ("a", 1, 0, 10), ("a", 2, 1, 8), ("a", 3, 2, 8), ("a", 4, 3, 0)]
 
 
@@ -100,7 +102,8 @@ def test_repeated_answers_evict_nothing(monkeypatch):
     monkeypatch.setattr(limits, "RESULTS_MAX", 2)
     results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     results.add("a", 1, 1, WriteResult(at(1), 1, 1))
-    results.add("a", 2, 2, WriteResult(at(2), 2, 1))  # this removes the first result by its number
+    # removes the first result because of its number
+    results.add("a", 2, 2, WriteResult(at(2), 2, 1))
     results.add("b", 1, 1, WriteResult(at(3), 3, 1))
     assert results.is_full
     assert [results.makes_room(at(TTL_MS + after)) for after in (1, 2)] == [False, True]
@@ -125,7 +128,8 @@ def test_errors_of_rows_are_bounded_as_well(monkeypatch):
     for number, first_incomplete in enumerate((0, 0, 2, 2)):
         results.add("a", number, first_incomplete, WriteResult(at(number), number, 1, errors))
         full.append(results.is_full)
-    assert full == [False, True, False, True]  # the first two are answered when the third comes
+    # the first two are answered when the third request comes
+    assert full == [False, True, False, True]
     again = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     again.load(results.store())
     assert again.is_full

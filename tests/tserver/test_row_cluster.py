@@ -128,7 +128,8 @@ async def test_a_resend_gets_the_first_answer_from_any_leader(servers):
     same = ("timestamp", "row_errors", "index", "term")
     assert [getattr(first, name) for name in same] == [getattr(again, name) for name in same]
     await servers.cluster.start(old)
-    # Two concurrent copies share one execution, and a client with all answers may not ask again.
+    # Two concurrent copies share one execution, and a client that has all answers may not ask
+    # again.
     two = await asyncio.gather(
         *(servers.write(servers.leader, "c", 2, row("INSERT", "y")) for _ in range(2))
     )
@@ -232,7 +233,7 @@ class Known:
     latest: int = 0
 
     def take(self, timestamp: int, rows: Rows) -> None:
-        """Record a snapshot that was read; compare it with an earlier read."""
+        """Record a snapshot that was read; compare it with earlier reads of the same timestamp."""
         self.repeated += timestamp in self.snapshots
         assert self.snapshots.setdefault(timestamp, rows) == rows
         for key, written in self.wrote.items():
@@ -241,7 +242,7 @@ class Known:
 
 
 async def writer(servers: Servers, known: Known, client: str, running: asyncio.Event) -> None:
-    """Insert own keys, each resent until it is answered, and upsert shared keys."""
+    """Insert keys of its own, each resent until it is answered, and upsert shared keys."""
     number = 0
     rng = servers.rng
     while running.is_set():
@@ -346,7 +347,9 @@ async def step_down(servers: Servers, name: str, request: raft.LeaderStepDownReq
 
 
 async def judge(servers: Servers, known: Known) -> None:
-    """Check that healed replicas agree on the current rows and on every snapshot ever read."""
+    """Check that the healed replicas agree on the current rows, and on every snapshot that was
+    read.
+    """
     await servers.write_ok("last", 1, row("INSERT", "last"))
     _, rows = await servers.scan_ok([servers.leader, *NAMES], batch_rows=500)
     written = {key for key in rows if key[0] == "u"}

@@ -1,4 +1,6 @@
-"""Row files restore the exact state after a crash at any step, in bounded space."""
+"""Row files restore the exact state after a crash at any step, and take a bounded amount of
+space.
+"""
 
 import asyncio
 
@@ -52,7 +54,7 @@ STEPS = st.lists(
     st.tuples(
         st.lists(st.tuples(st.sampled_from(["UPSERT", "DELETE"]), st.integers(0, 9)), max_size=4),
         st.integers(1, 3000),  # size of each value in bytes
-        st.none() | st.integers(0, 8),  # power fails at this disk operation
+        st.none() | st.integers(0, 8),  # the disk operation at which power fails
     ),
     max_size=12,
 )

@@ -24,7 +24,7 @@ STEPS = st.lists(
 
 
 class Oracle:
-    """An oracle with the whole table at every timestamp."""
+    """An oracle that has the whole table at every timestamp."""
 
     def __init__(self) -> None:
         self.now = 1
@@ -93,7 +93,7 @@ def test_every_snapshot_is_the_table_of_its_time(steps, data):
     assert within == read(store, oracle.now, start=start, end=end, page=page)
     assert [store.newest(key) is not None for key in (b"a", b"b")] == [b"a" in now, b"b" in now]
 
-    # A store has the same digest, sizes and history, however it got its rows.
+    # A store has the same digest, sizes and history, however its rows were written.
     for other in (reloaded(store), RowStore(history_bytes_max=1 << 30)):
         if not other.live_rows and not other.version_bytes:
             deque(other.load(replayed, store.history_start))
@@ -102,7 +102,7 @@ def test_every_snapshot_is_the_table_of_its_time(steps, data):
         for at in range(store.history_start, oracle.now + 1):
             assert oracle.tables[at] == read(other, at)
 
-    # Only the live rows remain once all other versions are too old.
+    # once all other versions are too old, only the live rows remain
     store.collect(oracle.now)
     assert store.history_bytes == 0
     assert len(now) == len(store.records())

@@ -5,7 +5,7 @@ import pytest
 def engine():
     """A connection to the engine."""
     from harness.environments.docker.engine.engine import (
-        Engine,  # which most tests here have no use for
+        Engine,  # most tests here do not need it
     )
 
     connected = Engine()

@@ -1,4 +1,4 @@
-"""A long-lived cluster on a fake one."""
+"""A long-lived cluster on top of a fake one."""
 
 import asyncio
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ class FakeTarget(Target, groups=("catalog",), operations=("step-down",)):
 
 
 def standing(cluster=None):
-    """Provide a long-lived cluster on a fake one, in which m2 leads."""
+    """Build a long-lived cluster on a fake one, in which m2 leads."""
     target = FakeTarget()
     plan = TargetPlan(
         case=Case(seed=1, target="fake"),

@@ -1,4 +1,4 @@
-"""User commands for processes and containers, and checks for leftovers."""
+"""Commands of a user for processes and containers, and checks for leftovers."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ class Up:
         return [sys.executable, "-m", "harness", *words], {"XDG_STATE_HOME": str(self.home)}
 
     def call(self, *words, code=0, **variables):
-        """Run a command that exits with this code; return its output, parsed if it is JSON."""
+        """Run a command that must exit with this code; return its output, parsed if it is JSON."""
         program, own = self.program(*words)
         done = run_program(*program, **own, **variables)
         assert done.returncode == code, done.stdout + done.stderr
@@ -59,7 +59,7 @@ class Up:
         return self.clusters[name]
 
     def down(self, name, *words):
-        """Take the cluster down; `down` looks at the whole machine."""
+        """Take the cluster down, alone on this machine, since `down` looks at all of it."""
         with only_cleaner():
             return self.call("down", name, *words)
 
@@ -92,7 +92,7 @@ def holder_of(cluster):
 
 
 def lose_holder(up, cluster, *, with_warden):
-    """Kill the holder; `down`, or else `clean`, removes its leftovers."""
+    """Kill the holder; its leftovers are removed by `down` or, if `down` cannot, by `clean`."""
     name = cluster["name"]
     with only_cleaner():
         if with_warden:
@@ -102,7 +102,7 @@ def lose_holder(up, cluster, *, with_warden):
         assert "has ended" in up.call("status", name, code=EXIT_CRASH)
         again = up.call("up", "--env", up.environment, "--name", name, code=EXIT_USAGE)
         assert "is dead" in again
-        if len(up.clusters) > 1:  # otherwise the test inspects it more closely
+        if len(up.clusters) > 1:  # with several clusters, the test itself inspects them
             assert f"{name}: dead" in up.call("status")
         up.call(*(["clean"] if with_warden else ["down", name]))
 
@@ -150,7 +150,7 @@ def life_of_a_table(*, replicas=3):
 
 
 def keep_and_go_on(up, *words):
-    """Keep a cluster of one table and restart it; return what remains in its folder.
+    """Keep a cluster with one table and restart it; return what remains in its folder.
 
     The restarted cluster serves the table, and new objects get new ids.
     """
@@ -180,7 +180,7 @@ def ask_from_outside(addresses, requests=None, **options):
     async def main():
         with tempfile.TemporaryDirectory() as folder:
             env = RealClientEnv(
-                seed=secrets.randbits(32),  # a different client each time, with different ids
+                seed=secrets.randbits(32),  # each time a different client with different ids
                 data=Path(folder),
                 connect={CLIENT: addresses},
                 on_event=lambda kind, data: None,
@@ -199,7 +199,7 @@ def ask_from_outside(addresses, requests=None, **options):
                 completion = await client.invoke(request, timeout_s=20.0)
                 async with asyncio.timeout(LIMIT_S):
                     while completion.type is not OpType.OK and "nonce" not in request.value:
-                        await asyncio.sleep(0.05)  # its tablets do not run yet
+                        await asyncio.sleep(0.05)  # the tablets of the table do not run yet
                         completion = await client.invoke(request, timeout_s=20.0)
                 done.append((request.f, completion))
             await client.close()

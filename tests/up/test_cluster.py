@@ -1,4 +1,4 @@
-"""Faults by hand, in virtual time: targets, ends and refusals."""
+"""Faults injected by hand, in virtual time: targets, ends and refusals."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def test_a_fault_stays_until_it_is_healed():
     assert (healed.count, healed.unit, here.session.cluster.state("m2")) == (
         1, "processes", NodeState.RUNNING
     )  # fmt: skip
-    assert await here.heal_by_hand("f1") == [healed]  # a second heal returns the same effect
+    assert await here.heal_by_hand("f1") == [healed]  # a second heal returns the same effect again
 
 
 async def test_a_fault_ends_by_itself_to_the_moment():
@@ -87,7 +87,7 @@ async def test_all_is_healed_and_started_whatever_ended_it():
     here = standing()
     await here.break_by_hand("kill node:m1", None)
     await here.break_by_hand("cut node:m2 from others", None)
-    here.session.cluster.down.add("t1")  # no fault has ended this node
+    here.session.cluster.down.add("t1")  # the node is down, but not because of a fault
     assert [each.id for each in await here.heal_everything()] == ["f1", "f2"]
     assert here.session.cluster.down == set()
     assert ("mend",) in here.session.cluster.calls
@@ -137,7 +137,7 @@ async def test_concurrent_heals_get_the_same_answer():
     await here.break_by_hand("cut leader from members", 10.0)  # this takes a second
     await asyncio.sleep(9.5)
     hand = asyncio.ensure_future(here.heal_by_hand("f1"))
-    await asyncio.sleep(0.6)  # its time has ended in the meantime
+    await asyncio.sleep(0.6)  # by then, the fault's lease has ended
     everything = await here.heal_everything()
     assert [each.count for each in (*await hand, *everything)] == [7, 7]
     assert [each.count for each in (await here.status()).healed] == [7]

@@ -1,4 +1,4 @@
-"""`harness up` and its related verbs in containers, and the same cluster in compose."""
+"""`harness up` and related verbs in containers, and the same cluster in compose."""
 
 import json
 import secrets
@@ -65,7 +65,7 @@ def test_a_cluster_goes_on_from_the_data_that_were_kept(up):
     assert keep_and_go_on(up) == []
     (name,) = up.clusters
     up.down(name, "--keep-data")
-    processes = up.start("--env", "process", name=name)  # the same data work in processes
+    processes = up.start("--env", "process", name=name)  # the data continues to work in processes
     assert {node["name"] for node in processes["nodes"]} == {"m1", "t1"}
 
 
@@ -74,7 +74,7 @@ def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up, eng
     cluster = up.start(*SMALL)
     up.call("break", cluster["name"], "cut node:m1 from others")
     lose_holder(up, cluster, with_warden=with_warden)
-    # The warden, which also saw the holder die, may still be ending.
+    # the warden has also seen the holder die, and may still be ending
     wait_until(lambda: left_in(engine, cluster) == [])
 
 
@@ -103,7 +103,7 @@ class Compose:
         return done.stdout
 
     def addresses(self):
-        """Return where each port is published now, by the engine, which answers at once."""
+        """Return the address at which each port is published now; the engine answers at once."""
         label = f"com.docker.compose.project={self._project}"
         return {
             f"{each['Labels']['com.docker.compose.service']}:{port['PrivatePort']}": (

@@ -1,4 +1,4 @@
-"""Questions to a holder and its answers, for any question and any length of path."""
+"""Questions to a holder and its answers, for any question and for paths of any length."""
 
 import asyncio
 import socket
@@ -10,7 +10,9 @@ from harness.up.control_socket import Break, Down, Heal, Status, ask, open_door
 
 
 def answers(folder, *questions, answer):
-    """Return what `ask` returns or raises for each question, from a separate thread."""
+    """Return what `ask` returns or raises for each question; the answers come from another
+    thread.
+    """
 
     def one(question):
         try:

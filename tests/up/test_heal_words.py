@@ -17,7 +17,7 @@ from harness.cli.up.heal_verb import _names_and_ids
             ["frozen", "partition-leader-1"],
             ["frozen"],
             ["partition-leader-1"],
-        ),  # a fault of a run's plan
+        ),  # an id of a fault in a run's plan
         (["f1", "f2"], [], ["f1", "f2"]),  # refused
     ],
 )

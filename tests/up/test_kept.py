@@ -1,4 +1,4 @@
-"""Kept data of clusters: restarts from them, and refusals."""
+"""Kept data of clusters: restarts that use it, and refusals."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ def home(tmp_path, monkeypatch):
 
 
 def ended(*, text: str = "1", whole: bool = True):
-    """Create the folder of an ended cluster, with the data of its nodes."""
+    """Create the folder of an ended cluster that has kept the data of its nodes."""
     place = claim("dev")
     for node in NODES:
         folder = place.folder / DATA / node.name
@@ -73,7 +73,7 @@ def test_a_caller_waits_for_a_holder_that_is_ending(monkeypatch):
     place.write_standing(record_of())
 
     def closed(folder, question, *, timeout_s):
-        (place.folder / "owner").unlink()  # the cluster has ended in the meantime
+        (place.folder / "owner").unlink()  # the cluster ends in the meantime
         raise InfrastructureError("the door is closed")
 
     monkeypatch.setattr("harness.up.lifecycle.ask", closed)
@@ -152,11 +152,11 @@ def test_omitted_options_keep_their_values():
 
 
 def recorded():
-    """Assert that all data are stored."""
+    """Assert that the data of all nodes is stored."""
 
 
 class Saving(Cluster):
-    """A cluster whose disk is full in the middle of the first copy."""
+    """A cluster whose disk becomes full in the middle of the first copy."""
 
     full = True
     data_place = str
@@ -207,7 +207,7 @@ async def test_data_are_saved_once_however_many_ask(tmp_path):
         full = False
 
         async def mend(self):
-            await asyncio.sleep(0)  # the other one asks in the meantime
+            await asyncio.sleep(0)  # lets the other caller ask in the meantime
             await super().mend()
 
     here, folder = standing(Lingering()), tmp_path / "data"

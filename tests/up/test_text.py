@@ -71,7 +71,7 @@ def test_an_unmeasured_effect_is_not_reported_as_zero():
     assert "it hit 1 process" in healed_text(HEALED)
     assert "it hit 0 processes" in healed_text(msgspec.structs.replace(HEALED, count=0))
     clock = msgspec.structs.replace(HEALED, count=10_000, unit="ms")
-    assert "moved by 10000 ms in total" in healed_text(clock)  # 5 s forward and 5 s back
+    assert "moved by 10000 ms in total" in healed_text(clock)  # 5 s forward, and 5 s back
     assert "cannot be measured" in healed_text(msgspec.structs.replace(HEALED, count=None))
 
 

@@ -1,4 +1,4 @@
-"""Defects of tablet servers that rows show, planted one at a time."""
+"""Defects of tablet servers that show in rows, planted one at a time."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def followers_answer_latest(patch: pytest.MonkeyPatch) -> None:
 
 
 def requests_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    """A resent request is a new one."""
+    """A resent request is treated as a new one."""
     patch.setattr(Results, "find", lambda self, client_id, seq_no: None)
     patch.setattr(Results, "is_stale", lambda self, client_id, seq_no: False)
 

@@ -41,7 +41,8 @@ def test_tables_are_created_before_anything_else():
         (OpType.FAIL, None, True),
         (OpType.INFO, None, True),
         (OpType.FAIL, {"result": "not-found"}, True),
-        (OpType.FAIL, {"result": "exists"}, False),  # an earlier create without an answer
+        # the create failed, but an earlier one without an answer may have succeeded
+        (OpType.FAIL, {"result": "exists"}, False),
     ],
 )
 def test_a_create_is_repeated_until_the_table_is_there(kind, value, again):
@@ -82,7 +83,8 @@ def test_columns_are_unique_and_full_tables_are_replaced():
 def test_the_share_of_reads_and_the_clients_that_only_read():
     drafts = Driver(AppendWorkload().generator(case(reads=0, readers=0)), threads=4).take(100)
     assert all(d.f == "create" or d.value[0][0] == "append" for d in drafts)
-    chosen = case(reads=0, readers=50)  # five of ten clients, more than the four threads here
+    # five of ten clients are readers, which is more than the four threads here
+    chosen = case(reads=0, readers=50)
     drafts = Driver(AppendWorkload().generator(chosen), threads=4).take(100)
     assert all(d.f == "create" or d.value[0][0] == "r" for d in drafts)
 
@@ -164,7 +166,7 @@ def test_stale_reads_are_found_by_elle():
 
 @pytest.mark.slow
 def test_a_target_that_appends_but_cannot_be_read_is_not_live(monkeypatch):
-    """Appends and reads are both transactions, but success of one kind does not prove the other."""
+    """Appends and reads are both transactions, but success of the one does not prove the other."""
 
     def unsettled(call: object, response: object) -> str | None:
         del call

@@ -1,4 +1,4 @@
-"""The workload of metastores generates operations by its options, on few names."""
+"""The workload of metastores: operations follow from its options, on few names."""
 
 import functools
 import itertools
@@ -32,10 +32,10 @@ def test_names_are_few_and_lie_in_two_databases():
 
 
 def test_readers_only_read():
-    # The first free thread in `take` is a reader, if there is one.
+    # the first free thread in `take` is a reader, if there is one
     assert {draft.f for draft in drafts(readers=10)} == READS
     assert {draft.f for draft in drafts(readers=0)} == {*BY_NAME}
-    # Without any kind of read, readers have nothing to do.
+    # in a mix without reads, readers do the same as the others
     assert {draft.f for draft in drafts(200, readers=100, mix="create=1")} == {"create"}
 
 

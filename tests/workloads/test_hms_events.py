@@ -1,4 +1,4 @@
-"""Readers of events poll and change nothing; others change tables."""
+"""The workload of events: readers only poll; other clients change tables."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_there_are_readers_and_a_writer():
             generator(concurrency, **options)
     found = generator()
     assert (found.readers, found.reads) == (4, (EAGER, LAZY))
-    # The first free thread in `take` is an eager reader.
+    # the first free thread in `take` is an eager reader
     assert {draft.f for draft in take(found, 100)} == {"poll"}
 
 

@@ -18,7 +18,8 @@ case = functools.partial(case_of, ListAppendWorkload())
 
 
 def drafts(count: int, **options: Any) -> list[Any]:
-    asked = case(**{"readers": 0, **options})  # the driver's only process would be a reader
+    # with a reader, the driver's only process would be that reader
+    asked = case(**{"readers": 0, **options})
     return Driver(ListAppendWorkload().generator(asked)).take(count)
 
 
@@ -30,7 +31,7 @@ def test_elements_are_unique_and_lists_stay_short():
     by_key = [key for key, _ in appends]
     assert {by_key.count(key) for key in by_key} <= set(range(1, 6))
     assert max(by_key.count(key) for key in by_key) == 5
-    assert len(set(by_key)) > 50  # full lists are replaced by new keys
+    assert len(set(by_key)) > 50  # new keys replace full lists
     assert {f for f, _, _ in mops} == {"append", "r"}
     assert all(value is None for f, _, value in mops if f == "r")
 

@@ -1,4 +1,4 @@
-"""The mixed workloads: independent parts, and one membership change at a time."""
+"""The mixed workloads: their parts are independent, with one membership change at a time."""
 
 import collections
 import dataclasses

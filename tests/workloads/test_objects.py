@@ -1,6 +1,7 @@
-"""The workloads after Jepsen's, on a target with bugs: each bug is found, the healthy one is not.
+"""The workloads after Jepsen's, on a target with bugs: each bug is found, and a healthy target
+passes.
 
-Every run is a run of the simulation, with all phases.
+Every run is a whole run in the simulation, with all phases.
 """
 
 import itertools
@@ -103,7 +104,7 @@ def test_a_healthy_object_is_valid_for_every_seed(workload):
     nemeses = itertools.cycle(("kill-leader", "pause-leader"))
     for seed, nemesis in zip(range(SEEDS), nemeses, strict=False):
         judged = judgement(workload, seed, nemesis=nemesis)
-        if workload == "lock":  # a client whose answer was lost may hold it to the end
+        if workload == "lock":  # a client whose answer was lost may hold the lock to the end
             assert convicting(judged) == set()
         else:
             assert_valid(judged)

@@ -1,4 +1,6 @@
-"""The rows workload: tables first, unique values, constant sums, and detected defects."""
+"""The rows workload: tables first, unique values, constant sums, and detection of planted
+defects.
+"""
 
 import functools
 from collections import Counter
@@ -29,7 +31,7 @@ case = functools.partial(case_of, RowsWorkload(), target={"tservers": 3})
 
 
 def drafts(count: int = 600, **options: Any) -> list[Draft]:
-    """Return a run's drafts, without the creates."""
+    """Return the drafts of a run, without the creates."""
     driver = Driver(RowsWorkload().generator(case(**{"readers": 0, **options})))
     return [draft for draft in driver.take(count) if draft.f != "create"]
 
@@ -96,7 +98,8 @@ def test_shares_of_reads_and_scans_and_clients_that_only_read():
     kinds = Counter(draft.f for draft in drafts(reads=40, scans=20, readers=0))
     assert 0.3 < kinds["read"] / kinds.total() < 0.5
     assert 0.1 < kinds["scan"] / kinds.total() < 0.3
-    chosen = case(readers=50)  # five of ten clients, more than the four threads here
+    # five of ten clients are readers, which is more than the four threads here
+    chosen = case(readers=50)
     only = Driver(RowsWorkload().generator(chosen), threads=4).take(100)
     assert {draft.f for draft in only} == {"create", "read", "scan"}
     assert not any(d.value["table"] == BANK for d in drafts(groups=0) if d.f != "read")
@@ -167,7 +170,8 @@ TRIES = 4
 def test_a_defect_is_found(defect, monkeypatch):
     nemesis, first, expected = FOUND[defect]
     defect(monkeypatch)
-    for seed in range(first, first + TRIES):  # one seed, unless draws or schedules have changed
+    # the first seed suffices, unless draws or schedules have changed
+    for seed in range(first, first + TRIES):
         if expected <= convicting(simulated(seed, nemesis)):
             return
     pytest.fail(f"{expected} did not find it in seeds {first}..{first + TRIES - 1}")

@@ -1,4 +1,4 @@
-"""The environments in which a test body runs, marked by the tools that they need."""
+"""The environments in which a test body runs; each is marked with the tools that it needs."""
 
 import pytest
 

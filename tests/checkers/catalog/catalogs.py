@@ -209,7 +209,9 @@ def _spoiled(op: Op, answers: list[Op], rng: random.Random) -> Op:
 
 
 def oracle(history: History) -> bool:
-    """Whether some order of the operations explains all answers; for at most a dozen operations."""
+    """Whether some order of the operations explains all answers; feasible for up to a dozen
+    operations.
+    """
     ids: dict[str, str] = {}
     nonces: dict[str, str] = {}
     todo: list[tuple[Pair, float]] = []
@@ -316,7 +318,7 @@ def _outcomes(
 def _bind_id(
     table: tuple[str, str | None, Any], ident: str, used: frozenset[str], nonces: dict[str, str]
 ) -> Any:
-    """Return the table with this id, if the table can have that id."""
+    """Return the table with this id, if the table may have this id."""
     if table[1] is not None:
         return table if table[1] == ident else None
     if ident in used or ident in nonces.values():

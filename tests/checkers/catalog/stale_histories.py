@@ -1,4 +1,4 @@
-"""Random histories in which some masters do not know that they are deposed, and an oracle."""
+"""Random histories in which some deposed masters still believe that they lead, and an oracle."""
 
 import copy
 import random
@@ -25,7 +25,7 @@ def permits_fact(*names: str, profile: str = "modern", **given: Any) -> Op:
 
 
 def permitting(history: History, *names: str, **given: Any) -> History:
-    """Return the same history, as of a run whose profile has these permits."""
+    """Return the same history as if the profile of its run had these permits."""
     ops = [msgspec.structs.replace(op, index=op.index + 1) for op in history]
     return History([permits_fact(*names, **given), *ops])
 
@@ -98,8 +98,8 @@ def stale_history(seed: int, *, count: int, names: int = 2, stale: float = 0.5) 
 
 
 def stale_oracle(history: History) -> bool:
-    """Whether some order explains the history, by trying all orders that respect real time, except
-    that an observation may lack what others did in later terms.
+    """Whether some order explains the history; tries all orders that respect real time, except that
+    an observation may lack the effects of later terms.
     """
     ids: dict[str, str] = {}
     nonces: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Tablets, `done` and refusals: sound histories, and one answer that breaks them."""
+"""Tablets, `done` and refusals: sound histories, and histories with one wrong answer."""
 
 from collections.abc import Callable
 from operator import methodcaller as do
@@ -109,7 +109,7 @@ def test_sound_answers():
         ("u1", (1, 9), []),
         ("u2", (1, 9), ["located-rows"]),
         (None, (1, 9), ["located-rows"]),
-        ("u2", (1, 8), []),  # the leader may have changed in the meantime
+        ("u2", (1, 8), []),  # The leader may have changed in the meantime.
         ("u2", (2, 9), []),
     ],
 )
@@ -277,7 +277,9 @@ S = 1_000_000_000
 
 
 def altered(h: Writer, version: int = 1) -> None:
-    """Add both kinds of answers that report a version as applied, within the first second."""
+    """Add both kinds of answers that report a schema version as applied, within the first
+    second.
+    """
     ask_done(h, done=True, f="is-alter-done", schema_version=version)
     h.get(3, "a", "A", version)
 
@@ -304,7 +306,7 @@ def test_a_version_is_applied_when_every_tablet_has_it(steps, broken):
     told(h, A1=[[1, 0]], A2=steps)
     findings = looked_at(h)
     assert [v.rule for v in findings.violations] == ["applied-early"] * (2 * broken)
-    assert findings.looked["applied-early"] == 4  # A0 and A2 have the same key range
+    assert findings.looked["applied-early"] == 4  # the key ranges of tablets A0 and A2 are equal
     assert findings.gaps == []
 
 
@@ -593,7 +595,7 @@ def test_a_refusal_that_the_target_declared_is_legal_and_no_other(name, limit, f
 
 
 def test_alters_may_have_filled_a_table_up():
-    """The table began with two columns, and the answers contain its versions."""
+    """The table began with two columns, and the answers contain all its versions."""
     for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):
         h = made()
         h.ok(1, "alter", alter(["add", "w"]) | {"nonce": "y"}, {"schema_version": version})

@@ -1,4 +1,4 @@
-"""Every invariant holds on a sound snapshot and history, and one mutant breaks it."""
+"""Each invariant holds on a sound snapshot and history, and is broken by one mutation."""
 
 import copy
 import functools
@@ -179,7 +179,8 @@ REMOVED = table("D", "d", "REMOVED")
 REPLICA_OF_DELETED = ("tservers.t1.tablets.+", replica("C1", "C", "FOLLOWER"))
 BROKEN: list[
     tuple[Any, ...]
-] = [  # the invariant, words of the message about its violation, and edits
+    # per row: the invariant, words of the message about its violation, and the edits that break it
+] = [
     ("one-leader", "m1 and m2 both lead the masters in term 3", ("masters.m1.role", "LEADER")),
     ("one-leader", "t1 and t2 both lead tablet A1", ("tservers.t2.tablets.0.raft.role", "LEADER")),
     ("logs-agree", "digests differ at index 3", ("masters.m3.raft.digests.2.1", "zz")),
@@ -370,7 +371,7 @@ A_DELETED, B_DELETED = (
     [
         ([0], [], [], 1),
         ([0], [], [A_DELETED], 0),
-        ([0], [A_DELETED], [], 0),  # the request came before the table was created
+        ([0], [A_DELETED], [], 0),  # the request was sent before the table was created
         ([0], [], [lambda h: lost_rename(h, "a", "q"), lambda h: lost_delete(h, "q")], 0),
         # `b0` was the name of another table until that table was renamed
         *(
@@ -470,7 +471,7 @@ def test_lost_changes_may_explain_a_higher_version_under_another_name():
     [(1, ["acknowledged"]), (2, None), (3, ["acknowledged"])],
 )
 def test_changes_whose_answers_state_no_version_count_all_the_same(version, names):
-    """Kudu's answer to an alter states no version; each change makes the next one."""
+    """Kudu's answer to an alter has no version; each change makes the next version."""
     snapshot = sound_snapshot()
     for master in snapshot["masters"].values():
         for key in ("version", "applied_version"):
@@ -493,7 +494,7 @@ def test_changes_whose_answers_state_no_version_count_all_the_same(version, name
 
 
 def staler_than_the_highest(h: Writer) -> tuple[int, int]:
-    """Of two concurrent changes, the one with the lower revision is acknowledged last."""
+    """Build two concurrent changes; the change with the lower revision is acknowledged last."""
     first = h.call(4, "create", {"name": "x", "nonce": "n-X", "columns": ["a"]})
     h.call(5, "create", {"name": "y", "nonce": "n-Y", "columns": ["a"]})
     h.ret(4, OpType.OK, {"result": "ok", "table_id": "X", "schema_version": 0, "revision": 40})
@@ -516,7 +517,9 @@ def ask_alter(h: Writer, *steps: list[str]) -> None:
 
 
 def column_id_of_another(h: Writer) -> tuple[int, int]:
-    """No answer shows the table without the column: it was dropped and another added in between."""
+    """Drop a column and reuse its id for a new column; no answer shows the table between the two
+    changes.
+    """
     ask_alter(h, ["rename", "c1", "c1r"])
     first = h.get(4, "a", "A", 4, columns=["v0", "c1"], column_ids=[1, 2])
     h.get(4, "a", "A", 5, columns=["v0", "c1r"], column_ids=[1, 2])
@@ -556,7 +559,7 @@ def test_each_broken_invariant_of_the_history_names_its_operations(mutate, invar
 
 
 def column_renamed(h: Writer) -> None:
-    """The outcome of the rename may be unknown, and it may have been requested twice."""
+    """Rename a column; the outcome may be unknown, and the rename may have been requested twice."""
     ask_alter(h, ["add", "c1"], ["rename", "c1", "c2"])
     ask_alter(h, ["rename", "c2", "c3"])
     for version, name in enumerate(("c1", "c3", "c2"), start=4):

@@ -1,4 +1,4 @@
-"""The catalog model and its plug-in, compared with an oracle and with histories by hand."""
+"""The catalog model and its plug-in, compared with an oracle and on hand-written histories."""
 
 import random
 from dataclasses import replace
@@ -79,7 +79,9 @@ def test_read_only_operations_change_no_reachable_state():
 
 
 def test_an_unknown_operation_can_do_what_a_known_one_did():
-    """Weakened operations rely on this. An id that the lost answer had fixed is free again."""
+    """Weakened operations rely on this. An id that only the lost answer fixed may be any id
+    again.
+    """
     for seed in range(200):
         converted = catalog_history(small_history(seed))
         lost = [replace(operation, return_time=None) for operation in converted.operations]
@@ -103,7 +105,7 @@ def test_an_unknown_operation_can_do_what_a_known_one_did():
 
 
 def stretched(history: History) -> History:
-    """Move every completion one line later, where that is possible."""
+    """Move each completion one line later, where possible."""
     ops = list(history)
     for at in range(len(ops) - 1):
         here, following = ops[at], ops[at + 1]
@@ -207,7 +209,7 @@ def test_a_list_that_leaves_out_a_table_is_explained():
 
 
 def torn_list() -> Writer:
-    """`c` is created before `b` is deleted, so one of them always exists; the list has neither."""
+    """Create `c` before `b` is deleted, so one of them always exists; the list contains neither."""
     h = Writer()
     h.create(1, "b", "T2")
     h.call(2, "list", {})
@@ -218,7 +220,7 @@ def torn_list() -> Writer:
 
 
 def test_a_list_that_is_no_moment_of_the_whole_catalog_is_found():
-    """The history of each name is fine; only a search over all names finds the contradiction."""
+    """Each name alone has a valid history; only a search over all names finds the contradiction."""
     result = check(torn_list().history)
     assert result.verdict is Verdict.INVALID
     assert result.details["failure"]["projection"] == ""
@@ -265,12 +267,12 @@ def test_a_lost_create_is_seen_by_its_nonce_alone():
         assert check(h.history).verdict is verdict
         h.delete(3, "b", "T1")
         h.get(3, "b", "T2", table_id=None, comment=nonce)
-        assert check(h.history).verdict is Verdict.INVALID  # one create cannot make two tables
+        assert check(h.history).verdict is Verdict.INVALID  # a single create cannot make two tables
 
 
 @pytest.mark.parametrize("nonces", [(7, 8), (7, "8"), (0, 1), ("", "8"), (None, 8)])
 def test_nonces_may_be_numbers(nonces):
-    """Foreign histories may have numbers as nonces, although a table's comment is a text."""
+    """In foreign histories a nonce may be a number, although a table's comment is a text."""
     h = Writer()
     h.create(1, "b", "T1")
     for number, nonce in enumerate(nonces):

@@ -1,4 +1,4 @@
-"""The comparison of maps with rows: good dumps and answers, and one error at a time."""
+"""Maps of key ranges, compared with the rows: good dumps and answers, and one error at a time."""
 
 import copy
 import random

@@ -102,7 +102,7 @@ def test_a_list_is_compared_with_certain_facts(steps, wrong):
     [
         (1, ["lost-after-power-cut"], Verdict.PERMITTED),
         (1, [], Verdict.INVALID),
-        (2, ["lost-after-power-cut"], Verdict.INVALID),  # the list came before the cut
+        (2, ["lost-after-power-cut"], Verdict.INVALID),  # the list was read before the power cut
     ],
 )
 def test_a_power_cut_may_undo_a_change(cut_at, permits, verdict):
@@ -157,8 +157,8 @@ CHANGES = ("add-master", "remove-master")
 
 
 def random_members(rng: random.Random) -> Writer:
-    """Build a history of three clients of a set: effects happen between call and return, or later
-    or never if the answer is lost.
+    """Build a history in which three clients change a set; a change takes effect between call and
+    return or, if its answer is lost, later or never.
     """
     h, members, term = Writer(), {"m1", "m2", "m3"}, 1
     flights: dict[int, list] = {}
@@ -200,7 +200,7 @@ def random_members(rng: random.Random) -> Writer:
 
 
 def is_explained(h: Writer, node: str, is_in: bool) -> bool:
-    """Whether some order explains what lists say about one master, by brute force."""
+    """Whether some order explains what the lists say about one master; a brute-force search."""
     todo = []
     for pair in h.history.pairs:
         end = pair.completion.index if pair.type is OpType.OK else float("inf")

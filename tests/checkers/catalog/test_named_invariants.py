@@ -1,4 +1,4 @@
-"""I1 to I9: a good history, and small mutations that break one invariant each."""
+"""The invariants I1 to I9: a good history, and small mutations that each break one invariant."""
 
 import copy
 import random
@@ -34,7 +34,7 @@ CHECKERS = (CatalogInvariantsChecker(), CatalogLinearizable(), CrashChecker())
 
 
 def good_snapshot() -> Json:
-    """The `sound_snapshot` with all fields of newer dumps, and one master that lags."""
+    """Return `sound_snapshot` with all fields of newer dumps, and with one master that lags."""
     snapshot = sound_snapshot()
     peers = [{"uuid": f"u-{name}", "member_type": "VOTER"} for name in MASTERS]
     for name, dump in snapshot["masters"].items():
@@ -105,7 +105,7 @@ def test_the_good_history_is_valid_and_each_invariant_was_looked_at():
 
 
 def test_unchecked_invariants_are_not_reported_as_held():
-    """Without checksums, announcements and locations, I8 was not checked."""
+    """Without checksums, announcements and locations, I8 cannot be checked."""
     h = sound_history()
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 9.0, "pending": []})
     h.fact("snapshot", sound_snapshot())
@@ -260,7 +260,9 @@ def test_replicas_without_rows_prove_nothing_of_rows():
 
 @for_each("seed", range(40))
 def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed):
-    """Masters that apply a prefix of the log are never blamed; a decreased number always is."""
+    """Masters that have applied only a prefix of the log are never blamed; a number that decreases
+    always is.
+    """
     rng = random.Random(seed)
     states = ["PREPARING", "CREATING", "RUNNING", "DELETED"]
     at = sorted(rng.randrange(4) for _ in range(3))

@@ -1,5 +1,5 @@
-"""Narrowed intervals allow the same legal orders as the original ones, and the uncertain part of an
-unknown operation does not matter. The tests try every order of small histories.
+"""Narrowed intervals allow the same legal orders as the original intervals, and it does not matter
+which part of an unknown operation is uncertain. The tests try every order of small histories.
 """
 
 import random
@@ -23,7 +23,7 @@ Ops = list[Operation[Any, Any]]
 
 
 def small(seed: int, *, count: int, lost: float, clients: int) -> CatalogHistory:
-    """Return a history with two or three names; every second one is corrupted."""
+    """Return a history with two or three names; every second history is corrupted."""
     rng = random.Random(seed)
     history = random_history(
         seed, count=count, names=2 + seed % 2, processes=clients, lost=lost, rest=0.3
@@ -32,7 +32,7 @@ def small(seed: int, *, count: int, lost: float, clients: int) -> CatalogHistory
 
 
 def plain(found: CatalogHistory) -> Catalog:
-    """Return the specification alone, without the facts that answers contain."""
+    """Return the catalog's specification without the facts that answers contain."""
     return Catalog([replace(o, return_time=None) for o in found.operations], found.bindings)
 
 
@@ -151,7 +151,9 @@ def test_impossible_states_have_no_intervals():
 
 
 def changes(operations: Ops, bindings: dict[str, str], number: int) -> bool:
-    """Whether the operation at `number` changes anything directly after its predecessor."""
+    """Whether the operation at `number` changes the state when it directly follows its
+    predecessor.
+    """
     model = Catalog(operations, bindings)
     state = model.init()
     for operation in operations[:number]:
@@ -175,7 +177,7 @@ def test_an_alter_matters_where_its_version_is_shown():
     assert changes([CREATE, ALTER, dropped], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, Get("t"), 2, ok(None, 1), 20)], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, ListTables(), 2, listing(("t", None, 1)), 20)], BOUND, 1)
-    # Without answers there are no facts; an order is verified in this way.
+    # The verifier checks orders in this way: without answers there are no facts.
     assert changes([replace(CREATE, return_time=None), ALTER], BOUND, 1)
 
 
@@ -212,7 +214,7 @@ def test_a_table_that_is_never_shown_need_not_be_altered():
 
 
 def test_many_lost_answers_are_decided():
-    """Without narrowed intervals, six million steps do not decide this history."""
+    """Without narrowed intervals, even six million steps do not decide this history."""
     history = random_history(26, count=1_000, names=50, processes=32, lost=0.1)
     result = CatalogLinearizable().check(history, None, time_limit_s=300)
     assert result.verdict is Verdict.VALID

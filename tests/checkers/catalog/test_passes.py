@@ -51,7 +51,9 @@ def longer_history(seed: int) -> History:
 
 
 def assert_proven(found: Contradiction) -> None:
-    """Assert that the verifier agrees, and that the pass names only operations of the history."""
+    """Assert that the verifier agrees with the contradiction, and that it names only operations of
+    the history.
+    """
     proof = certify_core(found.part, found.core, minimal=False)
     assert proof.confirmed_by == "the verifier, by enumeration"
     assert {operation.id for operation in found.part.operations} == set(found.core)
@@ -97,7 +99,7 @@ def test_a_refutation_is_minimal_by_removal():
 
 
 def test_views_are_projections_of_whatever_the_oracle_allows():
-    """A history that the oracle accepts has no contradiction in any pass."""
+    """If the oracle accepts a history, no pass finds a contradiction in it."""
     seen = 0
     for seed in range(400):
         history = small_history(seed)
@@ -107,7 +109,7 @@ def test_views_are_projections_of_whatever_the_oracle_allows():
     assert seen > 100
 
 
-# --- one history for each ---------------------------------------------------------------------
+# --- one history for each pass ----------------------------------------------------------------
 
 
 def altered(h: Writer, process: int, name: str, ident: str, version: int, *steps: list[str]) -> int:
@@ -220,7 +222,8 @@ def answered(ident: str, version: int = 0) -> Step:
             ],
             {1, 2, 3},
         ),
-        # Each table is seen before and after the other, so neither can make room for the other.
+        # Each table is seen both before and after the other, so neither can have made way for the
+        # other.
         (
             "'b' cannot be two tables at one time",
             [
@@ -383,7 +386,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch):
     assert contradiction.core[0] == gone
     assert len(contradiction.core) == 3
     assert len(asked) < 60
-    assert not any(asked)  # an explanation takes a hundred times longer
+    assert not any(asked)  # explaining the contradiction would take a hundred times longer
 
 
 def test_the_earliest_contradiction_is_reported():
@@ -399,7 +402,7 @@ def test_the_earliest_contradiction_is_reported():
 
 @pytest.mark.slow
 def test_ten_thousand_operations_take_one_pass():
-    """There is no contradiction, and no view is built unless one is found."""
+    """The history has no contradiction, and the pass builds no view without one."""
     history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)
     operations = catalog_history(history).operations
     assert refute(operations) is None

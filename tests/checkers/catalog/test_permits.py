@@ -1,4 +1,4 @@
-"""Permitted anomalies of a profile are counted as permitted, never as valid; others are invalid."""
+"""Anomalies that a profile permits count as permitted, never as valid; all others are invalid."""
 
 import random
 import time
@@ -32,7 +32,7 @@ def lin(h: Writer, *permits: str) -> CheckResult:
 
 
 def at(h: Writer, f: str, value: Any, answer: Any, *, term: int, node: str) -> int:
-    """Add an operation that a leader of this term answered."""
+    """Add an operation that the leader of this term answered."""
     index = h.call(term, f, value)
     h.ret(term, OpType.OK, {"result": "ok", "term": term, **answer}, node)
     return index
@@ -153,7 +153,7 @@ def test_a_refused_change_is_an_observation():
 
 
 def renamed_during(h: Writer, inside: Step) -> None:
-    """Rename `a` to `z` while `inside` happens."""
+    """Rename `a` to `z`, and perform `inside` while the rename is in progress."""
     h.create(1, "a", "A")
     h.create(1, "b", "B")
     h.call(2, "rename", {"name": "a", "new_name": "z", "nonce": "r"})
@@ -170,7 +170,7 @@ def history_of(name: str) -> Writer:
     match name:
         case "torn":
             renamed_during(h, lambda h: shown(h, ["b", "B", 0]))
-        case "torn too far":  # `b` was there all along, and no client touched it
+        case "torn too far":  # `b` existed all the time, and no client touched it
             renamed_during(h, lambda h: shown(h, ["a", "A", 0]))
         case "torn twice the same":
             renamed_during(h, lambda h: shown(h, ["a", "A", 0], ["z", "A", 1], ["b", "B", 0]))
@@ -279,7 +279,7 @@ NO_A, NO_B = do("get", 2, "a", None), do("get", 2, "b", None)
 
 
 def missed_cut(**more: Any) -> Step:
-    """Add a power cut of nodes that were down; its fact may name the disks that lost data."""
+    """Add a power cut of nodes that were down; the fact may still name disks that lost data."""
     value = {"action": "inject", "fault": "f1", "targets": [], "kind": "power-cut", **more}
     return do("nemesis", "power-cut-all", value)
 
@@ -298,7 +298,8 @@ def altered(column: str) -> Step:
         ([MADE_A, altered("x"), power_cut, altered("y"),
           do("get", 2, "a", "A", 1, columns=["a", "y"])], Verdict.PERMITTED),
         ([MADE_A, missed_cut(), NO_A], Verdict.INVALID),
-        ([MADE_A, NO_A, power_cut, NO_A], Verdict.INVALID),  # the table was lost before the cut
+        # the table was already missing before the cut
+        ([MADE_A, NO_A, power_cut, NO_A], Verdict.INVALID),
         # the later table still exists
         ([MADE_A, MADE_B, power_cut, NO_A, do("get", 2, "b", "B")], Verdict.INVALID),
         ([MADE_A, power_cut, MADE_B, NO_B], Verdict.INVALID),  # the table was created after the cut
@@ -342,7 +343,9 @@ def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node():
 
 
 def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know():
-    """Its own term acknowledged revision 7, so 5 is too old, although a later term has 9."""
+    """The read's own term has acknowledged revision 7, so 5 is too old; revision 9 of a later term
+    does not matter.
+    """
     h = Writer()
     for term, node, ident, revision in ((1, "m3", "A", 7), (2, "m2", "B", 9)):
         answer = {"table_id": ident, "schema_version": 0, "revision": revision}
@@ -459,7 +462,9 @@ def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when):
 
 
 def unmade(h: Writer, *, seen: str) -> None:
-    """Begin a history in which an answer shows a table `x` that has no row at the end."""
+    """Begin a history in which an answer shows a table `x` that has no row in the final
+    snapshot.
+    """
     if seen == "of no create":
         h.get(5, "x", "X", comment="")
     elif seen == "acknowledged":
@@ -551,7 +556,7 @@ def test_a_permit_needs_its_cause(after, led, verdict):
 
 
 def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
-    """Return the result of `liveness` for a run that ends with these conditions unmet."""
+    """Return the result of `liveness` for a run at whose end these conditions are unmet."""
     h.fact("live", {"ok": True, "took_s": 1.0, "bound_s": 60.0, "missing": []})
     fact = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
     h.fact("converged", {"ok": not pending, **fact})
@@ -607,7 +612,7 @@ def test_a_core_may_lack_nodes_that_were_allowed_to_end(node, log, healed_before
     history = permitting(h.history, "may-exit", signs=("gave up",))
     result = LivenessChecker().check(history, None, time_limit_s=60)
     if asked and verdict is Verdict.INVALID:
-        verdict = Verdict.UNKNOWN  # no node of the core was probed
+        verdict = Verdict.UNKNOWN  # the probe tested no node of the core
     assert result.verdict is verdict, result
 
 

@@ -1,4 +1,4 @@
-"""The replay by revisions: its proofs are sound, and doubtful cases are left to the search."""
+"""The replay by revisions: its proofs are sound, and it leaves doubtful cases to the search."""
 
 import random
 from collections.abc import Callable
@@ -24,14 +24,16 @@ def replayed(converted: CatalogHistory, known: dict[int, int]) -> tuple[int, ...
 
 
 def assert_proven(converted: CatalogHistory, order: tuple[int, ...]) -> None:
-    """Have the verifier check the order; it raises an error if the order proves nothing."""
+    """Assert that the verifier accepts the order; it raises an error if the order proves
+    nothing.
+    """
     outcome = CheckOutcome(result=Result.OK, reason="", witness=(order,) if order else ())
     model = Catalog(converted.operations, converted.bindings)
     assert certify(model, converted.operations, outcome) is not None
 
 
 def witnessed(converted: CatalogHistory) -> dict[int, int] | None:
-    """Return revisions as a server would show them, if a legal order exists."""
+    """Return revisions as a server would report them, if a legal order exists."""
     model = Catalog(converted.operations, converted.bindings)
     outcome = linearizable.check_operations(model, converted.operations)
     if outcome.witness is None:
@@ -93,7 +95,7 @@ def test_no_revisions_prove_a_history_that_is_not_linearizable():
 
 
 def with_revisions(h: Writer, change: Callable[[int, Op], int | None] | None = None) -> History:
-    """Give every answer its own revision, in order; `change` may replace it."""
+    """Give every answer a revision, in order; `change` may replace it."""
     lines = []
     for op in h.lines:
         revision: int | None = op.index if change is None else change(op.index, op)
@@ -133,13 +135,14 @@ def test_a_run_whose_answers_carry_revisions_needs_no_search(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "replayed"),
     [
-        (lambda index, _: -1 if index == 5 else index, True),  # one answer that reflects no state
+        # one answer has a revision that reflects no state
+        (lambda index, _: -1 if index == 5 else index, True),
         (lambda index, _: -index, False),  # no answer reflects a state
         (lambda index, _: 100 - index, False),  # backwards
         (
             lambda index, _: None if index == 3 else index,
             False,
-        ),  # one answer has none, which is known too late
+        ),  # one answer has no revision, which the pass notices late
         (lambda _, __: None, False),
     ],
 )
@@ -148,7 +151,7 @@ def test_revisions_that_do_not_fit_leave_it_to_the_search(change, replayed):
 
 
 def test_changes_precede_reads_of_the_same_revision():
-    """A read may show a change with the same revision, even if it was called before the change."""
+    """A read may show a change of the same revision, even if the read was called first."""
     h = Writer()
     h.call(1, "get", {"name": "a"})
     h.create(0, "a", "T1")

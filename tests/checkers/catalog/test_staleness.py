@@ -1,4 +1,6 @@
-"""Reads with a staleness bound: good histories, and one answer that is older than its bound."""
+"""Reads with a staleness bound: good histories, and histories with one answer older than its
+bound.
+"""
 
 from typing import Any
 

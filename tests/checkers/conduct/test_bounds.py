@@ -1,4 +1,4 @@
-"""Limits that a target declares, and what exceeds them."""
+"""The limits that a target declares, and runs that exceed them."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class Timeline(Writer):
-    """A writer whose clock is set by hand, in seconds."""
+    """A writer of histories whose clock is set by hand, in seconds."""
 
     now_s = 0.0
 
@@ -37,7 +37,7 @@ class Timeline(Writer):
     def fault(
         self, kind: str, begin_s: float, end_s: float | None, *targets: str, **more: Any
     ) -> None:
-        """Add a fault and its heal; the order of the lines does not matter, only the times do."""
+        """Add a fault and its heal; only the times matter, not the order of the lines."""
         ident = f"f{len(self.lines)}"
         self.now_s = begin_s
         inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
@@ -84,12 +84,13 @@ def without(begin_s: float, end_s: float) -> list[float]:
             [("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")],
             20,
             None,
-        ),  # a majority for one second, plus 5 s each
+        ),  # a majority was down for one second, and each fault adds 5 s
         ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 22, "outage"),
         ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never both at once
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each fault adds its limit
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 21, "outage"),
-        ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),  # down for 9 s, then 5
+        # down for 9 s, and 5 s are allowed after that
+        ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),
         ([("kill", 11, 20, "m1", "m2", "m3")], 27, "outage kill"),
         ([("kill", 11, None, "m1", "m2")], 50, None),  # never healed
         ([("kill", 11, 20)], 17, "outage none"),  # it hit no node
@@ -111,7 +112,7 @@ VOTERS = [["m1", "LEADER", "VOTER"], ["m2", "FOLLOWER", "VOTER"], ["m3", "FOLLOW
 
 
 def changed(f: str, node: str, *, at_s: float, result: str | None = "ok"):
-    """A step that changes the membership; without a result, its outcome is unknown."""
+    """Build a step that changes the membership; without a result, its outcome is unknown."""
 
     def step(h: Timeline) -> None:
         h.now_s = at_s
@@ -138,7 +139,7 @@ def learner(name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("steps", "verdict"),
     [
-        ([], Verdict.INVALID),  # one of three was down, and no client changed them
+        ([], Verdict.INVALID),  # one of three members was down, and no client changed the members
         ([listed(*VOTERS, at_s=3)], Verdict.INVALID),
         ([changed("add-master", "m4", at_s=2), listed(*VOTERS, at_s=3)], Verdict.INVALID),
         ([listed(*VOTERS, at_s=3), changed("remove-master", "m2", at_s=4)], Verdict.VALID),
@@ -151,7 +152,7 @@ def learner(name: str) -> list[str]:
         # A deposed leader's list is older than the list before it.
         ([changed("remove-master", "m2", at_s=2), listed(VOTERS[0], VOTERS[2], at_s=3, term=2),
           listed(*VOTERS, at_s=4)], Verdict.VALID),
-        # No list tells whether the added master has its vote.
+        # no list shows whether the added master has a vote
         ([changed("add-master", "m3", at_s=2)], Verdict.VALID),
     ],
 )  # fmt: skip
@@ -198,7 +199,7 @@ def test_clients_that_were_cut_off_are_awaited(served_again_s, clients, verdict)
         ),  # the third client should have been served
         (["client:0", "client:1", "client:2"], True, Verdict.VALID),
         (["client"], True, Verdict.VALID),
-        (["client:0"], False, Verdict.VALID),  # the nodes were cut off from each other as well
+        (["client:0"], False, Verdict.VALID),  # the nodes were also cut off from each other
     ],
 )
 def test_an_outage_is_excused_where_all_clients_were_cut_off(cut_off, only, verdict):
@@ -215,7 +216,7 @@ def test_an_outage_is_excused_where_all_clients_were_cut_off(cut_off, only, verd
     [
         ([], 14, Verdict.VALID),
         ([], 17, Verdict.INVALID),
-        ([("kill", 11, 13, "x")], 16, Verdict.VALID),  # the node may have been the only one
+        ([("kill", 11, 13, "x")], 16, Verdict.VALID),  # `x` may have been the only node
         ([("kill", 11, 13, "x")], 19, Verdict.INVALID),
     ],
 )
@@ -232,7 +233,7 @@ def faulted(*args: Any, **more: Any) -> Any:
 
 
 def asked(f: str, result: str | None, kind: OpType) -> Any:
-    """Build a history in which a client gets this answer every second, from 10 to 20 s."""
+    """Build a history in which a client gets this answer every second from 10 s to 20 s."""
 
     def ask(h: Timeline) -> None:
         for h.now_s in range(11, 20):
@@ -261,7 +262,7 @@ def gap(h: Timeline) -> None:
         # a reset ends at once
         (without(10, 30), [faulted("reset", 11, 40, "m1", "m2", clients=True)], {},
          Verdict.INVALID),
-        # clients that were cut off for a moment excuse that moment
+        # a client that was cut off for a moment is excused only for that moment
         (without(10, 24), [faulted("cut", 11, 13, "m1", clients=True),
                            faulted("kill", 12, 40, "m2")], {}, Verdict.INVALID),
         # an outage may last until the end of the chaos phase, and not longer
@@ -304,7 +305,7 @@ def test_an_outage_during_a_disturbance_never_convicts(at_s, fact, value, verdic
 
 
 def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
-    """Add one starvation fact per second, as the harness does."""
+    """Add one starvation fact per second for these nodes, as the harness does."""
     while begin_s < end_s:
         h.now_s = min(begin_s + 1, end_s)
         waited = dict.fromkeys(nodes or ("m1",), 0.6)
@@ -317,8 +318,8 @@ def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
     [
         (9.8, 13, Verdict.UNKNOWN),
         (5, 20, Verdict.UNKNOWN),
-        (13, 13.4, Verdict.INVALID),  # less than a tenth of the limit
-        (5, 11.5, Verdict.INVALID),  # the limit passed a second time after that
+        (13, 13.4, Verdict.INVALID),  # starved for less than a tenth of the limit
+        (5, 11.5, Verdict.INVALID),  # the limit passed a second time after the starvation
         (2, 9, Verdict.INVALID),  # before
         (18, 20, Verdict.INVALID),  # starvation after the limit
     ],
@@ -385,7 +386,7 @@ def one_fault(h: Timeline) -> None:
 @pytest.mark.parametrize(
     ("disturb", "terms", "bound", "verdict"),
     [
-        # a disturbance may cost as many leaders as a fault
+        # a disturbance excuses as many elections as a fault
         (lambda h: None, 5, limit("elections", number=2, fault=3), Verdict.INVALID),
         (
             lambda h: h.fact("infrastructure", {"what": "the engine failed"}),
@@ -419,7 +420,7 @@ def test_limits_of_elections_and_calls_grow_with_events(disturb, terms, bound, v
         (
             [("m1", 0), ("m2", 0)],
             Verdict.UNKNOWN,
-        ),  # a target without terms, so nothing can be checked
+        ),  # the target has no terms, so nothing can be checked
     ],
 )
 def test_a_term_has_one_leader(facts, verdict):
@@ -528,7 +529,7 @@ MIB = 1 << 20
 
 
 def used(h: Timeline, at_s: float, **told: Json) -> None:
-    """Add a measurement in MiB, by kind and node; `None` means not measured."""
+    """Add a measurement in MiB, by kind and node; `None` means that nothing was measured."""
     h.now_s = at_s
     bytes_of = {
         f"{kind}_bytes": {node: mib and int(mib * MIB) for node, mib in nodes.items()}
@@ -580,9 +581,9 @@ def test_the_limit_of_held_bytes_grows_with_operations():
             [(0, 0), (30, 1), (60, 6), (91, 12)],
             Verdict.VALID,
         ),  # no whole minute between measurements
-        ([(0, 0), (120, 20)], Verdict.VALID),  # the limit is for two minutes
+        ([(0, 0), (120, 20)], Verdict.VALID),  # the limit applies to two minutes
         ([(0, 0), (120, 21)], Verdict.INVALID),
-        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process starts at zero
+        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process counts from zero
         ([(0, 50), (10, 6), (20, 11)], Verdict.INVALID),
         ([(0, 50), (10, None), (20, 5), (30, 10)], Verdict.VALID),
         ([(0, 50), (10, None), (20, 61)], Verdict.INVALID),
@@ -602,7 +603,8 @@ def test_written_bytes_are_limited_for_each_minute(looks, verdict):
 
 @pytest.mark.parametrize(
     ("mib", "verdict"),
-    # 10, 60 seconds of 0.1, the four operations from 61 s on, and one fault of two that lasted
+    # 10 MiB, 60 seconds at 0.1 each, 1 for each of the four operations from 61 s on, and 3 for the
+    # fault
     [(10 + 6 + 4 + 3, Verdict.VALID), (10 + 6 + 4 + 3.5, Verdict.INVALID)],
 )
 def test_the_limit_of_written_bytes_grows_with_the_load_of_its_minute(mib, verdict):
@@ -636,7 +638,9 @@ def test_masters_are_expected_to_write_their_known_state():
         return written["per"]["operation"] * 1024 - 64
 
     assert share(0) == 0
-    assert share(1000) == pytest.approx(10)  # 200 kB and three entries, of each sixty
+    # 1000 rows of 200 bytes each are written once per sixty entries, and an operation makes three
+    # entries
+    assert share(1000) == pytest.approx(10)
     assert share(1000, master_snapshot_every=10) == pytest.approx(60)
 
 

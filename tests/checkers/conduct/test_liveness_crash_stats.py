@@ -1,4 +1,6 @@
-"""The checkers `liveness`, `crash` and `stats`, which also says whether a run was meaningful."""
+"""The checkers `liveness`, `crash` and `stats`; `stats` also decides whether a run tested
+enough.
+"""
 
 from collections.abc import Callable, Sequence
 from operator import methodcaller as do
@@ -71,7 +73,7 @@ def test_a_promise_that_was_not_kept_or_not_looked_at_is_named(facts, verdict, w
 
 
 def failed(h: Writer, at_s: int = 60, **more: Any) -> int:
-    """Add a probe that failed 60 s after the healing."""
+    """Add a probe that failed; by default 60 s after the heal."""
     h.at(at_s * 1_000)
     value = {"ok": False, "took_s": 60.0, "bound_s": 60.0, "missing": ["create"], "core": ["m1"]}
     return h.fact("live", {**value, **more})
@@ -175,7 +177,7 @@ def test_a_disturbance_within_the_bound_excuses_a_failed_probe(steps, took_s, ex
     ("begin_s", "end_s", "verdict"),
     [
         (10, 17, Verdict.UNKNOWN),
-        (10, 15, Verdict.INVALID),  # less than a tenth of the bound: they started together
+        (10, 15, Verdict.INVALID),  # starved for less than a tenth of the bound
         (0, 4, Verdict.INVALID),
     ],
 )
@@ -312,7 +314,7 @@ def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(node, after_m
             1_000 + 9_000,
             True,
             Verdict.VALID,
-        ),  # a request from before the heal ends the node a little later
+        ),  # a fault from before the heal ends the node a little later
         ("m1", 1_000 + 11_000, True, Verdict.INVALID),
         ("m1", 60_000, False, Verdict.VALID),
         ("m1", 0, True, Verdict.INVALID),  # before the fault
@@ -521,7 +523,8 @@ def test_faults_that_a_search_made_may_hit_nothing():
 
 def test_only_operations_and_nemeses_of_the_chaos_count():
     assert stats(busy(reads=6)).reason.startswith("only 9 operations succeeded during chaos")
-    planned = case("none", planned=("pause-leader",))  # by a schedule that was edited
+    # a user edited the fault schedule of the case
+    planned = case("none", planned=("pause-leader",))
     result = StatsChecker().check(busy().history, planned, time_limit_s=300)
     assert result.reason == "the nemesis pause-leader was never injected"
 
@@ -615,7 +618,9 @@ def test_refusals_and_failures_are_counted_by_kind():
 def loaded(
     spans: list[tuple[int, int, str]], chaos_s: float = 10.0, starved_s: float = 0.0
 ) -> History:
-    """Build a history of operations with these times in ms, each on its own name and process."""
+    """Build a history of operations at these times in ms, each with a process and a name of its
+    own.
+    """
     edges = [(begin, 0, n) for n, (begin, _, _) in enumerate(spans)]
     edges += [(end, 1, n) for n, (_, end, _) in enumerate(spans)]
     h = Writer()

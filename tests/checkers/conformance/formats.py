@@ -1,4 +1,4 @@
-"""The recorded and generated histories with known verdicts, as operations (see their README).
+"""Recorded and generated histories with known verdicts, read as operations (see their README).
 
 The histories are read by the readers of `harness check`.
 """
@@ -39,7 +39,7 @@ def rows() -> list[Row]:
 
 
 def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
-    """Group rows by the folder of their file; one test per row would cost more than most checks."""
+    """Group rows by the folder of their file: one test per row would cost more than most checks."""
     folders: dict[str, list[Row]] = {}
     for row in chosen:
         folders.setdefault(row.file.rpartition("/")[0], []).append(row)
@@ -47,9 +47,10 @@ def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
 
 
 def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
-    """The model and the operations of one history."""
+    """Return the model and the operations of one history."""
     source = open_history(CONFORMANCE / row.file)
     check = load_plugin("checkers", row.model).prepare(source, ModelSettings())
-    check = getattr(check, "first", check)  # for models that try several initial values
+    # for models that try several initial values, take the first check
+    check = getattr(check, "first", check)
     assert isinstance(check, LinearizabilityCheck)
     return check.model, list(check.parsed)

@@ -1,4 +1,4 @@
-"""The supplied histories get exactly the expected verdicts, with proofs and without unknowns."""
+"""Each supplied history gets exactly its expected verdict, with a proof and never `unknown`."""
 
 import pytest
 

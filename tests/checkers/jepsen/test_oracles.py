@@ -1,8 +1,9 @@
-"""Small random histories, held to oracles that try everything.
+"""Small random histories, compared with oracles that try all possibilities.
 
-Two kinds: `MEANING` states each model's definition again, without its shortcuts, and must agree
-with every verdict. `possible` tries every order of what happened, and some of what may have: the
-answers of an honest object must never be invalid.
+There are two kinds of oracles. `MEANING` states the definition of each model once more, without
+shortcuts, and must agree with every verdict. `possible` tries every order of the operations that
+took effect and every choice of those that may have: if it explains the answers, no verdict may be
+invalid.
 """
 
 import itertools
@@ -22,7 +23,9 @@ SEEDS = 300
 
 
 class Call:
-    """One operation of the generated history: `end` is infinite unless it was acknowledged."""
+    """One operation of a generated history; `end` is infinite unless the operation was
+    acknowledged.
+    """
 
     def __init__(self, f, asked, begin):
         self.f, self.asked, self.begin = f, asked, begin
@@ -38,7 +41,9 @@ class Call:
 
 
 def generated(rng, world):
-    """The ops of a few clients of an object that mostly answers right, and the calls behind."""
+    """Generate the ops of a few clients of an object that answers mostly correctly, and the
+    underlying calls.
+    """
     lines, calls, open_ = [], [], {}
     clients, spare = [0, 1, 2], 3
     for _ in range(rng.randint(6, 18)):
@@ -73,7 +78,9 @@ def generated(rng, world):
 
 
 def possible(world, calls):
-    """Whether some order of what happened, and of some of what may have, explains all answers."""
+    """Whether some order of the certain calls, and of some of the uncertain ones, explains all
+    answers.
+    """
     items = [(call.begin, call.end if call.ok else inf, call) for call in calls if call.maybe]
     return has_order(items, world.initial, world.after)
 
@@ -111,7 +118,9 @@ class SetWorld:
 
 
 def element_broken(element, calls, *, linearizable):
-    """Whether some read of an element that was added cannot be: the definition, read by read."""
+    """Whether some read contradicts the adds of `element`, which was added; the definition, read by
+    read.
+    """
     adds = [c for c in calls if c.f == "add" and c.asked == element and c.maybe]
     reads = [c for c in calls if c.f == "read" and c.ok]
     known = min(
@@ -125,7 +134,7 @@ def element_broken(element, calls, *, linearizable):
 
 
 def wrongly_shown(read, calls):
-    """Whether the read shows what cannot be in it, or something twice."""
+    """Whether the read shows an element twice, or one that no client can have added."""
     return len(set(read.answer)) < len(read.answer) or any(
         not any(
             c.f == "add" and c.asked == element and c.maybe and c.begin < read.end for c in calls
@@ -176,7 +185,9 @@ class CounterWorld:
 
 
 def counter_broken(calls):
-    """Whether some read is no sum: every choice of the adds that it may or must have seen."""
+    """Whether some read is not a possible sum; tries every choice of the adds that the read may
+    include.
+    """
     adds = [c for c in calls if c.f == "add" and c.maybe]
     for read in (c for c in calls if c.f == "read" and c.ok):
         choices = [
@@ -276,7 +287,9 @@ class QueueWorld:
 
 
 def queue_broken(calls, *, duplicates):
-    """Whether deliveries have no enqueue of their own, or losses have no lost answer: all ways."""
+    """Whether a delivery lacks an enqueue, or a loss lacks an unanswered dequeue; tries all
+    assignments.
+    """
     out = [
         (c.end, element)
         for c in calls
@@ -331,7 +344,7 @@ class IdWorld:
 
 
 class ForkWorld:
-    """Writes of three keys, once each, and reads of all of them."""
+    """An object of three keys, each written once; reads ask for all keys."""
 
     initial = frozenset()
 
@@ -373,7 +386,7 @@ def fork_broken(calls):
 
 
 class CauseWorld(SetWorld):
-    """As a set, but each value once."""
+    """A set to which each value is added once."""
 
     def draw(self, rng):
         return ("read", None) if rng.random() < 0.5 else ("write", next(self.fresh))
@@ -383,7 +396,7 @@ class CauseWorld(SetWorld):
 
 
 def cause_broken(calls):
-    """Whether some read is no prefix of any order of the writes that respects real time."""
+    """Whether some read is not a prefix of any order of the writes that respects real time."""
     writes = [c for c in calls if c.f == "write" and c.maybe]
     for read in (c for c in calls if c.f == "read" and c.ok):
         shown = set(read.answer)
@@ -391,7 +404,8 @@ def cause_broken(calls):
             return True
         inside = [c for c in writes if c.asked in shown]
         outside = [c for c in writes if c.asked not in shown and c.ok]
-        # An order with `inside` first exists unless one outside had to come before one inside.
+        # An order that begins with `inside` exists unless a write in `outside` had to precede one
+        # in `inside`.
         items = [(c.begin, c.end if c.ok else inf, c) for c in inside + outside]
         if not has_order(items, frozenset(c.asked for c in inside), first_these):
             return True
@@ -399,7 +413,7 @@ def cause_broken(calls):
 
 
 def first_these(left, call):
-    """The values that must still come first, after this write."""
+    """Return the values that must still come first after this write."""
     if call.asked in left:
         return [left - {call.asked}]
     return [] if left else [left]
@@ -472,7 +486,7 @@ def test_verdicts_are_the_definitions(model):
 
 
 class Lock:
-    """Who holds the lock: acquire and release by one process at a time."""
+    """A lock, which one process at a time may acquire and release."""
 
     initial = None
 

@@ -1,4 +1,4 @@
-"""Histories of runs: requests and answers are objects of our vocabularies."""
+"""Histories of runs: requests and answers are objects of the harness's own vocabularies."""
 
 import pytest
 
@@ -12,7 +12,7 @@ VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
 
 def judged(workload, writer, **options):
-    """The result of the workload's own checker."""
+    """Return the result of the workload's checker."""
     plugin = load_plugin("workloads", workload)
     checker = load_plugin("checkers", plugin.checkers[0])
     return checker.check(writer.history, case_of(plugin, **options), time_limit_s=30)
@@ -98,7 +98,7 @@ def test_a_bank_has_its_total_and_accounts_from_the_options():
     assert judged("bank", bank(good, good), **options).verdict is VALID
     assert judged("bank", bank(good, less), **options).details["rule"] == "wrong-total"
     assert judged("bank", bank(less, more), **options).verdict is INVALID
-    # all reads agree: perhaps the set-up was another
+    # all reads agree with each other, so perhaps the set-up was different
     result = judged("bank", bank(less, less), **options)
     assert (result.verdict, result.details["rule"]) == (UNKNOWN, "set-up")
     result = judged("bank", bank({**good, "2": 0}), **options)
@@ -118,7 +118,7 @@ def test_a_lock_may_be_released_when_its_client_is_closed():
     h.fail(7, "release", {}, "gone")
     h.ok(8, "acquire")
     assert judged("lock", h).verdict is VALID
-    h.ok(9, "acquire")  # client 8 asked for nothing later, so it may be closed
+    h.ok(9, "acquire")  # client 8 never calls again, so it may have been closed
     assert judged("lock", h).verdict is VALID
 
 
@@ -132,7 +132,7 @@ def test_a_lock_is_held_as_long_as_its_client_lives():
     assert judged("lock", h).verdict is INVALID
     h = Writer()
     h.ok(0, "acquire")
-    h.ok(1, "acquire")  # the clients of the workload live until it ends
+    h.ok(1, "acquire")  # the workload's clients live until the workload ends
     phase(h, "heal-core")
     assert judged("lock", h).verdict is INVALID
     h = Writer()
@@ -145,7 +145,7 @@ def test_a_lock_is_held_as_long_as_its_client_lives():
     phase(h, "heal-core")
     h.ok(7, "acquire")
     h.ok(8, "acquire")
-    h.ok(7, "release")  # so client 7 was not closed before
+    h.ok(7, "release")  # the late release shows that client 7 was not closed earlier
     assert judged("lock", h).verdict is INVALID
 
 

@@ -1,4 +1,6 @@
-"""Good, bad and mutated histories of each model after Jepsen's: the rule, and whom it names."""
+"""Good, bad and mutated histories of each model after Jepsen's: the broken rule, and the operations
+blamed.
+"""
 
 import pytest
 
@@ -21,7 +23,7 @@ SETS = [
     *((model, f"{ADDED}; 1! read; 1? read", UNKNOWN, UNREAD, ()) for model in FULL),
     *((model, f"{ADDED}; 1! read; 1- read", UNKNOWN, UNREAD, ()) for model in FULL),
     *((model, "1! read; 1+ read []", UNKNOWN, UNREAD, ()) for model in FULL),
-    # elements that no client added, whose add failed, or that were added later
+    # Elements that no client added, whose add failed, or that were added only later.
     *((m, f"{ADDED}; 1! read; 1+ read [1, 2]", INVALID, "unexpected", (2,)) for m in FULL),
     *((m, f"{ADDED}; 1! read; 1+ read [1, True]", INVALID, "unexpected", (2,)) for m in FULL),
     *(
@@ -43,7 +45,7 @@ SETS = [
         for m in FULL
     ),
     *((m, f"{ADDED}; 1! read; 1+ read [1, 1]", INVALID, "duplicated", (2,)) for m in FULL),
-    # an add of unknown outcome may or may not be there, but not come and go
+    # The element of an add of unknown outcome may be present or absent, but must not come and go.
     *((m, f"{ADDED}; 2! add 2; 2? add 2; 1! read; 1+ read [1]", VALID, None, ()) for m in FULL),
     *((m, f"{ADDED}; 2! add 2; 2? add 2; 1! read; 1+ read [1, 2]", VALID, None, ()) for m in FULL),
     *(
@@ -56,13 +58,13 @@ SETS = [
         )
         for m in FULL[:2]
     ),
-    # a read that overlaps the add may miss it
+    # A read that overlaps the add may miss the element.
     *((m, "0! add 1; 1! read; 0+ add 1; 1+ read []", UNKNOWN, UNREAD, ()) for m in FULL),
     *(
         (m, "0! add 1; 1! read; 1+ read []; 0+ add 1; 1! read; 1+ read [1]", VALID, None, ())
         for m in FULL
     ),
-    # ... but once a read showed it, a later one may not
+    # ... but once a read has shown it, no later read may miss it.
     (
         "set-full-linearizable",
         "0! add 1; 1! read; 1+ read [1]; 1! read; 1+ read []; 0+ add 1; 1! read; 1+ read [1]",
@@ -110,7 +112,7 @@ COUNTERS = [
     ("counter", "0! add 1; 0+ add 1", UNKNOWN, UNREAD, ()),
     ("counter", "0! add 1; 0+ add 1; 1! read; 1? read", UNKNOWN, UNREAD, ()),
     (
-        "counter",  # the certain adds that are too many, the largest first
+        "counter",  # blames the certain adds beyond the read value, the largest first
         "0! add 1; 0+ add 1; 0! add 9; 0+ add 9; 0! add 2; 0+ add 2; 1! read; 1+ read 3",
         INVALID,
         "below",
@@ -194,7 +196,7 @@ ELEMENTS = [
     *((m, f"{IN}; {DRAINED} [1]; 1! deq; 1? deq", INVALID, "lost", (2, 4)) for m in QUEUES),
     *((m, f"{IN}; 1! drain; 1? drain; {DRAINED} []", UNKNOWN, "exempt", ()) for m in QUEUES),
     *((m, f"{IN}; 1! drain; 1? drain [1]; {DRAINED} [2]", VALID, None, ()) for m in QUEUES),
-    # an enqueue after the drain is not judged
+    # An enqueue after the drain is not judged.
     *((m, f"{IN}; {DRAINED} [1, 2]; 0! enq 3; 0+ enq 3", VALID, None, ()) for m in QUEUES),
 ]
 IDS = [
@@ -236,7 +238,7 @@ FORKS = [
         (4, 6),
     ),
     (
-        "long-fork",  # the same with other keys between
+        "long-fork",  # the same fork, with other keys in between
         f"{BOTH}; {read(2, x=1, y=None, z=None)}; {read(3, y=1, x=None)}",
         INVALID,
         "fork",
@@ -263,7 +265,7 @@ FORKS = [
         (),
     ),
     (
-        "long-fork",  # y and z still show a fork
+        "long-fork",  # keys y and z still show a fork
         f"{TWICE}; {write(0, 'z')}; {read(2, y=1, z=None)}; {read(3, y=None, z=1)}",
         INVALID,
         "fork",
@@ -293,14 +295,14 @@ CAUSES = [
         (),
     ),
     (
-        "causal-reverse",  # the first may not have happened
+        "causal-reverse",  # the first write may not have taken effect
         "0! write 1; 0? write 1; 2! write 2; 2+ write 2; 1! read; 1+ read [2]",
         UNKNOWN,
         UNREAD,
         (),
     ),
     (
-        "causal-reverse",  # the second did happen: it was seen
+        "causal-reverse",  # the second write did take effect, since a read saw it
         "0! write 1; 0+ write 1; 2! write 2; 2? write 2; 1! read; 1+ read [2]",
         INVALID,
         "missing",

@@ -1,4 +1,6 @@
-"""Random histories of a simple row store with skewed clocks, and functions that corrupt them."""
+"""Random histories of a simple row store whose nodes have skewed clocks, and functions that corrupt
+them.
+"""
 
 import copy
 import random
@@ -15,7 +17,7 @@ NAME = "r"
 
 
 def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple[str, Any]:
-    """Apply one row operation in the simplest specification; return the result and the new row."""
+    """Apply one row operation by the simplest specification; return the result and the new row."""
     if kind == "insert" and row is not None:
         return "already-present", row
     if kind in {"update", "delete"} and row is None:
@@ -27,7 +29,9 @@ def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple
 
 @dataclass
 class PlainTablet:
-    """A store of row versions by timestamp; a timestamp that was read gets no more writes."""
+    """A store of row versions by timestamp; once a timestamp was read, it gets no further
+    writes.
+    """
 
     name: str
     skew: int
@@ -72,8 +76,8 @@ def random_history(
     deletes: bool = True,
     bank: bool = False,
 ) -> History:
-    """Build a history of clients of the store: effects happen between call and return, or later or
-    never if the answer is lost.
+    """Build a history of the store's clients; a write takes effect between call and return or, if
+    its answer is lost, later or never.
     """
     rng = random.Random(seed)
     store = [PlainTablet(f"T{n}", rng.randrange(-30, 31)) for n in range(tablets)]
@@ -198,7 +202,7 @@ def looked(rng, store, f, call, now, seen):
 
 
 def spoiled(history: History, rng: random.Random) -> History | None:
-    """Return the history with one changed answer; `None` if it has no suitable answer."""
+    """Return the history with one answer changed; `None` if no answer is suitable."""
     lines = list(history)
     answers = [n for n, op in enumerate(lines) if op.type is OpType.OK]
     if not answers:

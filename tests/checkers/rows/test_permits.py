@@ -1,4 +1,4 @@
-"""Orders of one row under permits, compared with brute force on small histories."""
+"""Orders of a single row under permits, compared with brute force on small histories."""
 
 import dataclasses
 import random
@@ -22,7 +22,7 @@ def put(rng: random.Random, value: int) -> RowInput:
 
 
 def shown(rng: random.Random, writes: list[RowInput]) -> Any:
-    """Return a row that some of the writes may have produced, in some order."""
+    """Return a row that some of the writes, in some order, may have produced."""
     row: dict[str, Any] = {}
     for write in rng.sample(writes, rng.randint(0, len(writes))):
         row |= dict(write.steps[0].cells)
@@ -64,7 +64,9 @@ def must_precede(one: Any, other: Any, facts: dict[int, Fact], *, stale: bool) -
 
 
 def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
-    """Whether some order of operations and of falls back to older states explains the history."""
+    """Whether some order of the operations, and of fallbacks to older states, explains the
+    history.
+    """
     by_id = {op.id: op for op in ops}
 
     def search(todo: frozenset[int], left: tuple[float, ...], done: tuple[Any, ...]) -> bool:
@@ -84,7 +86,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
                 return True
         for cut in left:
             if any(by_id[i].return_time is not None and by_id[i].return_time < cut for i in todo):
-                continue  # a cut comes after all operations that were answered before it
+                continue  # a power cut follows all operations that were answered before it
             rest = tuple(other for other in left if other != cut)
             for place in range(len(done) - 1):
                 undone = [op for _, op in done[place + 1 :] if op is not None]
@@ -126,7 +128,7 @@ def test_permits_agree_with_brute_force():
 
 @pytest.mark.parametrize("held_bytes_max", [1_000, 1 << 30])
 def test_the_memory_of_a_search_is_bounded(held_bytes_max):
-    """There are many concurrent writes, and none of them produced the row that is read last."""
+    """Many writes are concurrent, and none of them produces the row that is read last."""
     ops = [
         Operation(n, RowInput(PLACE, (RowStep("upsert", (("v", n),)),)), n, ("ok",), 20, n)
         for n in range(6)

@@ -1,4 +1,4 @@
-"""Scans that skip a tablet, show a row in two tablets, or show rows of another time."""
+"""Scans that skip a tablet, show a row in two tablets, or show rows of a different time."""
 
 import random
 from operator import methodcaller as do
@@ -25,7 +25,7 @@ def two_tablets() -> Rows:
 
 def test_a_scan_that_leaves_out_a_tablet_showed_it_empty():
     h = two_tablets()
-    h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # the scan did not ask for the other tablet's rows
+    h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # the scan did not ask for rows of the other tablet
     h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # at that time the other tablet had no rows
     h.scan(
         1, {"a": {"v": "1"}}, None, mode="latest"
@@ -66,7 +66,7 @@ def without_a_tablet(history: History, rng: random.Random) -> tuple[History, boo
 
 
 def test_any_tablet_that_any_scan_leaves_out_is_missed():
-    """The histories of the simple store have no other error."""
+    """The histories of the simple store contain no other error."""
     count = 0
     for seed in range(60):
         history = random_history(seed, lost=0.0, deletes=False, count=30)
@@ -205,8 +205,7 @@ ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PA
 @pytest.mark.parametrize(
     ("checker", "steps", "is_permitted"),
     [
-        # a write after the cut cannot be lost by the cut; the next leader had lost the earlier
-        # write
+        # the cut cannot lose a later write, but the next leader had already lost the earlier one
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20)], True),
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20), GONE], False),
         # a contradiction before the cut remains one
@@ -280,7 +279,7 @@ def test_changes_lost_in_a_power_cut_excuse_no_other_stretch(where, old):
     clock = 10
     for moment in ("before", "between", "after"):
         h.write(0, [up("a", moment)], clock)
-        if moment == where:  # the row is gone again, without a power cut
+        if moment == where:  # the row disappears again, without a power cut
             h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 1)
         h.nemesis("power-cut-all", CUT)
         h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 2)

@@ -1,4 +1,4 @@
-"""Checkers of rows accept correct stores, agree with brute force, and can fail by each rule."""
+"""Checkers of rows accept correct stores, agree with brute force, and fail for each broken rule."""
 
 import itertools
 import random
@@ -56,7 +56,7 @@ def cells(row: Any) -> Row:
 
 
 def played(row: Any, part: Part, key: str) -> tuple[Any, bool]:
-    """Return the row after a part of a write, and whether the part's answer fits."""
+    """Return the row after one part of a write, and whether the part's answer fits."""
     legal = True
     for written in part.rows:
         if written.key == key:
@@ -95,7 +95,7 @@ def brute_linearizable(read: RowsHistory) -> bool:
 
 
 def brute_snapshots(read: RowsHistory) -> bool:
-    """Whether some timestamps of unknown parts explain all reads."""
+    """Whether some choice of timestamps for the unknown parts explains all reads."""
     floor = floors(read)
     stamps = sorted(
         {item.timestamp for item in (*read.parts, *read.looks) if item.timestamp is not None}
@@ -137,8 +137,7 @@ def chosen_orders(lost: list[Part], places: list[list[Any]]) -> Any:
 
 
 def brute_at(key: str, known: Any, chosen: Any, wanted: Any) -> bool:
-    # A lost part takes effect after the reads at its place and before the next event: half a step
-    # on.
+    # A lost part takes effect between the reads at its position and the next event, at half a step.
     events = [(at, 0, part) for at, part in known]
     events += [(2 * at + 1.5, n, part) for n, (at, part) in enumerate(chosen)]
     events += [(at, 0, row) for at, row in wanted]
@@ -172,7 +171,8 @@ def test_linearizable_rows_says_what_brute_force_says(seed):
 
 
 @given(SEEDS)
-@example(3628800)  # a lost delete would lie between a write and the read at its timestamp
+# an example in which a lost delete would have to lie between a write and the read at its timestamp
+@example(3628800)
 @settings(max_examples=examples(300), deadline=None)
 def test_snapshot_scans_says_what_brute_force_says(seed):
     history = small(seed)
@@ -183,7 +183,7 @@ def test_snapshot_scans_says_what_brute_force_says(seed):
 @given(SEEDS)
 @settings(max_examples=examples(100), deadline=None)
 def test_what_elle_refutes_no_snapshot_explains(seed):
-    """Nothing is lost, so all rows of a part have one timestamp for both checkers."""
+    """Nothing is lost, so both checkers see one timestamp for all rows of a part."""
     rng = random.Random(seed)
     history = random_history(seed, count=20, lost=0.0)
     history = spoiled(history, rng) or history
@@ -191,11 +191,11 @@ def test_what_elle_refutes_no_snapshot_explains(seed):
         assert judge(SnapshotScans(), history).verdict is Verdict.INVALID
 
 
-# --- each rule fails, and says so ----------------------------------------------------------------
+# --- each rule can fail, and is then reported ----------------------------------------------------
 
 
 class Rows(Writer):
-    """A writer of operations on rows of table `r`, by default with one tablet."""
+    """A writer of operations on rows of table `r`, which by default has one tablet."""
 
     def write(
         self, process: int, rows: list[Any], timestamp: int | None, *results: str, **more: Any
@@ -268,7 +268,7 @@ BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
 @pytest.mark.parametrize(
     ("steps", "last", "rules"),
     [
-        # the error of a row is missing
+        # the answer lacks the error of a row
         ([write(0, [["insert", "a", ONE]], 10)], write(0, [["insert", "a", TWO]], 20, "ok"),
          "linearizable-rows snapshot-scans"),
         # a snapshot lacks an acknowledged row
@@ -284,7 +284,7 @@ BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
         ([scan(1, {}, 10), methodcaller("lose", 1, [up("a", "1")]), scan(2, {}, 11),
           scan(2, {"a": ONE}, 12)],
          scan(2, {"a": ONE}, 10), "snapshot-scans elle-rows ..."),
-        # a row of a group is missing
+        # the scan lacks one row of a group
         ([write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)],
          scan(2, {"a": {"v": "0", "balance": "5"}}, None, mode="latest"), "bank-sums:sum"),
         # a row that was never written
@@ -294,7 +294,7 @@ BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
         ([write(0, [up("a", "1")], 10), scan(1, {"a": ONE}, 10),
           write(0, [["delete", "a", {}]], 20), scan(1, {}, 20)],
          scan(1, {"a": ONE}, 30), "rows-exactly-once:took-twice snapshot-scans ..."),
-        # time goes back for a client
+        # a client's time goes backwards
         ([read(0, "b", None, 50)], write(0, [up("a", "1")], 40), "read-your-writes:causality"),
         ([scan(0, {}, 50)], scan(0, {}, 40), "read-your-writes:own-time"),
         # only a column that may have been dropped may be missing
@@ -302,10 +302,10 @@ BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
           methodcaller("lost", 1, "alter", {"name": "r", "nonce": "x", "steps": [["drop", "w"]]}),
           read(2, "a", ONE), scan(2, {"a": {"v": "1", "w": "1"}}, 20)],
          read(2, "a", {"w": "1"}), "linearizable-rows"),
-        # any replica except the leader may answer from an old state
+        # only the leader must answer from the newest state
         ([*BOTH, scan(1, {"a": ONE}, None, mode="latest")],
          scan(1, {"a": ONE}, None, mode="latest", replica="leader"), "linearizable-rows:stale-row"),
-        # a resent request gets a different answer
+        # a resent request gets an answer that differs from the first
         ([write(0, [up("a", "1")], 10, "ok", again=[[10, ["ok"]]])],
          write(0, [up("b", "1")], 20, "ok", again=[[20, ["ok"]], [21, ["ok"]]]),
          "rows-exactly-once:answered-twice"),
@@ -334,7 +334,7 @@ def test_the_last_step_breaks_these_rules(steps, last, rules):
 
 
 def test_half_of_a_lost_batch():
-    """Each row alone would be possible, but a part takes effect at one moment."""
+    """Each row alone would be possible, but all rows of a part take effect at one moment."""
     h = Rows()
     h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
     h.read(1, "c", None, 6)
@@ -394,7 +394,7 @@ def test_later_changes_by_others_excuse_a_missing_own_row(lose):
 def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(name):
     h = Rows()
     h.write(0, [up("a", "0")], 10)
-    h.lose(1, [up("a", "1")])  # its answer would identify the table
+    h.lose(1, [up("a", "1")])  # an answer to this write would identify the table
     h.lost(2, "rename", {"name": name, "new_name": "u", "nonce": "x"})
     h.call(3, "read", {"table": "s", "key": "a"})
     h.ret(3, OpType.OK, {"table_id": "other", "tablet": "O", "row": {"v": "1"}}, "t1")
@@ -474,13 +474,13 @@ def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
     [
         ("t1", 1, ("stale-read",), Verdict.PERMITTED),
         ("t1", 1, (), Verdict.INVALID),
-        ("t2", 2, ("stale-read",), Verdict.INVALID),  # this node led the term itself
+        ("t2", 2, ("stale-read",), Verdict.INVALID),  # node t2 itself led the term
         (
             "t2",
             1,
             ("stale-read",),
             Verdict.INVALID,
-        ),  # this node has already answered in a later term
+        ),  # t2 has already answered in a later term
         ("t1", 3, ("stale-read",), Verdict.INVALID),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tests of a protocol whose driver is not installed are skipped; `make setup` installs them all."""
+"""Skip tests of a protocol whose driver is not installed; `make setup` installs all drivers."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Small honest servers: each keeps its data in a dictionary and answers bytes with bytes."""
+"""Small correct servers, each of which keeps its data in a dictionary and answers bytes with
+bytes.
+"""
 
 import json
 import struct
@@ -8,7 +10,7 @@ from targets.declared.protocols import redis
 
 
 class MiniRedis:
-    """GET, SET, lists, sets, hashes and the scripts of the defaults; MULTI and EXEC."""
+    """A small Redis: GET, SET, lists, sets, hashes, the scripts of the defaults, MULTI and EXEC."""
 
     def __init__(self, role=b"master", sentinel=None):
         self.data, self.queued, self.role, self.sentinel = {}, None, role, sentinel
@@ -150,7 +152,7 @@ class MiniMemcached:
 
 
 class MiniZooKeeper:
-    """Sessions, getData, setData, create and sync."""
+    """A small ZooKeeper: sessions, getData, setData, create and sync."""
 
     def __init__(self):
         self.data, self.began, self.zxid = {}, False, 0
@@ -211,7 +213,7 @@ def stat(version):
 
 
 class MiniHttp:
-    """Requests on one connection; `respond` gets method, path and body, returns status and JSON."""
+    """A small HTTP server; `respond` maps method, path and body to status and JSON."""
 
     def answer(self, request):
         head, _, body = request.partition(b"\r\n\r\n")
@@ -263,7 +265,9 @@ class MiniEtcd(MiniHttp):
 
 
 class MiniKv(MiniHttp):
-    """A register per path: GET, PUT and a compare-and-set that answers 409."""
+    """A small key-value store over HTTP: one register per path, with GET, PUT and a compare-and-set
+    that answers 409.
+    """
 
     def __init__(self):
         self.data = {}

@@ -5,7 +5,9 @@ import struct
 
 
 class Registers:
-    """The three statements of the register's defaults: rows, and how many were affected."""
+    """The three statements of the defaults for registers: their rows, and the number of affected
+    rows.
+    """
 
     def __init__(self):
         self.data = {}
@@ -26,7 +28,9 @@ class Registers:
 
 
 class MiniPostgres(Registers):
-    """The simple query that asks for the role, and extended queries with texts as parameters."""
+    """A small PostgreSQL: the simple query for the role, and extended queries with parameters as
+    text.
+    """
 
     def __init__(self):
         super().__init__()
@@ -110,7 +114,7 @@ ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "Z": "\x1a"}
 
 
 class MiniMySql(Registers):
-    """A greeting, a log-in that always succeeds, and queries in texts."""
+    """A small MySQL: a greeting, a log-in that always succeeds, and queries as text."""
 
     hello = b""
 

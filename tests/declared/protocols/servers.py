@@ -1,4 +1,4 @@
-"""A server on loopback around a mini, which spoils what a test wants spoiled; and its clients."""
+"""A server on loopback around a mini, which spoils answers as a test requests, and its clients."""
 
 import asyncio
 import contextlib
@@ -37,13 +37,13 @@ def whole(answer):
 
 
 def first(count):
-    """An answer of which only the first bytes come before the connection ends."""
+    """Return an answer of which only the first `count` bytes arrive before the connection ends."""
     return lambda answer: [answer[:count], CLOSE]
 
 
 class Server:
-    """One mini behind a port. `spoil` gets each answer and returns its replacement: bytes, `CLOSE`
-    or `SILENT`. The first `after` answers stay whole.
+    """A mini behind a port. `spoil` gets each answer and returns its replacement: bytes, `CLOSE` or
+    `SILENT`. The first `after` answers pass unchanged.
     """
 
     def __init__(self, mini, spoil=whole, after=0):
@@ -78,7 +78,7 @@ class Server:
                         return
                     else:
                         writer.write(part)
-                if data == b"srvr":  # ZooKeeper hangs up after such words
+                if data == b"srvr":  # ZooKeeper closes the connection after a four-letter word
                     break
             writer.close()
 
@@ -92,7 +92,7 @@ def env_at(port):
 
 
 class Caller:
-    """A client with one session, which classifies outcomes as the target's client does."""
+    """A client with one session; it classifies outcomes as the target's client does."""
 
     def __init__(self, name, env, settings=None, written=None, vocabulary="register"):
         self.protocol = protocol_of(name, settings or {})
@@ -118,7 +118,7 @@ class Caller:
 
 
 def run(name, body, *, spoil=whole, after=0, settings=None, mini=None, vocabulary="register"):
-    """Run `body(caller, server)` against the mini of a protocol."""
+    """Run `body(caller, server)` against a protocol's mini."""
 
     async def main():
         async with (

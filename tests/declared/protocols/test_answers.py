@@ -1,4 +1,4 @@
-"""Answers of servers: whole ones are values, and torn or wrong ones never are."""
+"""Answers of servers: whole answers are values; torn or wrong answers never are."""
 
 import asyncio
 import random
@@ -27,7 +27,8 @@ GREETINGS = {
     "postgres": 2,
     "mysql": 3,
 }
-DRIVEN = {"postgres", "mysql"}  # by a driver that does not tell whether its server has hung up
+# protocols whose driver does not show whether the server has closed the connection
+DRIVEN = {"postgres", "mysql"}
 CALLS = {
     "read": {},
     "write": {"value": 5},
@@ -64,7 +65,7 @@ def test_registers_are_apart(name):
     run(name, body, vocabulary="registers")
 
 
-@ours  # in SQL, no row is affected
+@ours  # in SQL, the statement affects no row
 def test_a_cas_of_an_absent_register_may_expect_null(name):
     async def body(call, _):
         assert await call("cas", {"old": None, "new": 6}) == ("ok", {"result": "ok"})
@@ -79,7 +80,9 @@ def expected(f):
 
 
 def last_request(name, f):
-    """The number of requests before the one that may change something, or before the read."""
+    """Return the number of requests before the first one that may change something, or before the
+    read.
+    """
     reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
     creates = f == "write" and name == "zookeeper"
     return GREETINGS[name] + (1 if reads_first or creates else 0)
@@ -88,7 +91,7 @@ def last_request(name, f):
 @names
 @calls
 def test_no_part_of_an_answer_is_an_answer(name, f):
-    """Every prefix of an answer, then the end of the connection."""
+    """The server sends a prefix of an answer and closes the connection; every prefix is tried."""
 
     async def calls(call, _):
         return await call(f, CALLS[f])
@@ -129,7 +132,9 @@ def test_garbage_is_never_a_value(name, f):
 @names
 @calls
 def test_a_changed_byte_breaks_no_client(name, f):
-    """It may change the value, which no protocol can know, but only known errors come out."""
+    """A changed byte may change the value, which no protocol can notice, but it may cause only
+    known errors.
+    """
     rng = random.Random(f"{name} {f}")
 
     def spoil(answer):
@@ -177,7 +182,7 @@ def test_a_connection_that_was_closed_before_sends_nothing(name, f):
 
 
 def stream_of(session):
-    """The reader of a session's connection."""
+    """Return the stream reader of a session's connection."""
     http = getattr(session, "_http", session)
     return http._streams[0] if hasattr(http, "_streams") else session._stream._reader
 

@@ -1,4 +1,4 @@
-"""Answers of etcd's gateway that are well-formed JSON, and still no answers."""
+"""Answers of etcd's gateway that are well-formed JSON and still invalid."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Helper programs: each answer, and everything that is none."""
+"""Helper programs: each kind of answer, and output that is not an answer."""
 
 import asyncio
 import os

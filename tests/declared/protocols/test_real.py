@@ -1,4 +1,4 @@
-"""The defaults of every protocol against the real program, if it is on this machine."""
+"""The defaults of every protocol against the real program, if it is installed."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def needed(program, package):
 
 @pytest.fixture
 def start(tmp_path):
-    """Start programs; all of them end with the test."""
+    """Return a function that starts programs; all of them end with the test."""
     running = []
 
     def go(*words, **options):
@@ -63,7 +63,8 @@ async def serving(name, port, settings):
     async with asyncio.timeout(LIMIT_S):
         while True:
             try:
-                async with asyncio.timeout(2):  # a server that starts may accept and stay silent
+                # a server that is still starting may accept a connection and stay silent
+                async with asyncio.timeout(2):
                     session = await protocol_of(name, settings).open(env_at(port), NODE)
             except (*FAILURES, DeclinedError):
                 await asyncio.sleep(POLL_S)
@@ -72,7 +73,7 @@ async def serving(name, port, settings):
 
 
 def check(name, port, settings=None, *, absent=()):
-    """Run the scenarios of all vocabularies but the absent ones."""
+    """Run the scenarios of all vocabularies except those in `absent`."""
     settings = settings or {}
     speaks = Operations(protocol_of(name, settings), {}).vocabularies
     assert speaks == SCENARIOS.keys() - set(absent)

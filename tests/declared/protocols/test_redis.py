@@ -17,7 +17,7 @@ APPEND = [["append", "x", 1], ["r", "x", None]]
 
 
 def outcome(f, value, reply, *, vocabulary="register", settings=None):
-    """The outcome of an operation that gets this reply, and whether to go elsewhere."""
+    """Return the outcome of an operation that gets this reply, and whether to try another node."""
 
     async def body(call, _):
         request = SimpleNamespace(f=f, value=value)
@@ -108,7 +108,9 @@ def test_wait_counts_replicas(count, expected):
 
 
 def sentinel(*, old, new=None, epoch=4):
-    """A Sentinel whose primary has the run id `old`; it is being replaced by the replica `new`."""
+    """Build a Sentinel whose primary has the run id `old` and is being replaced by the replica
+    `new`.
+    """
 
     def node(run_id, ip):
         return [b"ip", ip, b"port", b"6379", b"runid", run_id, b"config-epoch", b"%d" % epoch]
@@ -124,7 +126,9 @@ def sentinel(*, old, new=None, epoch=4):
 
 
 def with_session(body, mini, settings, *others, observes=False):
-    """The result of `body(session)` with a node that has Sentinels s1, s2 ...; s9 is down."""
+    """Return the result of `body(session)` for a node with Sentinels s1, s2 and so on; s9 is
+    down.
+    """
 
     async def main():
         async with contextlib.AsyncExitStack() as stack:
@@ -146,14 +150,14 @@ def with_session(body, mini, settings, *others, observes=False):
 
 
 def leadership(mini, settings, *others):
-    """What an observer of the node says about its role, and the term."""
+    """Return what an observer of the node reports about its role, and the term."""
     return with_session(
         lambda session: session.leadership(), mini, settings, *others, observes=True
     )
 
 
 def opened(mini, settings, *others):
-    """Why a session was declined, or None."""
+    """Return the reason why a session was declined, or `None`."""
 
     async def nothing(_):
         return None

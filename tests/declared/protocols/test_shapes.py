@@ -1,4 +1,4 @@
-"""The operations that templates know are the operations of the vocabularies."""
+"""The operations of templates are the same as those of the vocabularies."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""SQL: what a transaction may have done at each point, and what a row may mean."""
+"""SQL: what a transaction may have done at each point, and which rows are valid answers."""
 
 import asyncio
 from decimal import Decimal
@@ -21,7 +21,7 @@ REFUSED = DeclinedError("40001")
 
 
 class Scripted(SqlSession):
-    """A session whose statements have the results of a script."""
+    """A session whose statements return scripted results."""
 
     begin_statements = ("begin",)
 
@@ -43,7 +43,7 @@ class Scripted(SqlSession):
 
 
 def performed(template, *results, arguments=None):
-    """The outcome, whether something may have changed, and the statements that were sent."""
+    """Return the outcome, whether something may have changed, and the statements that were sent."""
     session = Scripted(*results)
     try:
         asked = session.perform(template, arguments or {}, changes=True)

@@ -1,4 +1,4 @@
-"""Values of any kind survive the way through every protocol."""
+"""Values of any kind come back unchanged through every protocol."""
 
 import pytest
 from hypothesis import given, settings

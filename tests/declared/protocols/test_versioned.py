@@ -1,4 +1,4 @@
-"""Stores with versions: conflicts, the options of reads, and who leads."""
+"""Stores with versions: conflicts, options of reads, and leadership."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ SYNC, GET = 9, 4
 
 
 class Meddled(minis.MiniMemcached):
-    """Another client changes the item after each of the first reads."""
+    """A session in which another client changes the item after each of the first reads."""
 
     def answer(self, request):
         answer = super().answer(request)
@@ -36,7 +36,7 @@ def test_items_that_changed_meanwhile_are_read_again():
 
 
 def test_a_refused_write_had_no_effect():
-    """The second read fails: nothing that was sent has changed anything."""
+    """The second read fails, and none of the requests before it has changed anything."""
 
     async def body(call, server):
         assert await call("txn", APPEND) == ("fail", None)
@@ -65,7 +65,7 @@ def test_reads_of_zookeeper_follow_a_sync_if_the_file_says_so(settings, kinds):
 
 
 def zookeeper_read(answer):
-    """The outcome of a read of 7 whose answer, without its length, is changed."""
+    """Return the outcome of a read of 7 whose answer, without its length prefix, is changed."""
     mini = minis.MiniZooKeeper()
     mini.data[b"/harness-register"] = b"7", 0
 

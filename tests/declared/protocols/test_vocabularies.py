@@ -1,4 +1,6 @@
-"""All vocabularies: every default does what its vocabulary says, and wrong answers are refused."""
+"""Every default does what its vocabulary says, and wrong answers are refused, for all
+vocabularies.
+"""
 
 import asyncio
 from types import SimpleNamespace
@@ -77,7 +79,7 @@ def test_items_of_the_wrong_kind_are_refused():
 
 
 class Answers(Template):
-    """A template whose session answers anything."""
+    """A template whose session returns arbitrary answers."""
 
 
 class Session:

@@ -140,7 +140,7 @@ def test_each_rule_finds_what_breaks_it(steps, broken):
 
 
 def within(outer, inner):
-    """Build steps in which `inner` happens during `outer`, whose process is 7."""
+    """Build steps in which `inner` happens during the operation `outer` of process 7."""
 
     def write(h):
         outer(h)
@@ -177,7 +177,8 @@ def test_a_renewal_under_way_is_named(steps, broken):
         ((ISSUE, at(990), REFUSED_THERE), "stale"),
         ((ISSUE, at(1010), REFUSED_THERE), "unshared"),
         ((ISSUE, REFUSED), "refused"),
-        ((ISSUE, exited("hms1"), REFUSED), "stale"),  # its session is a different one
+        # the session of hms1 ended with it, so this one is new
+        ((ISSUE, exited("hms1"), REFUSED), "stale"),
         ((ISSUE, at(3000), RENEW, REFUSED_THERE), "stale"),
         ((ISSUE, at(3000), do("renew", "hms2"), REFUSED), "stale"),
         ((ISSUE, at(3000), RENEW, at(4010), REFUSED_THERE), "unshared"),
@@ -206,7 +207,8 @@ EITHER = (USE, REFUSED)
         (ISSUE, at(6000 + MARGIN_MS - 10)),
         (ISSUE, do("gone", "cancel")),
         (ISSUE, at(3000), do("gone", "renew", user="yarn"), at(9000)),
-        (ISSUE, at(3000), do("renew", sent=2), at(9600)),  # a copy may have arrived later
+        # a copy of the request may have arrived later
+        (ISSUE, at(3000), do("renew", sent=2), at(9600)),
         (ISSUE, at(6000), RENEW, at(7000)),  # the token may have been removed before the renewal
         (ISSUE, clock(2000), at(4000)),
         (ISSUE, clock(-2000), at(8000)),
@@ -254,11 +256,11 @@ def test_a_permit_gives_up_its_rule_and_no_other():
     assert rule(permitting("unshared"), ISSUE, REFUSED_THERE, REFUSED) == "refused+unshared"
 
 
-# --- a store that is right is never convicted --------------------------------------------------
+# --- a correct store is never convicted --------------------------------------------------------
 
 
 def true_history(rng):
-    """Build a possible history of an atomic store; operations act between call and return.
+    """Build a history of an atomic store; operations take effect between call and return.
 
     Clocks of metastores differ by less than the margin. Answers are lost, and their requests may
     act later. Expired tokens may be removed at any time.
@@ -326,7 +328,7 @@ def test_a_true_store_is_never_convicted(seed):
 
 
 def test_an_answer_that_is_turned_round_is_mostly_found():
-    """An answer that the checker judges makes the history invalid if it is inverted."""
+    """If an answer that the checker judges is inverted, the history becomes invalid."""
     turned = judged = 0
     for seed in range(20):
         cells = true_history(random.Random(seed))

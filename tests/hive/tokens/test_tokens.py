@@ -23,7 +23,7 @@ TIMES = {
 
 
 def store_of(hms):
-    """Return a view of the tokens in the database."""
+    """Return the store of the tokens in the database."""
     env = hms.session.env
     return DatabaseTokens(env, Transactions(env, hms.system._database))
 
@@ -33,7 +33,7 @@ async def issue(hms, node="hms1", owner="alice"):
 
 
 async def verdict(hms, node, call):
-    """Return a metastore's answer, or the exception's name."""
+    """Return a metastore's answer, or the name of the exception."""
     try:
         return await hms.at(node, call)
     except MetastoreError as error:
@@ -101,7 +101,7 @@ def test_a_token_in_memory_is_good_where_it_was_issued_and_ends_with_it():
         assert await verdict(hms, "hms2", renewing) == api.INVALID_TOKEN
         await hms.at(
             "hms2", api.CancelDelegationToken(token)
-        )  # cancelling an absent token is no error
+        )  # cancelling an absent token is not an error
         assert await uses(hms, token) == ["alice", api.INVALID_TOKEN]
         await hms.cluster.kill("hms1")
         await hms.cluster.start("hms1")
@@ -233,7 +233,7 @@ async def test_a_use_goes_to_the_next_metastore_and_one_that_none_answers_says_n
 
 @on(deploy, bugs=("TOKEN-RENEW-GAP",))
 async def test_the_refusal_of_a_copy_is_not_that_of_the_renewal(hms):
-    """The first metastore removes the token and loses the database; the second has no token."""
+    """The first metastore removes the token and loses the database; the second finds no token."""
     kept = store_of(hms)
     lost = 0
     for number in range(12):

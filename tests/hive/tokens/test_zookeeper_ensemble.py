@@ -1,4 +1,4 @@
-"""A real ensemble behind the protocol: the same guarantees, also under faults of servers."""
+"""A real ensemble behind the protocol: the same guarantees, even while servers are faulty."""
 
 import sys
 
@@ -74,7 +74,7 @@ def test_a_server_that_is_paused_or_cut_off_costs_a_reconnect():
 
 
 @pytest.mark.fuse
-@pytest.mark.nightly  # the usual tests cut the power of the bundled server
+@pytest.mark.nightly  # nightly, because the default tests cut the power of the bundled server
 def test_a_power_cut_of_all_loses_nothing_that_was_answered():
     async def body(zookeepers):
         session = zookeepers.new_session()
@@ -92,6 +92,6 @@ def test_a_power_cut_of_all_loses_nothing_that_was_answered():
 
 
 def test_without_the_client_it_is_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "kazoo.client", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)  # as if kazoo were not installed
     with pytest.raises(UsageError, match="kazoo"):
         kazoo.require_kazoo()

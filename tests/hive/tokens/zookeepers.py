@@ -1,4 +1,4 @@
-"""A ZooKeeper alone, and sessions with it."""
+"""A ZooKeeper without metastores, and sessions with it."""
 
 import asyncio
 import contextlib

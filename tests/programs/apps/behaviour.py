@@ -1,7 +1,8 @@
-"""Small random programs on asyncio, whose transcripts must not depend on the loop.
+"""Small random programs on asyncio, whose transcripts must not depend on the event loop.
 
-`converse` lets the two ends of a connection do random things, and writes down what their protocols
-hear. `schedule` runs tasks that wait for each other in random ways, and writes down their order.
+`converse` makes both ends of a connection do random things, and writes down the calls that their
+protocols receive. `schedule` runs tasks that wait for each other in random ways, and writes down
+their order.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ FAILURES = (RuntimeError, ValueError, OSError)
 
 
 class End(asyncio.Protocol):
-    """One end of a connection, which notes every call with the number of bytes in between."""
+    """One end of a connection; it notes every call, with the number of bytes received in between."""
 
     def __init__(self, name, heard, *, keeps_open):
         self.name, self.heard, self.keeps_open = name, heard, keeps_open
@@ -72,7 +73,7 @@ CALLS = (
 
 
 async def converse(seed):
-    """One connection; one or two calls at a time, then everything settles."""
+    """Hold one conversation: make one or two calls at a time, and let everything settle in between."""
     draw = random.Random(seed)
     heard = []
     loop = asyncio.get_running_loop()
@@ -90,10 +91,11 @@ async def converse(seed):
     await loop.create_connection(lambda: client, "127.0.0.1", port)
     ends = client, await accepted
     await asyncio.sleep(SETTLED_S)
-    heard.sort()  # which end is told first is a matter of latency
+    heard.sort()  # which end learns of it first depends on latency
     for _ in range(draw.randrange(2, 9)):
         end = draw.choice(ends)
-        # A peer that has closed answers a write with a reset, on loopback before the next call.
+        # A write to a peer that has closed is answered by a reset; on loopback, before the next
+        # call.
         closed = any(each.transport.is_closing() for each in ends)
         for _ in range(1 if closed else draw.choice((1, 1, 2, 3))):
             what, size = draw.choice(CALLS), draw.randrange(1, 3000)
@@ -103,7 +105,7 @@ async def converse(seed):
         await asyncio.sleep(SETTLED_S)
         for each in ends:
             each.flush()
-        # Each end's own order counts; the order between the ends is a matter of latency.
+        # Only each end's own order is compared; the order between the ends depends on latency.
         heard[begun:] = sorted(heard[begun:], key=lambda text: text[0])
         heard.append(" ".join(each.state() for each in ends))
     for end in ends:
@@ -114,7 +116,7 @@ async def converse(seed):
 
 
 class Plan:
-    """Tasks that share locks, events, queues and each other."""
+    """A plan of tasks that share locks, events and queues, and wait for each other."""
 
     def __init__(self, seed):
         self.draw = random.Random(seed)
@@ -260,7 +262,7 @@ async def transcripts(kind, count):
 
 
 async def main():
-    """Print the transcripts of a kind of program, one per line."""
+    """Print the transcripts of one kind of program, one per line."""
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     for lines in await transcripts(sys.argv[1], int(sys.argv[2])):
         text = json.dumps(lines)

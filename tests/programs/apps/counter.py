@@ -1,4 +1,4 @@
-"""An ordinary asyncio server and client, which know nothing of the harness."""
+"""An ordinary asyncio server and client, which know nothing about the harness."""
 
 import asyncio
 import dataclasses
@@ -72,7 +72,7 @@ async def talk() -> None:
 
 
 async def describe() -> None:
-    """Print everything that a real machine would answer differently each time."""
+    """Print values that differ each time on a real machine."""
     print(
         time.time(), time.monotonic() >= 0, time.perf_counter_ns() >= 0, time.strftime("%H:%M:%S")
     )

@@ -24,7 +24,7 @@ async def fails() -> None:
 
 
 async def waits() -> None:
-    """Wait; the `finally` block must not touch the disk after a kill."""
+    """Wait until killed; the `finally` block must not touch the disk after a kill."""
     try:
         await asyncio.sleep(1000)
     finally:
@@ -60,7 +60,7 @@ def interrupted() -> None:
 
 
 def raises_in_handler() -> None:
-    """Raise in a signal handler, as aiohttp's `run_app` does, and catch it around the loop."""
+    """Raise in a signal handler and catch the exception around the loop, like aiohttp's `run_app`."""
 
     def stop(*_: object) -> None:
         raise SystemExit(5)
@@ -73,7 +73,7 @@ def raises_in_handler() -> None:
 
 
 async def lives() -> None:
-    """Count lives in a file that is never synced, and in one that is."""
+    """Count starts in two files, of which only one is synced."""
     for name in ("synced", "unsynced"):
         with open(name, "a") as file:
             file.write("x" * 10)
@@ -95,7 +95,7 @@ async def leaves_a_file_open() -> None:
 
 
 async def measures() -> None:
-    """Sleep after a call that blocks, by both clocks."""
+    """Sleep after a blocking call, and measure the sleep by both clocks."""
     with open("file", "w") as file:
         file.write("x")
         file.flush()
@@ -106,7 +106,7 @@ async def measures() -> None:
 
 
 async def answers_once() -> None:
-    """Answer a line with another; read no more."""
+    """Answer one line with another, and read no more."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readline())
@@ -118,7 +118,9 @@ async def answers_once() -> None:
 
 
 async def asks() -> None:
-    """Read an answer late, and all that follows, from a server that was killed meanwhile."""
+    """Read an answer late, and everything after it, from a server that has been killed in the
+    meantime.
+    """
     reader, writer = await asyncio.open_connection(sys.argv[1], 8080)
     writer.write(b"line\n")
     await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Random programs on files and on streams, whose transcripts must not depend on what is below."""
+"""Random programs on files and streams, whose transcripts must not depend on the system below."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ FAILURES = (OSError, ValueError, shutil.Error)
 
 
 def seen(path):
-    """A path with what is known of it."""
+    """Return a path with everything that is known about it."""
     return path.exists(), path.is_dir(), path.is_file() and path.stat().st_size
 
 
@@ -99,7 +99,7 @@ def on_files(draw, path, other):
 
 
 def filed(seed):
-    """Random calls on files and folders; what each returned or raised, and what is there at last."""
+    """Make random calls on files and folders; return each result or error, and the final content."""
     draw = random.Random(seed)
     root = Path(f"case-{seed}")
     root.mkdir()
@@ -122,7 +122,9 @@ def filed(seed):
 
 
 async def streamed(seed):
-    """Lines and blocks over streams in both directions, with waits, half ends and large writes."""
+    """Send lines and blocks over streams in both directions, with waits, half-closed ends and large
+    writes.
+    """
     draw = random.Random(seed)
     said, closed = [], asyncio.get_running_loop().create_future()
     blocks = [draw.randrange(1, 400_000) for _ in range(draw.randrange(1, 6))]
@@ -154,7 +156,7 @@ async def streamed(seed):
         await writer.drain()
         answer = await reader.readexactly(size)
         said.append(f"answer {len(answer)}")
-    if not fails:  # a write to an end that is closed gets a reset, sooner or later
+    if not fails:  # a write to a closed end is answered by a reset, sooner or later
         writer.write(b"rest")
         writer.write_eof()
     said.append(f"end {await reader.read()}")

@@ -1,4 +1,4 @@
-"""A server that begins to listen after three seconds."""
+"""A server that starts to listen after three seconds."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Programs that need what the simulation does not have."""
+"""Programs that need features which the simulation does not have."""
 
 import asyncio
 import socket

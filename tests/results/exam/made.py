@@ -1,4 +1,4 @@
-"""Made-up rows and results of exams, and a planted defect that is cheap to find."""
+"""Hand-made rows and results of exams, and a planted defect that is cheap to find."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""The rows of an exam: switches from ledgers, planted defects of a module, clean profiles."""
+"""The rows of an exam: switches from ledgers, planted defects of a module, and clean profiles."""
 
 from pathlib import Path
 

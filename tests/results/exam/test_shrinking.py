@@ -13,7 +13,7 @@ from tests.results.exam.made import TOY, board, result, results, row
 
 @pytest.fixture
 def shrunk(monkeypatch):
-    """Fake `shrink` and return its calls; each one costs 40 CPU s and keeps the generator."""
+    """Replace `shrink` by a fake, and return the record of its calls; each call costs 40 CPU s."""
     calls = []
 
     def shrink(trials, case, kind):

@@ -1,4 +1,4 @@
-"""The course of an exam: order, first detections, remembered results, limits, and Spark."""
+"""The course of an exam: order, first detections, reused results, limits, and Spark."""
 
 import msgspec
 import pytest
@@ -16,7 +16,9 @@ HITS = {"easy": 1, "hard": 7, "never": 99}
 
 
 class Pool:
-    """A pool without processes: seeds answer at once or `lag` jobs later; `seen` has all jobs."""
+    """A pool without processes: a seed answers at once or `lag` jobs later; `seen` lists all
+    jobs.
+    """
 
     def __init__(self, lag=0, answer=None):
         self.lag = lag
@@ -59,7 +61,7 @@ def sit(rows, memory=None, cpu_s_max=1e9):
 
 
 def rows(**fields):
-    """Return three rows with different cases, because rows with one case share results."""
+    """Return three rows with different cases, because rows with equal cases share results."""
     return [
         row(
             name,
@@ -129,7 +131,7 @@ def test_a_lost_worker_is_a_crash_of_its_seed(pooled):
     pooled(answer=lambda job: Lost("its worker died", 1.0))
     made = sit([row("easy", seeds=range(1, 2))])
     assert made.results(row("easy"))[1].verdict == "crash"
-    assert made.cpu_s == 1.0  # the crash counts against the limit
+    assert made.cpu_s == 1.0  # a crashed seed counts against the limit
 
 
 def test_a_result_that_must_not_count_ends_the_exam(pooled):
@@ -139,7 +141,7 @@ def test_a_result_that_must_not_count_ends_the_exam(pooled):
 
 
 class Executor:
-    """A fake of Spark that runs whole waves of four seeds."""
+    """A fake of the Spark executor, which runs whole waves of four seeds."""
 
     def __init__(self):
         self.calls = []

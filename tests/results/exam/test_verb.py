@@ -1,4 +1,4 @@
-"""`harness exam` as a whole: exit codes, files and the trend, mostly with made-up results."""
+"""`harness exam` as a whole: exit codes, files and the trend, mostly with scripted results."""
 
 import json
 import signal
@@ -31,7 +31,9 @@ BASE = ("exam", "--target", "kudu", "--part", "switches", "--only", "KUDU-765,NO
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Make an exam's seeds answer by a function of row and seed; raise returned exceptions."""
+    """Let a function of row and seed answer for the seeds of an exam; an exception that it returns
+    is raised.
+    """
     monkeypatch.chdir(tmp_path)
 
     def script(answer):
@@ -102,7 +104,7 @@ def test_an_interrupt_keeps_finished_work(scripted, tmp_path):
 
 
 def test_an_interrupt_while_it_shrinks_keeps_the_scoreboard(scripted, tmp_path, monkeypatch):
-    """The first detection is shrunk, and a SIGTERM comes while the second is shrunk."""
+    """The first detection is already shrunk; a SIGTERM arrives while the second is being shrunk."""
     asked = []
 
     def shrink(trials, case, kind):
@@ -197,7 +199,7 @@ def test_progress_counts_only_rows_that_are_sought():
     assert "10 runs" in line
     assert "1 of 1 switches found" in line
     assert "0 blamed" in line
-    assert "6 s" in line  # six seeds of the clean row remain, at one second each
+    assert "6 s" in line  # the clean row has six seeds left, at one second each
 
 
 @pytest.mark.slow

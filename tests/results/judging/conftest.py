@@ -1,4 +1,4 @@
-"""A checker that kills its worker, for all tests with workers."""
+"""A checker that kills its worker, shared by all tests with workers."""
 
 import os
 

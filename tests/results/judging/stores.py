@@ -48,7 +48,7 @@ def register_ops(seed, *, stale=False, count=12):
 
 
 def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **case):
-    """Put one run into a store, as `harness run` does."""
+    """Put one run into a store, in the form in which `harness run` keeps it."""
     return keep_run(
         store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
         label=label, finished=finished,
@@ -63,13 +63,17 @@ def plain_store(store, runs=3):
 
 
 def put_keyed(store, name, run, history):
-    """Put one run over independent keys into a store, as `harness import` does."""
+    """Put one run over independent keys into a store, in the form in which `harness import` keeps
+    it.
+    """
     case = imported_case("cas-register", independent=True)
     return keep_run(store, name, run, case, history, environment="imported")
 
 
 def hopeless(count, *, values=8, seed=2):
-    """Build concurrent compare-and-sets, whose order is a path through all edges of a graph."""
+    """Build concurrent compare-and-sets whose legal orders are paths through all edges of a
+    graph.
+    """
     rng = random.Random(seed)
     ops = []
 
@@ -87,7 +91,7 @@ def hopeless(count, *, values=8, seed=2):
 
 
 def numbered(ops):
-    """Number ops as a separate history."""
+    """Number ops as if they were a whole history."""
     return History(msgspec.structs.replace(op, index=n, time=n * 1_000) for n, op in enumerate(ops))
 
 
@@ -126,7 +130,7 @@ class Found(NamedTuple):
 def judge_store(
     store, *, budget=DEFAULT, second_pass=True, checkers=None, facts=True, label=None, **options
 ):
-    """Update the lake of a store and judge new runs; `options` are those of `check`.
+    """Update the lake of a store and judge its new runs; the arguments are those of `check`.
 
     Problems of the ingest are omitted.
     """
@@ -150,7 +154,7 @@ def judge_lake(
 
 
 def tables_of(checked):
-    """Return the tables, with only the valid rows and with runs by name."""
+    """Return the tables with runs by name, and only their valid rows."""
     with contextlib.closing(DuckEngine()) as engine:
         register(engine, checked, run=NAME_OF_RUN)
         return {
@@ -159,7 +163,7 @@ def tables_of(checked):
 
 
 def store_with_a_killer(folder):
-    """Build a store of three sound runs, and one that makes `deadly` kill its worker."""
+    """Build a store of three sound runs and of one run at which `deadly` kills its worker."""
     for n in range(3):
         put_run(folder, "n", f"r{n}", History(register_ops(n)), seed=n)
     put_run(folder, "n", "killer", History(register_ops(1, count=9)), seed=666)

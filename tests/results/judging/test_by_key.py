@@ -1,4 +1,4 @@
-"""Runs over independent keys: rows by key, judged in ranges with the results of a plain loop."""
+"""Runs over independent keys: rows per key, judged in ranges, compared with a plain loop."""
 
 import contextlib
 import json
@@ -80,7 +80,7 @@ def with_faults(ops):
 
 
 def rows(history, monkeypatch=None, ops_in_a_range=20):
-    """Return the rows of such a run, in small ranges."""
+    """Return the rows of such a run, which are split into small ranges."""
     if monkeypatch is not None:
         monkeypatch.setattr(line_batches, "KEY_RANGE_OPS", ops_in_a_range)
     return rows_of(history, About(name="n", id="r", case=CASE, record=None))
@@ -195,7 +195,7 @@ def test_an_operation_that_is_gone_is_noticed():
 
 
 def test_answers_that_changed_keys_are_caught(tmp_path, monkeypatch):
-    """A mutation swaps the reads of two keys that hold different values."""
+    """A mutation swaps the answers of reads of two keys that hold different values."""
     ops = []
     for key in (1, 2):
         for f, asked, answer in (("write", key, key), ("read", None, key)):

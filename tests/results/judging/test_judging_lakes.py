@@ -79,7 +79,7 @@ def report(uri, *, budget=SMALL, second_pass=False, **given):
 
 def test_tables_stay_the_same_after_a_compaction(tmp_path):
     store = tmp_path / "store"
-    for n in range(5):  # separate appends, so that every file holds one run
+    for n in range(5):  # separate appends put each run into a file of its own
         put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
         ingested(store, tmp_path / "lake")
     _, before = report(tmp_path / "lake")
@@ -124,7 +124,7 @@ def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
 
 
 def counted(uri, **given):
-    """Return the tables without data of a single report, and whether all files count unchanged.
+    """Return the data-free tables of a single report, and whether all files count unchanged.
 
     Other knowledge of the lake about the runs must not change them.
     """
@@ -167,7 +167,7 @@ def test_a_report_of_many_appends_leaves_few_files(tmp_path, monkeypatch):
 
     monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
     state = {name: results.files(name) for name in results.schemas}
-    counted(uri)  # appends nothing, and so writes nothing
+    counted(uri)  # this report has nothing to append, so it writes nothing
     assert {name: results.files(name) for name in results.schemas} == state
 
 
@@ -192,7 +192,7 @@ def test_a_repetition_within_the_round_judges_nothing(tmp_path):
         elsewhere = msgspec.structs.replace(config, elsewhere=True)
 
         def do(later_s=0.0):
-            """Return the number of rows, and whether a budget may have limited them."""
+            """Return the number of rows, and whether a budget may have limited some of them."""
             given = msgspec.structs.replace(elsewhere, since_s=config.since_s + later_s)
             done = [one for one in unit_judge.do_units(units, config=given) if one.part == 1.0]
             assert [one.problems for one in done] == [()] * len(units)
@@ -200,7 +200,7 @@ def test_a_repetition_within_the_round_judges_nothing(tmp_path):
 
         assert do() == (3, False)
         assert do() == (3, True)  # existing rows are not read
-        assert do(later_s=600.0) == (6, False)  # rows of an earlier round count
+        assert do(later_s=600.0) == (6, False)  # rows of an earlier round count, too
         assert do(later_s=2 * unit_judge.CLOCKS_APART_S) == (9, False)
 
 

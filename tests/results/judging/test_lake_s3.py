@@ -1,4 +1,4 @@
-"""A report on a lake in a bucket, which workers of this machine read and append to."""
+"""A report on a lake in a bucket that workers of this machine read and append to."""
 
 import json
 

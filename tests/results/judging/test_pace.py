@@ -1,4 +1,4 @@
-"""Progress of a report: its pace, and a reliable estimate of its end."""
+"""The progress of a report: its pace, and a reliable estimate of its end."""
 
 import random
 
@@ -68,7 +68,9 @@ def test_work_of_no_cost_is_done():
 
 
 def in_order(costs, slots, speed):
-    """Return (end, cost) of tasks in this order on `slots`; `speed` gives their durations."""
+    """Return (end, cost) of tasks started in this order on `slots`; `speed` maps costs to
+    durations.
+    """
     free, ends = [0.0] * slots, []
     for cost in costs:
         at = free.index(min(free))
@@ -107,7 +109,9 @@ def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
 
 @for_each("seed", range(40))
 def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
-    """A few huge tasks come first and hold most of the work, which counts when a task ends."""
+    """A few huge tasks come first and contain most of the work, which only counts when a task
+    ends.
+    """
     draw = random.Random(seed)
     slots = draw.choice([2, 8, 32])
     small = [draw.randint(80, 120) for _ in range(slots * 12)]
@@ -122,7 +126,7 @@ def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
     st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 1500)
 )
 def test_a_schedule_is_that_of_the_tasks_in_their_order(costs, slots, done):
-    """When a task ends, the share of time equals the plan's; between ends it is larger."""
+    """Whenever a task ends, the share of time equals the plan's; in between it is larger."""
     schedule, total = Schedule(costs, slots), 0
     ends = in_order(costs, slots, lambda cost: cost)
     for place, (end, cost) in enumerate(ends):

@@ -1,4 +1,4 @@
-"""From a store to verdicts: new runs are judged, none is lost, and no verdict improves."""
+"""From a store to verdicts: new runs are judged, none is lost, and no verdict gets better."""
 
 import contextlib
 
@@ -91,7 +91,9 @@ def test_progress_reaches_its_end(tmp_path, monkeypatch):
 
 
 class Crashes(Checker):
-    """A checker that raises if a client read 113, spins for 114, and eats memory for 115."""
+    """A checker that raises if a client read 113, loops if it read 114, and fills memory if it read
+    115.
+    """
 
     api_version = 1
     name = "crash"
@@ -102,7 +104,8 @@ class Crashes(Checker):
         if 113 in seen:
             raise RuntimeError("thirteen!")
         while 114 in seen:
-            with contextlib.suppress(Exception):  # a careless checker that ignores exceptions
+            # as a careless checker does, ignore every exception
+            with contextlib.suppress(Exception):
                 sum(range(1000))
         if 115 in seen:
             raise MemoryError
@@ -117,7 +120,7 @@ def reading(value):
 
 @pytest.fixture
 def poisoned(tmp_path, monkeypatch):
-    """Build a store with all kinds of bad runs, three of which break the checker."""
+    """Build a store with all kinds of bad runs; three of them break the checker."""
     for module, lookup in ((result_ids, "load_checker"), (verdict_rows, "checker_named")):
         monkeypatch.setattr(
             module, lookup, lambda name: Crashes() if name == "crash" else load_checker(name)
@@ -135,7 +138,7 @@ def poisoned(tmp_path, monkeypatch):
 
 @pytest.fixture
 def little_cpu(monkeypatch):
-    """Use a small CPU limit that stops spinning checkers; searches end by their step limit."""
+    """Set a small CPU limit that stops looping checkers; searches end by their step limit."""
     monkeypatch.setattr(checking, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
 
 
@@ -220,7 +223,7 @@ def test_results_left_unknown_by_a_machine_stay_until_requested_again(
     assert linear(first) == {"unknown"}
     assert first.checked.results_unsettled == 1
 
-    second = judge_store(tmp_path, **names)  # does no work, and changes nothing
+    second = judge_store(tmp_path, **names)  # the second report does no work and changes nothing
     assert (second.checked.units, second.verdicts()) == (0, first.verdicts())
     third = judge_store(tmp_path, again=True, **names)
     assert linear(third) == {"valid"}
@@ -258,7 +261,7 @@ def test_facts_that_cannot_be_extracted_are_named(tmp_path, monkeypatch):
     assert found.problems() == {("n/r1", "facts")}
     assert "no facts of r1" in problem.text
     rows = {row["run"]: row for row in found.tables["runs"].to_pylist()}
-    assert set(rows) == {"n/r0", "n/r1", "n/r2"}  # the run's verdict needs a row
+    assert set(rows) == {"n/r0", "n/r1", "n/r2"}  # every run's verdict needs a row
     assert {row["run"] for row in found.tables["ops"].to_pylist()} == {"n/r0", "n/r2"}
 
 
@@ -293,7 +296,9 @@ def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
 
 
 def test_a_missing_plug_in_of_a_worker_is_no_result(tmp_path, monkeypatch):
-    """Result ids are independent of the machine, so a machine with the package judges the run."""
+    """Result ids do not depend on the machine, so a machine with the package judges the run
+    later.
+    """
     put_run(tmp_path, "n", "r", History(register_ops(1)))
 
     def load(name):
@@ -311,7 +316,7 @@ def test_a_missing_plug_in_of_a_worker_is_no_result(tmp_path, monkeypatch):
 
 
 class Talks(Checker):
-    """A checker whose result cannot be transferred completely."""
+    """A checker whose result cannot be serialized completely."""
 
     name = "talks"
     api_version = 1

@@ -1,4 +1,4 @@
-"""Histories of all forms that a store may hold, for tests of the conversion into rows."""
+"""Random histories of all forms that a store may hold, for tests of the conversion into rows."""
 
 from hypothesis import strategies as st
 
@@ -46,7 +46,7 @@ KINDS = st.sampled_from(["create", "get", "read", "txn", "write"])
 
 @st.composite
 def faults(draw):
-    """Draw the value of an op of the nemesis, mostly in the usual form."""
+    """Draw the value of an op of the nemesis, usually in the normal form."""
     value = {
         "action": draw(st.sampled_from(["inject", "heal"])),
         "fault": draw(st.sampled_from(["kill-1", "kill-2", "cut+1"])),
@@ -85,7 +85,7 @@ def noted(draw):
 
 @st.composite
 def histories(draw, *, keyed=False):
-    """Draw any history; a keyed one has values [key, value]."""
+    """Draw any history; in a keyed history, values are [key, value]."""
     ops, index, time, open_ops, fresh = [], 0, 0, {}, 0
     for _ in range(draw(st.integers(0, 14))):
         index += draw(st.integers(1, 3))

@@ -1,7 +1,7 @@
 """Actors on one lake, which take turns: each turn runs one of them until its next storage call.
 
-A test draws whose turn it is, and whether the call fails or its actor dies before or after it. An
-actor is a thread that runs only during its turns, so equal draws give equal runs.
+A test draws whose turn it is, whether the call fails, and whether the actor dies before or after
+the call. An actor is a thread that runs only during its turns, so equal draws give equal runs.
 """
 
 import contextlib

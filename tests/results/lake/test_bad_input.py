@@ -1,4 +1,4 @@
-"""Refusals and failures of a lake are one clear line; nothing is lost, and a retry succeeds."""
+"""Refusals and failures of a lake are one clear line; nothing is lost, and another try succeeds."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ IMPATIENT = Patience(attempts_max=1)
 
 
 def lines(capsys):
-    """Return the error output of a failing command."""
+    """Return the error output of a command that fails."""
     return capsys.readouterr().err.splitlines()
 
 
@@ -157,7 +157,9 @@ def test_a_lake_whose_runs_were_removed_is_not_begun_again(tmp_path):
 
 
 def test_an_upload_that_was_torn_and_one_that_lands_late_are_in_no_log(tmp_path):
-    """The second try uses another name, so data that the first one still writes is never read."""
+    """The second try uses another name, so that data which the first try is still writing is never
+    read.
+    """
     lake = lake_at(tmp_path / "lake")
     writing, tried = lake.place.writing, []
 
@@ -214,11 +216,13 @@ def test_check_finds_a_commit_that_a_power_cut_emptied(tmp_path):
 
 @pytest.mark.parametrize(("listing", "at"), [(True, 1), (False, 2)])
 def test_a_check_finds_no_damage_while_files_are_replaced_and_removed(tmp_path, listing, at):
-    """Files change before the listing, or after it, while the check reads the log and restarts."""
+    """Files change before the listing or after it, while the check reads the log and starts
+    again.
+    """
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     for run in ("r1", "r2", "r3"):
         lake.append(rows([run]))
-    # The table `operations` is read last, for the snapshot and for the check.
+    # The table `operations` is read last, by the snapshot and by the check.
     place, name = (lake.place, "listed") if listing else (lake.logs["operations"], "refresh")
     whole, calls = getattr(place, name), []
 
@@ -238,7 +242,7 @@ def test_a_check_finds_no_damage_while_files_are_replaced_and_removed(tmp_path, 
 @pytest.mark.parametrize("turn", range(3))
 def test_two_creations_at_once(tmp_path, turn):
     lake = created_at_once(tmp_path / "lake", ["r0", "r1", "r2", "r3"])
-    # There is one creation and four appends; no second creation was committed.
+    # one creation and four appends; no second creation was committed
     assert {log.refresh().version for log in lake.logs.values()} == {4}
 
 
@@ -272,7 +276,7 @@ def fill(disk):
 
 @pytest.mark.parametrize("left", [0, 8192])
 def test_a_full_disk(small_disk, left):
-    """The disk is full to the last byte, or has space for only some files and commits."""
+    """The disk is full to the last byte, or has room for some of the files and commits only."""
     lake = lake_at(small_disk / "lake")
     lake.append(rows(["r1"]))
     fill(small_disk)

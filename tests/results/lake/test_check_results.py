@@ -1,4 +1,4 @@
-"""`harness lake check` also checks the results of reports, in `LAKE/results`."""
+"""`harness lake check` also checks the results of reports in `LAKE/results`."""
 
 import shutil
 
@@ -34,7 +34,7 @@ def judged(tmp_path_factory):
 
 @pytest.fixture
 def lake(judged, tmp_path):
-    """Copy that lake, so that a test may damage it."""
+    """Copy the judged lake, so that a test may damage it."""
     return shutil.copytree(judged, tmp_path / "lake")
 
 
@@ -75,7 +75,7 @@ def test_a_file_of_the_results_that_was_changed_is_damage(lake, capsys):
 
 
 def test_results_about_runs_that_the_lake_lacks_are_left_over(judged, lake, capsys, tmp_path):
-    other = plain_lake(tmp_path / "other")  # the same runs in another batch
+    other = plain_lake(tmp_path / "other")  # another lake with the same runs in another batch
     shutil.copytree(lake / RESULTS, other / RESULTS)
     code, _, found = checked(other, capsys)
     assert code == 0
@@ -100,7 +100,9 @@ def test_results_without_their_table_of_runs(lake, capsys):
 
 
 def lose_rows(lake, table, lost):
-    """Remove rows of the results, which no release does; the files still match the log."""
+    """Remove rows of the results, which no release does, without a mismatch between files and
+    log.
+    """
     results = results_of(lake)
     log = results.logs[table]
     for file in [*log.refresh().files.values()]:

@@ -1,4 +1,4 @@
-"""The jobs in docs/lake.md, which do not use the harness, give the results of `results.open`."""
+"""The jobs in docs/lake.md do not use the harness; they give the same results as `results.open`."""
 
 import random
 import re
@@ -31,7 +31,7 @@ LINES_MAX = 16
 
 
 def job(word):
-    """Return the block of the page that imports this module."""
+    """Return the page's code block that imports this module."""
     (found,) = [
         block
         for block in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
@@ -41,14 +41,14 @@ def job(word):
 
 
 def history(seed):
-    """Build creates at times that often coincide with begins and ends of faults."""
+    """Build creates whose times often coincide with the begin or end of a fault."""
     draw = random.Random(seed)
     lines = []
     for number in range(5):
         start, fault = draw.randrange(100), f"f{number}"
         value = {"fault": fault, "targets": ["m1"], "kind": draw.choice(KINDS), "note": "hit"}
         lines.append((start, NEMESIS, OpType.INFO, "any", {**value, "action": "inject"}))
-        if number:  # the first fault is never healed
+        if number:  # leave the first fault unhealed
             heal = {"action": "heal", "fault": fault}
             lines.append((start + draw.randrange(1, 60), NEMESIS, OpType.INFO, "any", heal))
     for number in range(40):
@@ -62,7 +62,7 @@ def history(seed):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Build a lake of six runs on two days, and rows that a dead writer left of a seventh."""
+    """Build a lake of six runs on two days, with the rows that a dead writer left of a seventh."""
     place = tmp_path_factory.mktemp("docs")
     lake = Lake.open(str(place / "lake"), create=True)
     for seed in range(8):

@@ -1,4 +1,4 @@
-"""Folders of runs in an object store: one archive, whose files cannot escape its folder."""
+"""Folders of runs in an object store: each is one archive, whose files cannot escape its folder."""
 
 import zipfile
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.lake
 
 
 def history(seed, ops=3):
-    """Build answered operations of one client, each with `[key, value]`."""
+    """Build answered operations of one client, each with a value `[key, value]`."""
     lines = []
     for number in range(ops):
         value = [f"k{number % 2}", {"name": f"t{seed}"}]
@@ -63,7 +63,7 @@ def declared(seed, name):
 
 
 def test_a_declared_system_has_its_own_name_in_tables_and_on_pages(tmp_path):
-    """A run that was kept before systems had names keeps the name of the target."""
+    """A run from before systems had names keeps the name of the target."""
     store = tmp_path / "store"
     for seed, name in enumerate(["shop", "bank", None], start=1):
         keep_run(store, "register-none", f"r{seed}", declared(seed, name), history(seed))
@@ -221,7 +221,7 @@ def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tm
 def test_ids_with_an_at_sign_come_in_the_order_of_their_keys(tmp_path, monkeypatch):
     monkeypatch.setattr("results.lake.transfer.ingest.RUNS_AT_ONCE", 1)
     store, uri = tmp_path / "store", tmp_path / "lake"
-    for number in range(3, -1, -1):  # the digits of r's key are where r@1 has its 1
+    for number in range(3, -1, -1):  # in the keys, r has a digest where r@1 has its 1
         keep_run(store, "ddl", "r", Case(seed=number), history(number))
         if number:
             (store / "ddl" / "r").rename(store / "ddl" / ("r" + number * "@1"))
@@ -241,12 +241,12 @@ def test_no_store_is_a_usage_error(tmp_path):
 
 
 def refuse(name, content):
-    """A storage that fails on every write."""
+    """Fail every write, like a storage without rights or space."""
     raise InfrastructureError(f"cannot write {name}")
 
 
 class Sink:
-    """A fake lake that keeps appended rows, and may first fail with an error."""
+    """A fake lake that keeps appended rows; its first append may fail with an error."""
 
     def __init__(self, appends_max=1000):
         self.appended = []

@@ -1,7 +1,7 @@
 """Interleaved writers, compactions, vacuums and readers, which may die or fail at any call.
 
-The oracle knows the acknowledged runs, which must exist exactly once and complete. Other runs must
-be complete or absent.
+The oracle knows the acknowledged runs, each of which must exist exactly once and be complete. All
+other runs must be complete or absent.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ HARMS_MAX = 4
 
 
 def writer(*batches):
-    """Append these batches, and remember the acknowledged ones."""
+    """Append these batches in turn, and remember which were acknowledged."""
 
     def work(lake):
         for batch in batches:
@@ -40,7 +40,7 @@ def writer(*batches):
 
 def reader(lake):
     for _ in range(3):
-        # A vacuum without a grace period may remove files of this version.
+        # a vacuum without a grace period may remove files of this version
         with contextlib.suppress(FileNotFoundError):
             contents(lake)
 
@@ -96,7 +96,7 @@ def test_no_acknowledged_run_is_lost_and_none_is_doubled(seed, harm, readers, va
         found = contents(after)
         assert acknowledged - found == set()
         assert damage(after) == []
-        # A killed writer appends everything again.
+        # after a kill, the writer appends everything again
         everything = ["b0", "b1", "b2", "b3", "c0", "c1", "c2", "a1", "d0", "d1"]
         assert set(after.append(rows(everything))) == found & set(everything)
         compact(after)

@@ -1,4 +1,4 @@
-"""A lake on an S3 server behaves as on disks, even if one request in ten gets a 503."""
+"""A lake on an S3 server behaves as on a disk, even if one request in ten gets a 503."""
 
 import functools
 import threading
@@ -105,7 +105,8 @@ def test_a_server_that_was_busy_for_long_is_still_asked_again(endpoint):
         refuse_from_now(proxy, 1.0)
         with ThreadPoolExecutor(32) as pool:
             list(pool.map(refused, range(32)))
-        assert refused_by(proxy) > 200  # a library's own limit per process is 100
+        # a limit of 100 tries per process, which the library itself has, would end this earlier
+        assert refused_by(proxy) > 200
         refuse_from_now(proxy, 0.3)
         for _ in range(50):
             files.get_file_info("x")

@@ -1,4 +1,4 @@
-"""A user without rights gets one clear line and exit code 254, and nothing is lost."""
+"""A user without rights gets one clear line and exit code 254, and loses nothing."""
 
 import shutil
 
@@ -19,7 +19,7 @@ UNREADABLE, READ_ONLY = 0, 0o555
 
 @pytest.fixture(scope="module")
 def shell():
-    """Run commands as a user without root's rights."""
+    """Return a function that runs commands as a user without root's rights."""
     shell = Shell()
     yield shell
     shell.close()
@@ -37,7 +37,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def place(made, tmp_path):
-    """Copy everything, so that a test may remove rights."""
+    """Copy the store and the lake, so that a test may remove rights."""
     return shutil.copytree(made, tmp_path / "made", symlinks=True)
 
 
@@ -141,7 +141,7 @@ def test_a_part_of_a_store_that_we_may_not_read_is_named_and_the_rest_judged(she
 @pytest.mark.parametrize("executor", ["inline", "pool"])
 @pytest.mark.parametrize("part", ["runs", "runs/_delta_log", "verdicts"])
 def test_results_of_a_lake_that_may_not_be_written(shell, place, part, executor):
-    """The first refused worker ends the report, because all others would be refused, too."""
+    """The first refused worker ends the report, because all others would be refused as well."""
     lake = place / "lake"
     words = ("report", lake, "--executor", executor, "--jobs", "2")
     with refusing(lake / "results" / part, READ_ONLY):

@@ -131,7 +131,9 @@ def test_answered_agrees_with_facts_of_a_store(kind, answer, answered):
     ],
 )  # fmt: skip
 def test_rows_of_a_history(tables, table, names, expected):
-    """Rows have phases, faults, separate attempts, both ends of faults, and sums."""
+    """The tables have rows of phases and faults, separate attempts, both ends of faults, and
+    sums.
+    """
     assert picked(tables[table], *names.split()) == expected
 
 

@@ -1,4 +1,4 @@
-"""The documented schema equals the real one, and covers the vocabularies."""
+"""The documented schema equals the real one, and covers all vocabularies."""
 
 import typing
 from pathlib import Path
@@ -19,7 +19,7 @@ PLAIN = {
 
 
 def markdown(tables, *, head):
-    """Format tables as in the document, without the columns of their `head`."""
+    """Format tables as the document does, without the columns in `head`."""
     lines = []
     for name, columns in tables.items():
         lines += [f"### {name}", "", "| column | type | unit | meaning |", "|---|---|---|---|"]
@@ -40,7 +40,7 @@ def markdown(tables, *, head):
     ],
 )
 def test_the_document_is_the_schema(mark, tables, head, version):
-    """After a change, put the output of `markdown` between the marks, and raise the version."""
+    """After a change, paste the output of `markdown` between the marks, and raise the version."""
     before, _, rest = DOCUMENT.read_text().partition(f"<!-- {mark} -->\n")
 
     assert rest.partition(f"<!-- end of {mark} -->")[0] == markdown(tables, head=head)

@@ -1,4 +1,4 @@
-"""The lake of a store has its current runs, and reads each run only once."""
+"""The lake of a store contains the store's current runs, and reads each run only once."""
 
 import json
 import shutil
@@ -184,7 +184,7 @@ def test_a_torn_run_that_is_finished_after_all_takes_its_place(store):
         log.append(op)
     log.close()
     assert [problem.kind for problem in lake_of_store(store).problems.kept] == [RUNNING]
-    del folder  # as if the run's process had ended
+    del folder  # has the same effect as the end of the run's process
     uri = lake_of_store(store).uri
     assert states_of(uri)["ddl-none/r4"] == "torn"
 
@@ -347,7 +347,7 @@ def test_reports_of_one_store_at_the_same_time(store):
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_without_locks_the_protocol_keeps_every_run_once(store, monkeypatch, gone):
-    """As on a file system without locks, another update runs in the middle of this one."""
+    """On a file system without locks, another update may run in the middle of this one."""
     monkeypatch.setattr(store_lake.fcntl, "flock", refuse_lock)
     if gone:
         lake_of_store(store)
@@ -388,7 +388,7 @@ def test_a_user_without_rights_gets_the_lake_in_the_cache(store, tmp_path):
 
 
 def update_in_a_process(begin, store, **env):
-    """Run statements and `lake_of_store` in a new process, which prints the lake's URI."""
+    """Run statements and then `lake_of_store` in a new process, which prints the lake's URI."""
     code = (
         f"{begin}\nimport pathlib, sys\n"
         "from results.lake.transfer.store_lake import lake_of_store\n"

@@ -1,4 +1,4 @@
-"""Compaction, vacuum and check, and their verb."""
+"""Compaction, vacuum and check, and the verbs for them."""
 
 import dataclasses
 import datetime as dt
@@ -37,7 +37,7 @@ def killed(*_, **__):
 
 @pytest.fixture
 def uri(tmp_path):
-    """Build a lake of twelve appends in two partitions."""
+    """Build a lake by twelve appends in two partitions."""
     lake = lake_at(tmp_path / "lake")
     for number, run in enumerate(RUNS):
         lake.append(rows([run, f"{run}x"], label="odd" if number % 2 else None))
@@ -48,7 +48,7 @@ ALL = {name for run in RUNS for name in (run, f"{run}x")}
 
 
 def abandoned(uri, runs):
-    """Kill a writer before its commit to `runs`; return its batch."""
+    """Kill a writer before it commits to `runs`; return its batch."""
     lake = lake_at(uri)
     lake.main.commit = killed
     with pytest.raises(KilledError):
@@ -77,7 +77,7 @@ def test_a_compaction_leaves_one_file_a_partition_and_every_row(uri):
 def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memory(
     tmp_path, monkeypatch
 ):
-    """Two writers took turns, so neither wrote all of the first runs."""
+    """Two writers took turns, so neither of them wrote the first runs alone."""
     monkeypatch.setattr(compaction, "PART_BYTES", 1)
     monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", 3)
     lake = lake_at(tmp_path / "lake")
@@ -96,7 +96,7 @@ def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memo
 def test_merged_rows_are_all_rows_by_run_and_of_a_run_those_of_earlier_files_first(
     tmp_path, monkeypatch, rows_at_once, seed
 ):
-    """The order equals a stable sort; files overlap at random and share runs."""
+    """The order equals that of a stable sort; files overlap at random and share runs."""
     monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", rows_at_once)
     draw = random.Random(seed)
     results = ResultLake.beside(str(tmp_path / "lake"), {}, create=True)
@@ -221,7 +221,7 @@ def test_a_vacuum_leaves_files_that_are_not_ours(uri, tmp_path):
 
 
 def uploads_otherwise(monkeypatch, change):
-    """Make appends store the rows of each table as changed by `change`."""
+    """Let appends store each table's rows as changed by `change`."""
 
     def upload(lake, buffer, table):
         (partition,) = {*buffer.partitions.values()}
@@ -286,7 +286,7 @@ def backwards(part):
 
 
 def scattered(part):
-    """Write the same run twice, with another run in between."""
+    """Write the rows of one run in two pieces, with another run in between."""
     return part.take([*range(1, len(part)), 0])
 
 
@@ -330,7 +330,7 @@ def test_check_finds_a_run_that_spans_two_files(tmp_path):
 
 
 def test_check_finds_runs_that_the_log_has_out_of_bounds(tmp_path, monkeypatch):
-    """The log's bounds of a file decide whether readers look for a run in it."""
+    """Readers look for a run in a file only if it is within the log's bounds for the file."""
     lake = lake_at(tmp_path / "lake")
     upload = Lake._upload
 

@@ -1,4 +1,4 @@
-"""Values and outcomes of attempts are split into columns by `results.lake.tables.values`."""
+"""`results.lake.tables.values` splits values, and outcomes of attempts, into columns."""
 
 import msgspec
 import pyarrow as pa

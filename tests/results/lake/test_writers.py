@@ -1,4 +1,4 @@
-"""Killed writers and upkeep lose no acknowledged run, and upkeep removes leftovers."""
+"""Killed writers and killed upkeep lose no acknowledged run, and upkeep removes their leftovers."""
 
 import contextlib
 import os
@@ -25,13 +25,15 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def store(folder):
-    """Return the rows of these runs."""
+    """Return the rows of the two runs."""
     return writers.originals(folder)
 
 
 @contextlib.contextmanager
 def place(kind, tmp_path):
-    """Provide a lake's address, its direct options, and the proxy that other processes use."""
+    """Return a lake's address, the options for direct access, and the proxy that other processes
+    use.
+    """
     if kind == "local":
         yield str(tmp_path / "lake"), {}, None
         return

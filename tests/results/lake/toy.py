@@ -1,4 +1,4 @@
-"""A small lake of three tables, in which the rows of a run follow from its name."""
+"""A small lake of three tables, in which a run's name determines its rows."""
 
 import datetime as dt
 import threading
@@ -76,7 +76,7 @@ def damage(lake):
 
 
 def created_at_once(uri, runs, **options):
-    """Have one writer per run create the lake concurrently, and return the lake."""
+    """Let one writer per run create the lake at the same time; return the lake."""
     start = threading.Barrier(len(runs))
 
     def create(run):

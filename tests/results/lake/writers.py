@@ -1,7 +1,7 @@
 """Processes that append to a lake, compact it and vacuum it, and a check of the result.
 
-Real runs are repeated under other ids. A writer appends its own runs and some of its neighbour's
-runs, a few at a time, and prints their keys once `append` has returned.
+A few real runs are repeated under other ids. A writer appends its own runs and some of its
+neighbour's runs, a few at a time, and prints their keys once `append` has returned.
 """
 
 import random
@@ -43,13 +43,13 @@ def simulate(store, seeds):
 
 
 def originals(store):
-    """Return the rows of every run in a store."""
+    """Return the rows of each run in a store."""
     folders = sorted(folder for _, _, folder in run_folders(store, Problems()))
     return [tables_of([read_source(folder)]) for folder in folders]
 
 
 def copy_of(original, key, label):
-    """Return the same run under another id and label."""
+    """Return the run under another id and label."""
     copies = dict(original)
     for column, value in (("run", key), ("label", label)):
         for name, table in copies.items():
@@ -63,7 +63,7 @@ def key_of(writer, number):
 
 
 def rows_of(store, key):
-    """Return the rows of a key, which determines the repeated run and its label."""
+    """Return the rows of a key, which determines the repeated run and the label."""
     number = sum(map(int, key.removeprefix("copy/").split("-")))
     return copy_of(store[number % len(store)], key, LABELS[number % len(LABELS)])
 
@@ -111,7 +111,7 @@ class Process:
         self.start()
 
     def start(self):
-        """Start again with the last printed append, which exists already."""
+        """Start again at the last printed append, which may exist already."""
         words = [self.role, self.uri]
         if self.role == "write":
             store, *numbers = self.words
@@ -126,7 +126,7 @@ class Process:
         self._reader.start()
 
     def _read(self, child, before):
-        """Read whole lines and ignore a torn one; the first line repeats the last one."""
+        """Read whole lines, and ignore a torn one; the first line repeats an earlier one."""
         for line in child.stdout:
             if not line.endswith("\n"):
                 break
@@ -147,7 +147,7 @@ class Process:
 def kill_some(writers, upkeep, appends, kills):
     """Kill and restart running processes at seeded moments, until the writers are done.
 
-    Raises `RuntimeError` if a process exits otherwise, or if the writers take too long.
+    Raises `RuntimeError` if a process exits for another reason, or if the writers take too long.
     """
     rng, processes = random.Random(1), [*writers, *upkeep]
     deadline_s = time.monotonic() + DEADLINE_S

@@ -1,6 +1,6 @@
-"""The example in docs/browse.md runs on a store of the page's commands, with the same output.
+"""The example in docs/browse.md runs on a store made by the page's commands, with the same output.
 
-The comparison ignores numbers, which change with the target.
+The comparison ignores numbers, since they change with the target.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ def blocks(language):
 
 
 def shape(text):
-    """Replace numbers by #, to compare the form of tables."""
+    """Replace numbers by #, to compare only the form of tables."""
     return re.sub(r"\d+(\.\d+)?", "#", text).split()
 
 
 def printed_by(script):
-    """Return the output of a block of the page."""
+    """Return the output of the page's block `script`."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(script, str(PAGE), "exec"), {})

@@ -1,4 +1,4 @@
-"""The notebook runs on a lake of its own commands, and reproduces its stored outputs.
+"""The notebook runs on a lake made by its own commands, and reproduces its stored outputs.
 
 After a change, create that lake and run `jupyter execute --inplace` (`pip install nbclient
 ipykernel`).
@@ -25,7 +25,7 @@ SIZE_MAX = 110_000  # bytes, with all outputs
 
 
 def kept(cell, kind):
-    """Return an output stored in the file."""
+    """Return one of the outputs stored in the file."""
     for output in cell["outputs"]:
         if kind == "stream" and output["output_type"] == "stream":
             return "".join(output["text"])
@@ -67,7 +67,7 @@ def test_the_notebook_answers_its_questions(tmp_path, monkeypatch):
 
 
 def run_marimo_cells(monkeypatch):
-    """Run the cells of a marimo file, which share their names; return the results."""
+    """Run the cells of a marimo file, which share their variables; return the results."""
     choose = SimpleNamespace(dropdown=lambda _, *, value, label: SimpleNamespace(value=value))
     stand_in = SimpleNamespace(ui=choose, stop=lambda stops, _: None)
     monkeypatch.setitem(sys.modules, "marimo", stand_in)
@@ -84,5 +84,6 @@ def run_marimo_cells(monkeypatch):
 def test_its_outputs_are_kept_and_small():
     assert len(PAGE.read_bytes()) < SIZE_MAX
     numbers = [cell["execution_count"] for cell in code_cells(PAGE)]
-    assert numbers == list(range(1, len(numbers) + 1))  # run once, from top to bottom
+    # the cells were run once, from top to bottom
+    assert numbers == list(range(1, len(numbers) + 1))
     assert not any("Traceback" in str(cell["outputs"]) for cell in code_cells(PAGE))

@@ -1,4 +1,4 @@
-"""One history as a data frame, whose cells are compared with the history."""
+"""One history as a data frame, whose cells are compared with the ops."""
 
 import pandas as pd
 from hypothesis import given, settings

@@ -68,7 +68,7 @@ def test_a_store_is_opened_through_its_lake(store, opened, tmp_path):
             assert {row.pop("folder") for row in here} == {None}
             assert (
                 len({row.pop("folder") for row in there}) == 4
-            )  # three folders of runs that are not valid, and none
+            )  # `None`, and the folders of the three runs that are not valid
         assert here == there
         assert here or name in {"attempts", "events"}
     assert (set(opened.problems), dict(lake.problems)) == (BROKEN, {})
@@ -91,7 +91,7 @@ def test_a_drawing_is_html_with_its_style(opened, draw, texts):
     assert drawing.title in repr(drawing)
     assert [text for text in texts if text not in html] == []
     assert html.count("<rect") + html.count("<circle") > 0
-    assert ":root" not in html  # a notebook has other drawings with styles on the same page
+    assert ":root" not in html  # other drawings with styles may share the notebook's page
     assert "<script" not in html
     ET.fromstring(html.replace("</style>", "]]></style>").replace("<style>", "<style><![CDATA["))
 
@@ -123,7 +123,7 @@ def filters(draw, keys):
 
 
 def passes(row, filters):
-    """Whether a row passes the filters, by independent code."""
+    """Whether a row passes the filters, computed independently."""
     if "label" in filters:
         wanted = filters["label"]
         if row["label"] not in (wanted if isinstance(wanted, list) else [wanted]):
@@ -266,7 +266,7 @@ def test_unknown_tables(opened):
 
 @pytest.mark.lake
 def test_a_snapshot_is_immutable(tmp_path):
-    """No table of a snapshot shows later appends, merges, or leftovers of dead writers."""
+    """Later appends, merges and leftovers of dead writers change no table of a snapshot."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     add_run(store, "alpha", "a1", seed=1)
     lake = lake_at(uri)
@@ -274,7 +274,7 @@ def test_a_snapshot_is_immutable(tmp_path):
     before = results.open(uri)
     shutil.rmtree(store / "alpha")
     add_run(store, "alpha", "a2", seed=2)
-    lake._commit_main = lambda *_: False  # the writer dies between its tables, each time
+    lake._commit_main = lambda *_: False  # each time, the writer dies between two tables
     with pytest.raises(Exception, match="20 times"):
         ingest(store, lake, writer_to(lake))
     dead = results.open(uri)

@@ -1,4 +1,4 @@
-"""Results of reports on a lake, opened as tables: of repeated results, one counts."""
+"""Results of reports on a lake, opened as tables: of repeated results, only one counts."""
 
 import datetime as dt
 import random
@@ -120,7 +120,7 @@ def test_every_range_of_keys_counts(lake):
 
 
 def random_results(lake, seed):
-    """Draw appends in which results of two checkers and facts repeat."""
+    """Draw appends in which the results of two checkers and the facts are repeated."""
     draw = random.Random(seed)
     told = []
     for at in range(draw.randrange(1, 6)):
@@ -138,7 +138,7 @@ def random_results(lake, seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_of_each_counts(lake, seed):
-    """The expected result comes from sorting all results of a run and checker."""
+    """The expected result comes from sorting all results of each run and checker."""
     told = random_results(lake, seed)
     best = {}
     for at, run, checker, _, mark, word in told:

@@ -1,6 +1,6 @@
 """One store of simulated runs, judged and reported once for all tests in this folder.
 
-The tests are in the xdist group of Spark tests, since half of them need Spark.
+The tests share the xdist group of the Spark tests, since half of them need Spark.
 """
 
 import pytest
@@ -17,7 +17,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reported(store):
-    """Report on the store; return summary, answers and page."""
+    """Report on the store; return the summary, the answers and the page."""
     return report(str(store), executor="inline", baseline="old", label="new")
 
 

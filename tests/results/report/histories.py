@@ -42,7 +42,7 @@ class Script:
         self._add(time_ms, process, OpType(kind), f, value, error=error, node=node)
 
     def do(self, start_ms, end_ms, kind="ok", f="create", **more):
-        """Add a whole operation, whose two lines are adjacent."""
+        """Add a whole operation; its two lines are adjacent."""
         process = self.invoke(start_ms, f)
         self.end(end_ms, process, kind, f, **more)
 

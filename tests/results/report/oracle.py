@@ -1,8 +1,8 @@
 """An oracle that computes every number of a report independently, from `History` objects.
 
-The oracle does not use `results`. It loops over everything where the report sweeps, and sorts lists
-where the report uses buckets, windows and SQL. Rows are dictionaries with the columns of the
-answers, in any order.
+The oracle does not use `results`. Where the report sweeps over events, the oracle loops over
+everything; where the report uses buckets, windows and SQL, it sorts lists. Rows are dictionaries
+with the columns of the answers, in any order.
 """
 
 import itertools
@@ -26,7 +26,7 @@ class Run:
     """One run, read by `load_run` and judged again."""
 
     environment, target, profile = "sim", "kudu", "strict"
-    population = None  # numbered by the oracle, which knows all runs
+    population = None  # the oracle numbers populations, since it knows all runs
 
     def __init__(self, folder: Path) -> None:
         stored = load_run(folder)
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def alike(self):
-        """The common properties of a population's runs: all except the seed and its plan."""
+        """The properties that all runs of a population share: all except the seed and its plan."""
         return self.label or "", *self.setting
 
     @property
@@ -147,12 +147,14 @@ class Run:
         ]
 
     def struck_by(self):
-        """Return the nemeses of the case and of the history, except "none"."""
+        """Return the nemeses named in the case or in the history, except "none"."""
         return sorted({*self.case.nemeses, *(f["nemesis"] for f in self.faults)} - {"none"})
 
 
 def outages_of(ops, run_end):
-    """Compute outages by definition: cover each gap between answers, bridge, measure."""
+    """Compute outages by definition: cover each gap between answers, bridge short pauses,
+    measure.
+    """
     answers = sorted({op["end"] for op in ops if op["answered"] and op["line"] is not None})
     found = []
     for a, b in itertools.pairwise([0, *answers, run_end]):
@@ -173,7 +175,7 @@ def outages_of(ops, run_end):
 
 
 def middle(value):
-    """Return the middle of a latency's bucket: 5 bits after the leading one."""
+    """Return the middle of a latency's bucket, which keeps 5 bits after the leading one."""
     value = max(0, value)
     if value < 32:
         return value
@@ -210,9 +212,10 @@ def wilson(hits, n):
 
 
 def arrangements(first, second):
-    """Return the share of all choices of the first group whose U is as far from its mean.
+    """Return the share of all choices of the first group whose U is as far from its mean or
+    farther.
 
-    U counts pairs that the first group wins, and half of the ties.
+    U counts the pairs that the first group wins, and half of the ties.
     """
     both = [*first, *second]
 
@@ -259,7 +262,7 @@ def runs_in(items):
 
 
 class Oracle:
-    """Answers about a store; `AtScale` has the others."""
+    """Answers about a store; `AtScale` adds the others."""
 
     def __init__(self, store: Path) -> None:
         folders = sorted(path.parent for path in store.glob("*/*/case.json"))
@@ -319,7 +322,7 @@ class Oracle:
             bad = [r for r in run.results if r.verdict.value != "valid"]
             first = min(
                 bad, key=lambda r: -RANK[r.verdict.value]
-            )  # the first one in the order of the case
+            )  # the first nemesis in the order of the case
             rows.append(
                 {
                     **{name: field(run, name) for name in (*names, "seed", "day", "code")},
@@ -435,7 +438,9 @@ class Oracle:
     # --- faults ------------------------------------------------------------------------------
 
     def uplift_counts(self):
-        """(population, nemesis, outcome) -> rows of hits, trials with and without"""
+        """Map (population, nemesis, outcome) to rows of hits and trials, with and without the
+        nemesis.
+        """
         found = defaultdict(list)
         for run in self.runs:
             begin, end = run.chaos()

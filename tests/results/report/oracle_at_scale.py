@@ -71,14 +71,16 @@ class AtScale(Oracle):
         return answer(self.by_signature(), "verdict", "bugs", "signature", "target", of=of)
 
     def by_signature(self):
-        """Group failing runs by the first three parts of their signatures; count the fourth."""
+        """Group failing runs by the first three parts of their signatures; count the values of the
+        fourth.
+        """
         return [
             {**row, "signature": " · ".join(row["signature"].split(" · ")[:3])}
             for row in self.failing_runs()
         ]
 
     def seen(self, failing):
-        """Return when failing runs were seen, and the number of later runs of their settings."""
+        """Return when failing runs were seen, and how many later runs had their settings."""
         own = [run for run in self.runs if run.key in {row["run"] for row in failing}]
         order = lambda run: (run.record.started, run.key)  # noqa: E731
         first, last = min(own, key=order), max(own, key=order)
@@ -99,7 +101,7 @@ class AtScale(Oracle):
         }
 
     def _found(self):
-        """Return hits and their interval, with a line for all runs if there are several."""
+        """Return hits and their interval, with a line for all runs if there are several lines."""
         hits = defaultdict(int)
         for row in self.by_signature():
             if row["verdict"] == "invalid":
@@ -140,7 +142,9 @@ class AtScale(Oracle):
     # --- survival ----------------------------------------------------------------------------
 
     def _lives(self):
-        """Map each population to the operations until failure or end, and which of them came."""
+        """Map each population to the operations until failure or end, and to which of the two
+        came.
+        """
         lives = defaultdict(list)
         for run in self.runs:
             if run.verdict == "invalid":
@@ -235,7 +239,7 @@ class AtScale(Oracle):
         ]
         return answer(found, "population", "kind", of=of)
 
-    # --- the same case again -----------------------------------------------------------------
+    # --- repeated cases ----------------------------------------------------------------------
 
     def repeated_cases(self):
         def of(runs):
@@ -268,7 +272,7 @@ class AtScale(Oracle):
     # --- costs -------------------------------------------------------------------------------
 
     def costs(self):
-        """Return costs; CPU times are those that the checks measured."""
+        """Return the costs; CPU times are those that checks have measured."""
         spent = defaultdict(int)
         for row in pq.read_table(self.store / ".report/tables/verdicts.parquet").to_pylist():
             spent[row["run"]] += row["cpu_ns"]
@@ -307,7 +311,9 @@ class AtScale(Oracle):
         return answer(groups, "by", "value", of=of)
 
     def _sizes(self):
-        """Return each run's bytes, a share of its partition by the lines of its history."""
+        """Return each run's bytes: its share of the partition, by the number of lines of its
+        history.
+        """
         stored, lines = defaultdict(int), defaultdict(int)
         for path in (self.store / ".lake").glob("*/*.parquet"):
             (row,) = pq.read_table(path, columns=["label", "day"]).slice(0, 1).to_pylist()
@@ -336,7 +342,9 @@ class AtScale(Oracle):
         raise AssertionError(fault)
 
     def _role_counts(self):
-        """(population, nemesis, phase, role) -> run -> [bad, operations]; without: role None."""
+        """Map (population, nemesis, phase, role) to run -> [bad, operations]; without the nemesis,
+        the role is None.
+        """
         cells = defaultdict(lambda: defaultdict(lambda: [0, 0]))
         for run in self.runs:
             hits = [(f, self._role(run, f)) for f in run.faults if f["hit"]]
@@ -360,7 +368,7 @@ class AtScale(Oracle):
         cells, pairs = self._role_counts(), {}
 
         def paired(key, other, runs=None):
-            """Pair both counts of each run that has one of them, or of `runs`."""
+            """Pair both counts of each run that has one of them, or of the given `runs`."""
             first, second = cells.get(key, {}), cells.get(other, {})
             every = {*first, *second} if runs is None else runs
             return [(*first.get(run, (0, 0)), *second.get(run, (0, 0))) for run in every]
@@ -415,7 +423,7 @@ class AtScale(Oracle):
         return rows
 
     def agreement(self, strata):
-        """Compare Cochran's Q with the tail of the chi-square distribution."""
+        """Return Cochran's Q and the tail of the chi-square distribution beyond it."""
         found = []
         for rows in strata:
             a, n, b, m = totals_of(rows)

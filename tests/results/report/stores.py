@@ -49,7 +49,7 @@ LAST_SEED_FIRST = 2
 
 
 def case_of(spec: Spec) -> Case:
-    """Build the case of one run, with short faults, so that several fit."""
+    """Build the case of one run; its faults are short, so that several fit."""
     workload = load_plugin("workloads", spec.workload)
     target = load_plugin("targets", "kudu")
     options = {option.name.replace("-", "_"): option.default for option in target.options}
@@ -85,13 +85,15 @@ def add_run(store: Path, name: str, spec: Spec) -> Path:
 
 
 def started_of(spec: Spec) -> str:
-    """Return a run's start; labels run in turn, and seeds of one label on two days."""
+    """Return the start of a run; labels follow each other, and the seeds of a label run on two
+    days.
+    """
     day = (1 if spec.label == "old" else 3) + (spec.seed > LAST_SEED_FIRST)
     return f"2026-01-0{day}T00:00:{spec.seed:02}+00:00"
 
 
 def code_of(spec: Spec) -> str:
-    """Return the code version of a run, which changes at one seed for all labels."""
+    """Return the code version of a run, which changes at the same seed for all labels."""
     return "bbbb" if spec.seed > LAST_SEED_FIRST else "aaaa"
 
 

@@ -1,4 +1,4 @@
-"""Comparison of two labels: reports regressions, ignores noise, and compares equal settings."""
+"""Comparison of two labels: it reports regressions, ignores noise, and compares equal settings."""
 
 import random
 import weakref
@@ -27,7 +27,7 @@ ALIKE = {
 
 
 class Runs:
-    """Builder of rows in the form of `baseline_runs` and `latency_by_run`."""
+    """A builder of rows in the form of `baseline_runs` and `latency_by_run`."""
 
     def __init__(self, seed=1):
         self.runs, self.latencies = [], []
@@ -65,7 +65,9 @@ def test_equal_labels_give_no_evidence():
 
 
 def test_false_alarms_are_rare_over_many_comparisons():
-    """Without a correction, 16 comparisons of equal labels would alarm in half of all reports."""
+    """Without a correction, 16 comparisons of equal labels would raise an alarm in half of all
+    reports.
+    """
     alarms = sum(
         any(
             verdict != NO_EVIDENCE
@@ -178,7 +180,7 @@ def test_rows_are_looked_at_once_and_not_kept():
     alive = weakref.WeakSet()
 
     class Kept(dict):
-        """A row that records whether it still exists."""
+        """A row for which a test can tell whether it still exists."""
 
         __hash__ = object.__hash__
 
@@ -200,7 +202,7 @@ def test_rows_are_looked_at_once_and_not_kept():
             yield row
 
     compare(counted(runs.runs), counted(runs.latencies), baseline="a", label="b")
-    assert max(seen) <= 5  # the first row of each label, and the current one
+    assert max(seen) <= 5  # the first row of each label, and the current row
 
 
 def test_rows_of_a_table_come_some_at_a_time(monkeypatch):

@@ -1,4 +1,4 @@
-"""Questions are SQL for DuckDB, over a report's tables or over cells gathered from them."""
+"""Questions are SQL for DuckDB, over the tables of a report or over cells gathered from them."""
 
 import contextlib
 import re
@@ -48,7 +48,7 @@ def test_sums_of_questions_are_exact_and_rows_are_in_order(name):
 
 @pytest.mark.parametrize("name", query_names())
 def test_a_question_reads_tables_or_their_aggregates(name):
-    """A question never reads both: an engine has no cells, and the driver no tables."""
+    """A question never reads both: an engine has no cells, and the driver has no tables."""
     code = re.sub(r"--[^\n]*|'[^']*'", "", query(name))
     read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", code))
     own = set(re.findall(r"(\w+) AS \(", code))

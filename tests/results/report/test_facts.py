@@ -1,4 +1,4 @@
-"""Facts of a run, from hand-written histories, compared with literal definitions."""
+"""Facts of a run, extracted from hand-written histories and compared with literal definitions."""
 
 import time
 from typing import NamedTuple
@@ -84,7 +84,8 @@ def test_outages_are_what_their_definition_says(operations):
             for op in operations
             if item.start <= op.start < item.end
             or op.start < item.start < op.end
-            or (item.ended == "idle" and op.start == item.end)  # one the last one, of length 0
+            # an operation that starts when an idle outage ends was tried in it, too
+            or (item.ended == "idle" and op.start == item.end)
         ]
         assert item.tried == len(inside)
 
@@ -100,7 +101,8 @@ def test_an_outage_of_each_ending():
     found = outages([failing(1, 2), failing(3, 4), failing(6, 7), answered, open_end], 30 * second)
 
     assert found == [
-        Outage(1 * second, 4 * second, 2, "idle"),  # a gap of one second is bridged
+        # a gap of one second is bridged by the outage around it
+        Outage(1 * second, 4 * second, 2, "idle"),
         Outage(6 * second, 7 * second, 1, "idle"),
         Outage(9 * second, 10 * second, 1, "answered"),
         Outage(20 * second, 30 * second, 1, "end"),
@@ -125,7 +127,7 @@ def test_a_fault_is_active_from_its_injection_up_to_just_before_its_heal():
     script = Script()
     script.phase(0, "chaos")
     script.do(99, 99)
-    script.do(100, 100)  # the line precedes the injection at the same time, and the time counts
+    script.do(100, 100)  # the line precedes the injection, but only the equal time counts
     script.inject(100, "kill", "k1")
     script.do(100, 150)
     script.do(199, 250)
@@ -190,7 +192,9 @@ def test_an_id_used_twice_is_healed_in_order_and_a_stray_heal_is_nothing():
 
 
 def test_an_answer_at_the_moment_of_a_heal_precedes_it():
-    """In virtual time, the last answer and the heal may have the same time; their lines differ."""
+    """In virtual time, the last answer and the heal may have the same time; then their lines
+    decide.
+    """
     script = Script()
     script.inject(100, "kill", "k")
     script.do(150, 500, f="get")
@@ -235,7 +239,7 @@ def test_outages_after_a_heal_count_only_those_it_fell_into():
 
     assert first["mutation_outage_ns"] == 1000 * MS
     assert second["mutation_outage_ns"] == 0
-    assert third["mutation_outage_ns"] is None  # it ended because no client made another attempt
+    assert third["mutation_outage_ns"] is None  # it ended because clients made no further attempt
     assert [f["read_outage_ns"] for f in (first, second, third)] == [0, 0, 0]
     assert first["mutation_down_ns"] == 1900 * MS
 
@@ -247,7 +251,8 @@ def test_operations_without_completion_are_info_and_have_no_latency():
     script.do(200, 203, node="m1")
     script.do(300, 300, kind="fail", error="NOT_THE_LEADER/X: text: more", value=None)
     script.do(400, 401, kind="fail", error="EXISTS: no", value={"result": "exists"})
-    script.do(500, 501, kind="info", value={"result": "exists"})  # an echo is not an answer
+    # an echo is not the answer to an operation
+    script.do(500, 501, kind="info", value={"result": "exists"})
     found = rows(script.history(), "ops")
 
     names = ("type", "answered", "error_code", "node")
@@ -297,7 +302,7 @@ def test_only_the_chaos_phase_is_exposure():
 
 
 def test_strange_histories_make_facts_all_the_same():
-    """Foreign histories may contain anything: nothing is guessed, and nothing crashes."""
+    """A foreign history may contain anything: nothing is guessed, and nothing crashes."""
     script = Script()
     script.fact(10, "leader", node=None, term="seven")
     script.fact(11, "leader")
@@ -355,7 +360,7 @@ def test_a_run_of_1400_operations_takes_little_time():
             script.heal(number * 25 + 20, "kill", f"k{number - 40}")
     history = script.history()
     times = []
-    while min(times, default=1.0) >= 0.15 and len(times) < 50:  # 20 ms on a quiet machine
+    while min(times, default=1.0) >= 0.15 and len(times) < 50:  # takes 20 ms on a quiet machine
         begin = time.process_time()
         extract(run_of(), History(list(history)))
         times.append(time.process_time() - begin)

@@ -1,4 +1,4 @@
-"""The first screen: failures of runs with a bug are expected; only other failures are red."""
+"""The first screen: failures of runs with a bug switched on are expected; only others are red."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,9 @@ FIELDS = {
 
 
 def summary_of(populations, *, crashed=0, unjudged=0, excused=()):
-    """Build the summary of populations (bugs, valid, unknown, invalid), one signature each."""
+    """Build the summary of populations (bugs, valid, unknown, invalid) that have one signature
+    each.
+    """
     names = ("bugs", "valid", "unknown", "invalid")
     rows = [dict(zip(names, population, strict=True)) for population in populations]
     totals = {name: sum(row[name] for row in rows) for name in names[1:]}

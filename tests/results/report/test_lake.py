@@ -1,4 +1,4 @@
-"""`harness report LAKE` for lakes that do not belong to a store."""
+"""`harness report LAKE` for a lake that does not belong to a store."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ def told(lake):
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         code = main(["report", str(lake), "--executor", "inline", "--json"])
-    assert not (lake / ".report" / "tables").exists()  # the lake itself has the tables
+    assert not (lake / ".report" / "tables").exists()  # the tables are in the lake itself
     return code, json.loads(out.getvalue())
 
 
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(lake, tmp_path, capsys, ta
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_run_without_any_result_counts_in_the_headline(tmp_path, capsys, known):
-    """Otherwise a report of the other runs would be green."""
+    """Otherwise a report on the other runs would be green."""
     import deltalake
 
     store, lake = tmp_path / "store", tmp_path / "lake"

@@ -1,4 +1,4 @@
-"""Curves, pooled ratios, and failures over days, versions and labels."""
+"""Curves, pooled ratios, and failures by day, version and label."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ CENSORED = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
 
 
 def test_kaplan_and_meier_of_the_textbook():
-    """Table, standard errors (Greenwood) and intervals match Kleinbaum and Klein, and R."""
+    """The table, standard errors (Greenwood) and intervals match Kleinbaum and Klein, and R."""
     cells = [(at, n, 0) for at, n in REMISSION] + [(at, 0, 1) for at in CENSORED]
     steps = kaplan_meier(cells)
 
@@ -47,7 +47,7 @@ lives = st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_s
 
 @given(lives)
 def test_survival_is_a_product_over_moments(lives):
-    """Each factor is counted from all lives; cells may come in any order and any split."""
+    """Each factor is counted from all lives; cells may come in any order and in any split."""
     steps = kaplan_meier((at, int(bad), int(not bad)) for at, bad in lives)
 
     assert [step.at for step in steps] == sorted({at for at, bad in lives if bad})
@@ -138,7 +138,9 @@ def test_disagreeing_strata_are_reported():
 
 
 def cell(population, setting, runs, place, of, signature="c · r · cut · get", **more):
-    """Build a row of `signature_cells`; its last run is number `place` of `of` of its setting."""
+    """Build a row of `signature_cells`; its last run is number `place` of the `of` runs of its
+    setting.
+    """
     day, run = f"2026-01-0{place % 9 + 1}", f"n/{population}"
     return {
         "verdict": "invalid", "target": "kudu", "bugs": "", "environment": "sim",
@@ -152,7 +154,7 @@ def cell(population, setting, runs, place, of, signature="c · r · cut · get",
 
 
 def test_runs_since_a_failure_are_of_its_settings_whatever_the_label():
-    """In s1 the later of two populations counts, 10 - 7; in s2 there are 4 more runs."""
+    """In s1 the later of two populations counts, so 10 - 7; in s2, 4 more runs followed."""
     cells = [cell(1, "s1", 2, 3, 10), cell(2, "s1", 1, 7, 10), cell(3, "s2", 1, 1, 5)]
     (row,) = signatures(cells, ["2026-01-09", None]).to_pylist()
 
@@ -198,7 +200,7 @@ def test_new_gone_and_known_failures_beyond_chance():
     rows = {row["signature"]: row for row in changed(cells)}
 
     assert {name: (row["change"], row["says"]) for name, row in rows.items()} == {
-        "c · r": ("known", "more often"),  # the rule: 1 of 40, then 20 of 40
+        "c · r": ("known", "more often"),  # 1 of 40 runs, then 20 of 40
         "c · one": ("new", "more than chance"),
         "c · two": ("gone", "may be chance"),
         "c · three": ("known", "less often"),
@@ -223,7 +225,9 @@ EVIDENCE = {"more than chance", "more often", "less often"}
 
 
 def test_equal_runs_are_rarely_a_change():
-    """Both labels fail equally often: few of 200 comparisons of four failures report a change."""
+    """Both labels fail equally often: only few of 200 comparisons of four failures report a
+    change.
+    """
     chance = random.Random(5)
     false = 0
     for _ in range(200):
@@ -249,11 +253,11 @@ def test_detection_counts_invalid_runs_and_all_failures_together():
     assert {row["seeds"] for row in curves.to_pylist()} >= {1, 10, 1_000}
 
 
-# --- the same case again -------------------------------------------------------------------------
+# --- repeated cases ------------------------------------------------------------------------------
 
 
 def judged(**columns):
-    """Run the queries about repeated cases over a table `judged` of these rows."""
+    """Run the queries about repeated cases over a table `judged` that has these rows."""
     base = {"population": 1, "setting": "s", "code": "c", "environment": "sim", "verdict": "valid"}
     rows = [
         {**base, **dict(zip(columns, values, strict=True)), "run": f"r{number}"}
@@ -316,7 +320,7 @@ def test_a_role_is_that_of_what_the_fault_hit_when_it_was_injected():
         script.heal(4, "cut", "f0")
         script.fact(5, "leader", node="m1", term=1)
         script.inject(6, "cut", "f1", targets=("m1", "m2"))
-        script.fact(7, "leader", node="m3", term=2)  # m3 was the leader at that time
+        script.fact(7, "leader", node="m3", term=2)  # m3 was leader at the time
         script.do(8, 9, "fail")
         script.heal(10, "cut", "f1")
         script.inject(11, "cut", "f2", targets=("m1",))
@@ -396,7 +400,7 @@ def test_trends_add_up_and_leave_out_runs_that_do_not_tell():
     )
 )
 def test_bytes_are_those_of_the_lake_once(parts):
-    """For any runs, the bytes by label add up to the size of the partitions."""
+    """Whatever the runs, the bytes by label add up to the size of the partitions."""
     cells = [
         {"target": "t", "label": label, "day": "d", "profile": "s", "nemeses": nemeses, "runs": n,
          "timed": n, "wall_ns": n, "cpu_ns": n, "length_ns": n, "ops": n, "lines": n}

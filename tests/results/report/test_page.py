@@ -1,4 +1,4 @@
-"""The page in a real browser, and with hostile strings."""
+"""The page of a report in a real browser, also with hostile strings."""
 
 import itertools
 import re
@@ -23,7 +23,7 @@ EVIL = (
 
 
 def evil_store(store):
-    """Build a store in which every string is hostile, and names of folders as far as possible."""
+    """Build a store in which every string is hostile, and folder names as hostile as possible."""
     script = Script()
     script.fact(0, "leader", node=EVIL, term=1)
     script.phase(1, "chaos")
@@ -141,7 +141,7 @@ def test_the_page_is_bounded_and_needs_nothing_else(reported):
 
 @pytest.mark.xdist_group("spark")
 def test_every_id_of_the_page_is_there_once(reported):
-    """A link to a name shared by a section and a table would be ambiguous."""
+    """A name shared by a section and a table would make a link ambiguous."""
     page = reported[2].read_text(encoding="utf-8")
     ids = re.findall(r' id="([^"]*)"', page)
 
@@ -226,7 +226,7 @@ def test_settings_shared_by_most_populations_are_not_in_their_names():
 
 
 def ends(path):
-    """Return the points of a path: pairs of numbers after M and L."""
+    """Return the points of a path: the pairs of numbers after M and L."""
     return [tuple(map(float, point.split())) for point in re.split("[ML]", path.rstrip("Z"))[1:]]
 
 
@@ -238,7 +238,7 @@ def test_curves_stay_in_their_frame_and_count_omitted_points():
     line, band = ends(chart.lines[0].path), ends(chart.lines[0].band)
     middle = (chart.left + chart.right) / 2
     assert [x for x, _ in line] == pytest.approx([chart.left, middle, chart.right])
-    heights = [tick.x for tick in chart.y_ticks]  # the heights of 0 %, 25 %, ... 100 %
+    heights = [tick.x for tick in chart.y_ticks]  # the heights of 0 %, 25 % and so on, up to 100 %
     assert [y for _, y in line][1:] == pytest.approx([heights[2], heights[4]])
     assert len(band) == 2 * len(points)
     assert all(heights[4] <= y <= heights[0] for _, y in (*line, *band))
@@ -251,7 +251,7 @@ def test_a_step_goes_on_level_and_then_down():
     (x, top), corner, bottom = ends(chart.lines[0].path)
     assert x < corner[0] == bottom[0]
     assert corner[1] == top < bottom[1]
-    assert len({*ends(chart.lines[0].band)}) == 1  # beyond this point, no interval is known
+    assert len({*ends(chart.lines[0].band)}) == 1  # beyond this point, the interval is unknown
 
 
 def test_a_curve_of_many_points_is_bounded():

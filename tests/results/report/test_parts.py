@@ -1,4 +1,4 @@
-"""Answers of parts add up to the answers of the whole, however runs are split."""
+"""Answers about parts add up to answers about the whole, whatever the split of the runs."""
 
 import contextlib
 import random
@@ -44,7 +44,7 @@ class Told:
 
 
 def of_parts(tables, folder, parts, extent):
-    """Return the answers of a whole that is split into `parts`, with each run in one part."""
+    """Return the answers about a whole that is split into `parts`; each run is in one part."""
     runs = tables["runs"]["run"].to_pylist()
     mine = [[] for _ in range(parts)]
     for run in runs:
@@ -62,7 +62,7 @@ def of_parts(tables, folder, parts, extent):
 
 
 def of_one(tables, extent):
-    """Return the answers of one engine with all runs."""
+    """Return the answers of one engine that has all runs."""
     with contextlib.closing(DuckEngine()) as engine:
         for name, table in tables.items():
             engine.take(name, table)
@@ -93,7 +93,7 @@ def test_a_report_of_parts_says_the_same(tables, tmp_path, reported):
     assert found.tables.keys() == whole.tables.keys()
     for name, table in whole.tables.items():
         expected = table
-        if name == "costs":  # parts have no data about files
+        if name == "costs":  # parts have no data about the sizes of files
             nothing = pa.nulls(len(table), pa.int64())
             for column in ("bytes", "run_bytes"):
                 at = table.column_names.index(column)
@@ -113,7 +113,7 @@ def test_questions_about_facts_are_summed_or_listed():
 
 @pytest.mark.parametrize("name", ADDED)
 def test_rows_that_agree_in_their_keys_are_one(tables, name):
-    """No answer has two rows with the same key."""
+    """No answer has two rows with equal keys."""
     found = of_one(tables, Extent())[name]
     keys = [tuple(row.values())[: ADDED[name].keys] for row in found.to_pylist()]
     assert len({*keys}) == len(keys) > 1

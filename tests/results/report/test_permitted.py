@@ -21,7 +21,7 @@ def row(verdict, **permitted):
 
 @pytest.fixture
 def engine(tmp_path):
-    """Build runs of one population: valid, permitted twice, and permitted with an unknown."""
+    """Build the runs of one population: valid, permitted twice, and permitted with an `unknown`."""
     told = {
         "r1": [row("valid")],
         "r2": [row("permitted", **{"stale-read": 3, "torn-list": 1})],

@@ -21,7 +21,7 @@ from tests.support.run_folders import keep_run
 
 
 def quick_history(kind="ok"):
-    """Build a register's history that is quick to judge."""
+    """Build the history of a register, which is quick to judge."""
     script = Script()
     script.fact(0, "leader", node="m1", term=1)
     script.phase(1, "chaos")
@@ -38,7 +38,7 @@ def quick_history(kind="ok"):
 
 
 def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("kill",), bugs=()):
-    """Write a run folder by hand; a stale run has a read of an overwritten value."""
+    """Write a run folder by hand; in a stale run, a read returns an overwritten value."""
     case = Case(seed=seed, workload="register", nemeses=nemeses, bugs=bugs, rate=5.0)
     history = quick_history()
     if stale:
@@ -57,7 +57,9 @@ def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("ki
 
 @pytest.fixture(scope="module")
 def made_small(tmp_path_factory):
-    """Build two stale runs with a bug and three others, `unknown` at best without liveness."""
+    """Build two stale runs with a bug and three other runs, which without liveness are `unknown` at
+    best.
+    """
     store = tmp_path_factory.mktemp("small")
     for seed in (1, 2):
         add_quick(store, "reg", f"bad-{seed}", seed=seed, stale=True, label="a", bugs=("B1",))
@@ -76,13 +78,13 @@ def judged_small(made_small, tmp_path_factory):
 
 @pytest.fixture
 def small(made_small, tmp_path):
-    """Copy that store, so that a test may change it."""
+    """Copy the small store, so that a test may change it."""
     return shutil.copytree(made_small, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
 @pytest.fixture
 def judged(judged_small, tmp_path):
-    """Copy the judged store, for tests of the results of verdicts."""
+    """Copy the judged store, for tests of what a report does with verdicts."""
     return shutil.copytree(judged_small, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
@@ -221,7 +223,7 @@ def test_an_answer_of_an_earlier_report_does_not_stay(judged, capsys):
     for path in (*of_another_version, *(judged / ".report" / name for name in kept)):
         path.write_bytes(b"")
     listed = judged / ".report" / ".report-files.json"
-    # Entries of a list beyond the files that a report writes are ignored.
+    # Listed files are ignored if they are not files that a report writes.
     names = ["tables/old.parquet", "sql/old.sql", "sql/gone.sql", "answers/notes.txt"]
     names += ["notes.sql", "../notes.parquet", "tables/../../notes.parquet"]
     listed.write_text(json.dumps([*json.loads(listed.read_text()), *names]))
@@ -345,15 +347,15 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     code, out, _ = report(capsys, small, "--json")
     found = json.loads(out)
 
-    assert code == 1  # because of the stale runs: invalid dominates
+    assert code == 1  # the stale runs make it invalid, which outweighs everything else
     assert (
         found["runs"] == 5 or found["runs"] == 6
-    )  # a foreign file may only be noticed when it is read
+    )  # some foreign files are only noticed when they are read
     assert found["verdicts"]["invalid"] == 2
     assert found["crashed"] == 1
     assert (
         found["runs"] + found["not_judged"] == 8
-    )  # torn, foreign and malformed runs are not among them
+    )  # torn, foreign and malformed runs are not counted
     named = {run for run, _, _ in found["problems"]}
     assert {"poison/torn", "poison/foreign", "poison/crashed", "poison/strange"} <= named
     page = (small / ".report" / "report.html").read_text()
@@ -390,7 +392,7 @@ def test_a_run_folder_gets_the_page_of_the_run(small, capsys):
     folder = small / "reg" / "bad-1"
     code, out, _ = report(capsys, folder)
 
-    assert code == 0  # as recorded, because this run was never judged
+    assert code == 0  # the recorded verdict, because this run was never judged
     assert out == f"page    {folder / 'report.html'}\n"
     assert (folder / "report.html").is_file()
 
@@ -443,7 +445,7 @@ def test_unsettled_results_are_counted_and_judged_again_on_demand(tmp_path, caps
 
 @pytest.mark.slow
 def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, capsys):
-    """The hand-written histories end before the liveness check, so all are unknown."""
+    """The hand-written histories end before liveness is checked, so all are unknown."""
     for number in range(5):
         add_quick(tmp_path, "n", f"r{number}", seed=number)
     code, out, _ = report(capsys, tmp_path, "--executor", "inline")

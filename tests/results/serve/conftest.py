@@ -62,7 +62,7 @@ def serving(place, **options):
 
 @pytest.fixture(name="eager")
 def eager_fixture(monkeypatch):
-    """Make every page look for new runs, and wait for them."""
+    """Let every page look for new runs, and wait for them."""
     monkeypatch.setattr(runs, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(runs, "LOOK_REST", 0.0)
     monkeypatch.setattr(runs, "FAILED_REST_S", 0.0)
@@ -71,7 +71,7 @@ def eager_fixture(monkeypatch):
 
 @pytest.fixture
 def store(tmp_path):
-    """Provide the path of a store that a test fills."""
+    """Return the path of a store that the test fills."""
     return tmp_path / "store"
 
 

@@ -1,4 +1,4 @@
-"""Small stores to browse: one with broken runs, and one that goes into a lake."""
+"""Small stores to browse: one has broken runs, and one is to be ingested into a lake."""
 
 import os
 
@@ -148,5 +148,6 @@ def poison(store):
     data = bytearray((middle / "history.parquet").read_bytes())
     data[100:400] = bytes(300)
     (middle / "history.parquet").write_bytes(data)
-    for name in ("unfinished", "linked", "no-record"):  # only their files show when they began
+    # only the files of such runs show when the runs began
+    for name in ("unfinished", "linked", "no-record"):
         os.utime(store / "poison" / name / "case.json", (LONG_AGO, LONG_AGO))

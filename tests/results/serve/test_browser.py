@@ -42,13 +42,13 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     page.follow(page.get_by_role("link", name="alpha", exact=True))
     assert len(rows_of(page)) == 4
 
-    for run in ("alpha/a1", "alpha/a3", "alpha/a2"):  # the third tick removes the first one
+    for run in ("alpha/a1", "alpha/a3", "alpha/a2"):  # ticking a third run removes the first one
         page.locator(f"input[value='{run}']").check()
     assert not page.locator("input[value='alpha/a1']").is_checked()
     page.follow(page.locator("#compare-button"))
     assert page.locator("section.card").count() == 2
     cells = page.locator("table.diff tbody tr", has_text="bugs").locator("td").all_inner_texts()
-    assert cells == ['["NO-LEASE"]', "[]"]  # in the order of the list
+    assert cells == ['["NO-LEASE"]', "[]"]  # cells are in the order of the list
     assert page.locator("figure.plot rect.ok").count() > 10
     shot(page, "compare")
 
@@ -80,7 +80,7 @@ def test_keys_alone_are_enough(served, browser_page):
     page.keyboard.press("r")
     page.wait_for_url(served.url + "/")
     page.keyboard.press("/")
-    page.keyboard.type("lease j")  # letters in a field are no commands
+    page.keyboard.type("lease j")  # in a field, letters are not commands
     assert page.locator("#search").input_value() == "lease j"
     page.locator("#search").fill("lease")
     page.keyboard.press("Enter")
@@ -94,7 +94,7 @@ def test_keys_alone_are_enough(served, browser_page):
 
 @over_network
 def test_hostile_runs_execute_nothing(served, browser_page):
-    page = browser_page  # this page fails the test at a dialog or a failing image
+    page = browser_page  # the page fails the test if a dialog opens or an image does not load
     for path in (
         "/?name=beta",
         "/run/beta/b3/",
@@ -132,7 +132,7 @@ def test_no_page_is_wider_than_the_window(served, browser_page):
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-            if path == "/":  # and no column of the list is hidden
+            if path == "/":  # and the list hides no column
                 table = page.locator(".scroll:has(> .list)")
                 assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
 

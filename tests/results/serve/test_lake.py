@@ -1,4 +1,4 @@
-"""`harness serve LAKE`: the same pages as for its store, and features that only lakes have."""
+"""`harness serve LAKE`: the same pages as for its store, and features that only a lake has."""
 
 import contextlib
 import html
@@ -50,7 +50,7 @@ def key_of(served, run):
 
 
 def as_in_store(text):
-    """Replace the keys in a lake's page by the ids of the store."""
+    """Replace the keys in a lake's page by the ids of the runs in the store."""
     return re.sub(r"(@|%40)[0-9a-f]{12}\b", "", text)
 
 
@@ -79,7 +79,7 @@ def test_a_run_is_that_of_the_store(both, run):
     assert key == expected["run"]["lake_run"]
     assert found["numbers"] == expected["numbers"]
     assert found["checkers"] == [
-        # Of a valid run, the lake has verdicts and reasons.
+        # for a valid run, the lake has verdicts and reasons, but no explanations
         check if expected["run"]["outcome"] != "valid" else {**check, "explanation": []}
         for check in expected["checkers"]
     ]
@@ -147,7 +147,7 @@ def test_links_in_a_kept_folder_are_not_followed(tmp_path, open_lake):
 
 
 def test_columns_of_newer_releases_are_absent_in_old_lakes(tmp_path, open_lake):
-    """Files of an older schema lack columns, which are null in their rows."""
+    """Files of an older schema lack the columns, which are then null in all rows."""
     lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
     (path, *others) = (lake / MAIN).glob("*.parquet")
     for file in (path, *others):
@@ -168,7 +168,7 @@ def test_news_are_shown_and_a_compaction_changes_nothing(tmp_path, open_lake, ea
     before = served.api("runs")
     add_run(
         store, "gamma", "new", seed=77, label="v1"
-    )  # on the first day, so it is the second oldest
+    )  # on the first day, so only one run is older
     ingested(store, lake)
     found = served.api("runs")["runs"]
     (new,) = [row for row in found if row["name"] == "gamma"]
@@ -360,7 +360,8 @@ def test_labels_differ_where_there_is_evidence(store, tmp_path, open_lake):
     lines = {(row["signature"], row["bugs"]): row for row in found["changes"]}
     hits = {key: (row["change"], row["label_hits"], row["says"]) for key, row in lines.items()}
     assert hits["lin · stale-read", ""] == ("new", 10, "more than chance")
-    assert hits["crash · exit", ""][:2] == ("new", 0)  # no run of its setting has the label `old`
+    # the setting of these runs has no run with the label `old`
+    assert hits["crash · exit", ""][:2] == ("new", 0)
     back = served.api("compare?label=new&label=old")["comparison"]
     assert {line["metric"]: line["verdict"] for line in back["lines"]} == {
         "invalid": "better", "detected": "worse", "unknown": "no evidence",

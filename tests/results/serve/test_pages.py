@@ -360,7 +360,7 @@ def test_every_matrix_cell_counts_the_runs_that_its_link_lists(served, down, acr
 
 def test_trends_count_rate_and_interval(served):
     points = served.api("trends?by=label")["points"]
-    # Both have one label, but only one has a bug switch, so they have separate rates.
+    # Both runs have the same label, but only one has a bug switch, so their rates are separate.
     own = [point for point in points if point["value"] == "v2"]
     assert sorted((point["runs"], point["unknown"], point["rate"] or 0) for point in own) == [
         (1, 0, 1.0), (1, 1, 0),

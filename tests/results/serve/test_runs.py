@@ -41,7 +41,7 @@ def table_of(rows):
 
 @st.composite
 def tables(draw):
-    """Draw rows, newest first as a list shows them, and a reader of their table."""
+    """Draw rows, the newest first as in a list, and a reader of their table."""
     given_rows = [
         {
             "run": f"{name}/r{number}", "name": name, "id": f"r{number}", "state": state,

@@ -1,4 +1,4 @@
-"""Refusals of the server: files outside the store, and foreign callers."""
+"""Requests that the server refuses: files outside the store, and foreign callers."""
 
 import contextlib
 import errno
@@ -57,7 +57,7 @@ TRAVERSALS = [
 
 
 def raw(served, data, *, until_close=True):
-    """Send raw bytes that no client library would send, and return the answer."""
+    """Send raw bytes that no client library would send; return the answer."""
     with socket.create_connection(
         ("127.0.0.1", served.server.server_port), timeout=CLIENT_S
     ) as sock:
@@ -81,14 +81,14 @@ def get(served, target, *headers):
 
 
 def test_a_request_has_a_deadline_as_a_whole(served, monkeypatch):
-    """Slow bytes once kept connections open for ever, and 64 of them blocked all other clients."""
+    """Slow bytes once kept connections open forever, and 64 of them blocked all other clients."""
     monkeypatch.setattr(server_module, "REQUEST_S", 0.3)
     begin_s = time.monotonic()
     with socket.create_connection(
         ("127.0.0.1", served.server.server_port), timeout=CLIENT_S
     ) as sock:
         sock.settimeout(0.05)
-        while True:  # the test's time limit ends a hang
+        while True:  # a hang would only end at the test's time limit
             with contextlib.suppress(TimeoutError):
                 try:
                     sock.sendall(b"X")
@@ -246,7 +246,7 @@ def test_connections_above_the_limit_are_refused_with_a_reason(store, monkeypatc
         address = ("127.0.0.1", served.server.server_port)
         held = [socket.create_connection(address, timeout=CLIENT_S) for _ in range(2)]
         try:
-            for sock in held:  # each one was answered and is kept alive, so it occupies its place
+            for sock in held:  # each was answered and stays open, so it still occupies a place
                 sock.sendall(b"GET /static/serve.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert sock.recv(100).startswith(b"HTTP/1.1 200")
             assert status(raw(served, b"", until_close=False)) == 503
@@ -286,7 +286,7 @@ def test_no_descriptor_is_left_open(served):
 
 
 def test_an_answer_that_tears_looks_torn(served, monkeypatch):
-    """Half an archive must not look complete, so the last chunk is never sent."""
+    """A truncated archive must not look complete, so the last chunk is not sent."""
 
     def torn(*_):
         yield b"PK"

@@ -26,7 +26,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lake(store, tmp_path_factory):
-    """Return the lake's address; nothing is judged, so copy the lake before you judge it."""
+    """Return the address of a lake whose runs are not judged; copy it before you judge it."""
     uri: Path = tmp_path_factory.mktemp("lakes") / "lake"
     assert ingest([str(store), "--lake", str(uri), "--unfinished"]) == 0
     return uri

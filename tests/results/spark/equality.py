@@ -1,6 +1,6 @@
 """Comparison of two lakes, and of two reports on them, without times, places and speed.
 
-Runs with the same name and id are equal, although their keys have the day (docs/lake.md).
+Runs are matched by name and id, because their keys also contain the day (docs/lake.md).
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def answers_in(output: Path) -> Tables:
 
 
 def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
-    """Return the folders of runs that are not valid: names, and parts that must be equal."""
+    """Return the folders of runs that are not valid: their names, and the parts that must be
+    equal.
+    """
     place = Lake.open(uri, storage_options=options).place
     counts: collections.Counter[str] = collections.Counter()
     kept: dict[str, bytes] = {}

@@ -43,7 +43,7 @@ def test_addresses_that_cannot_be_are_refused(url):
 
 @pytest.fixture
 def ports(monkeypatch):
-    """Provide a port with a listener and one without, and no proxy."""
+    """Return a port with a listener and one without; unset all proxies."""
     for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -52,7 +52,7 @@ def ports(monkeypatch):
         listening.listen()
         bound.bind(
             ("127.0.0.1", 0)
-        )  # bound, so that no other program takes the port, but not listening
+        )  # bound, so that no other program takes the port, but without a listener
         yield listening.getsockname()[1], bound.getsockname()[1]
 
 
@@ -63,7 +63,7 @@ def test_a_port_without_a_listener_refuses(ports):
     check_reachable(f"spark://127.0.0.1:{gone},127.0.0.1:{there}")
     check_reachable("local[2]")
     for url in (f"sc://127.0.0.1:{gone}/;user_id=x", f"spark://127.0.0.1:{gone}"):
-        # The user gets the error at once; Spark, which would retry for minutes, is not started.
+        # The user gets the error at once; Spark is not started, since it would retry for minutes.
         with pytest.raises(InfrastructureError) as caught:
             spark.get_spark(url)
         assert repr(url) in str(caught.value)
@@ -107,7 +107,7 @@ def test_the_line_that_tells_is_shown(text, cause):
 
 
 def hidden(how):
-    """Raise an error of Spark that Ctrl-C caused, as PySpark does."""
+    """Raise a Spark error caused by Ctrl-C, in the way in which PySpark does."""
     try:
         try:
             try:
@@ -162,7 +162,7 @@ def test_a_report_takes_it_for_ctrl_c(lake, tmp_path, monkeypatch):
 
 
 class Clock:
-    """A timer that is due as soon as it starts, or never."""
+    """A timer that is either due as soon as it starts, or never."""
 
     due = True
 

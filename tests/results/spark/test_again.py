@@ -1,4 +1,6 @@
-"""Repeated work on Spark (larger budgets, `--again`, lost jobs), and separate tasks for giants."""
+"""Repeated work on Spark (larger budgets, `--again`, lost jobs), and tasks of their own for
+giants.
+"""
 
 import contextlib
 
@@ -49,7 +51,7 @@ def unsettled(work, checked):
 
 
 def lacking(work):
-    """Return what the runs lack: first place, results, and the number of retried results."""
+    """Return (run, number of missing results, number of them that are retried) per lacking run."""
     told = work._tell(work._asking()._replace(settled=True))
     return [(one.run.partition("@")[0], one.results, one.again) for one in told.account.lacking]
 
@@ -79,7 +81,7 @@ def test_results_cut_short_by_a_budget_are_retried_once_and_with_again(uri):
 
 
 def have_tasks_of_one_run(monkeypatch):
-    """Give each run its own task, however cheap it is, here and in workers."""
+    """Give each run a task of its own, however cheap it is, here and in workers."""
 
     def tell_whole(batches, *, asking):
         from results.spark import range_answers, task_plan
@@ -111,7 +113,7 @@ def submissions(monkeypatch, submit=driver.SparkLake._submit):
 
 @spark_test
 def test_giants_and_truncated_runs_get_separate_tasks(uri, monkeypatch):
-    """The longest tasks come first, and every run is in one task."""
+    """The longest tasks come first, and each run is in one task."""
     have_tasks_of_one_run(monkeypatch)
     submitted, told = submissions(monkeypatch), []
     monkeypatch.setattr("results.spark.job_progress.EVERY_S", 0.05)
@@ -126,7 +128,7 @@ def test_giants_and_truncated_runs_get_separate_tasks(uri, monkeypatch):
 
 @spark_test
 def test_a_lost_job_is_resubmitted_without_appended_results(uri, monkeypatch):
-    """The first submission judges one run and is lost; the second judges only the others."""
+    """The first submission judges one run and is lost; the second judges only the other runs."""
     have_tasks_of_one_run(monkeypatch)
     submit = driver.SparkLake._submit
 

@@ -30,7 +30,7 @@ def expected(snapshot, table):
 
 
 def filled(uri, **options):
-    """Build a lake of two partitions, one without a label, and a batch of a dead writer."""
+    """Build a lake of two partitions, of which one has no label, and a batch of a dead writer."""
     lake = lake_at(uri, **options)
     lake.append(rows(["a1", "a2", "a3"]))
     lake.append(rows(["b1"], label=None, day=dt.date(2026, 1, 2)))
@@ -43,7 +43,7 @@ def filled(uri, **options):
 
 @spark_test
 def test_frames_have_the_rows_of_a_snapshot(spark, tmp_path):
-    """The folder's name looks like a pattern, and the dead writer's batch is invisible."""
+    """The folder's name looks like a pattern, and the batch of a dead writer is invisible."""
     lake = filled(tmp_path / "a [lake] {of} * x?")
     snapshot = lake.snapshot()
     lake.append(rows(["later"]))
@@ -68,7 +68,7 @@ def test_frames_of_an_empty_lake_have_its_columns(spark, tmp_path):
 @spark_test
 @pytest.mark.s3
 def test_executors_read_an_object_store_with_no_jar(spark):
-    """They get their credentials from the driver."""
+    """Executors get their credentials from the driver."""
     with s3_server() as endpoint:
         lake = filled(f"s3://{BUCKET}/lake", storage_options=options_for(endpoint))
         snapshot = lake.snapshot()

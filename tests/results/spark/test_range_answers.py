@@ -1,4 +1,6 @@
-"""Answers of tasks about ranges of runs add up to those of one machine, without Spark."""
+"""Answers of tasks about ranges of runs add up to the answers of a single machine, without
+Spark.
+"""
 
 import contextlib
 import itertools
@@ -33,7 +35,7 @@ def judged(lake, tmp_path_factory):
 
 
 def asked(uri, **fields):
-    """Return the common input of a report's tasks."""
+    """Return the input that all tasks of a report share."""
     snapshot = opened(uri).snapshot()
     rows = snapshot.dataset("runs").to_table(["workload", "case"]).to_pylist()
     found = ResultLake.beside(str(uri), {}).snapshot()
@@ -51,7 +53,9 @@ BLANK = {
 
 
 def in_parts(what, *starts):
-    """Split a lake into ranges that begin at these keys; return tasks and common input."""
+    """Split a lake into ranges that begin at these keys; return the tasks and their common
+    input.
+    """
     starts = ("", *starts)
     rows = pa.RecordBatch.from_pydict({"id": range(len(starts))})
     ranges = tuple(zip(starts, [*starts[1:], None], strict=True))
@@ -69,7 +73,7 @@ def kinds_of(what, *starts):
 
 
 def told(what, *starts):
-    """Return answers and summary of a report in several ranges."""
+    """Return the answers and the summary of a report in several ranges."""
     rows, what = in_parts(what, *starts)
     parts = [*range_answers.tell_parts(rows, asking=what)]
     return range_answers.told_in(pa.Table.from_batches([*range_answers.add_up(parts, asking=what)]))
@@ -123,7 +127,7 @@ def test_kinds_count_all_runs_and_name_the_first(judged, runs):
 
 
 def test_where_something_is_left_to_do_nothing_is_answered_unless_that_is_asked(lake, tmp_path):
-    """Before a lake is judged, all results are missing; afterwards, none is."""
+    """Before a lake is judged, all results are missing; afterwards, none are."""
     there = shutil.copytree(lake, tmp_path / "lake")
     ResultLake.beside(str(there), {}, create=True)
     what = asked(there)

@@ -28,7 +28,7 @@ from tests.support.spark_session import spark_test
 
 pytestmark = [
     pytest.mark.lake,
-    pytest.mark.xdist_group("spark"),  # all tests share the fixtures of one worker
+    pytest.mark.xdist_group("spark"),  # one worker runs all tests, since they share fixtures
 ]
 
 BUDGETS = (Budget(), Budget().larger())
@@ -81,7 +81,7 @@ def tables_of(engine):
 
 
 def said(checked, answers):
-    """Convert problems and answers to JSON, without durations of checks."""
+    """Convert problems and answers to JSON, without the durations of checks."""
     rows = {
         name: [
             {column: value for column, value in row.items() if "cpu" not in column}
@@ -125,12 +125,12 @@ def test_spark_agrees_with_duckdb(lake, local, tables, tmp_path):
     assert (checked.results_known, checked.results_unsettled) == (0, 0)
     assert checked.results_new == local[0].results_new == len(results_in(there)) + GONE
     assert len(results_in(there)) == len(set(results_in(there)))
-    # Each one uses the results of the other, and its answers depend only on results.
+    # Each engine uses the results of the other; its answers depend only on results.
     checked, same_tables, same_answers = on_duckdb(there)
     assert checked.results_new == GONE
     assert same_tables == tables
     assert same_answers == answers
-    # Results for another budget change nothing.
+    # results with another budget change nothing
     other = ReportRuns(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
     with contextlib.closing(other):
         assert check(other, executor="inline").results_new > GONE
@@ -141,7 +141,7 @@ def test_spark_agrees_with_duckdb(lake, local, tables, tmp_path):
 
 
 def dying_after(appends, flag):
-    """Return a task whose worker is killed once, after a number of one-run appends."""
+    """Return a task whose worker is killed once, after this number of one-run appends."""
 
     def work(batches, **given):
         from results.judging import result_lake as judged
@@ -206,7 +206,7 @@ def test_local_workers_are_asked_for_missing_modules_only_after_failures(
 def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
     lake, local, tables, tmp_path, monkeypatch
 ):
-    """All runs are in one task, which has stored two of them when its worker dies."""
+    """All runs are in one task, which has stored two of them when its worker is killed."""
     there = shutil.copytree(lake, tmp_path / "there")
     monkeypatch.setattr(driver, "judge_ranges", dying_after(2, str(tmp_path / "died")))
     told = []

@@ -1,6 +1,6 @@
-"""The same tables from every Spark: local, a standalone cluster of two executors, Connect.
+"""The same tables from every kind of Spark: local, a standalone cluster of two executors, Connect.
 
-A process has one session, so tests of another kind of Spark run in separate processes.
+A process has a single session, so each other kind of Spark is tested in a separate process.
 """
 
 import json
@@ -55,7 +55,7 @@ def expected(lake, tmp_path_factory):
 
 @spark_test
 def test_local_workers_share_common_imports():
-    """Their parent process imports it before they start, from folders."""
+    """The parent process of local workers imports the modules before the workers start."""
 
     def tell(batches):
         import sys
@@ -92,7 +92,9 @@ def test_archives_are_left_out_of_an_installed_spark_alone(tmp_path, monkeypatch
 
 
 def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
-    """Workers cannot find the harness by accident, in this folder or on this process's paths."""
+    """Workers cannot find the harness by accident, in this folder or on the path of this
+    process.
+    """
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
     bare = str(bare_python(tmp_path / "bare"))
@@ -149,9 +151,10 @@ EVERY_SPARK = [
     ],
 )
 def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_path):
-    """Packages are sent to workers of a server, or to executors, that lack them.
+    """The packages are sent to workers of a server, or to executors, if these lack them.
 
-    Daily tests only check that the packages work in a bare Python, and that Connect is enough.
+    The tests of each push only check that the packages work in a bare Python, and that Connect is
+    enough.
     """
     python = str(bare_python(tmp_path / "bare")) if lacking else sys.executable
     environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -159,7 +162,7 @@ def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_p
     if kind.startswith("connect "):
         url = connect_server(daemons, kind.split()[1], python)
         environment = {}
-    elif kind == "standalone":  # the cluster is from the pip package
+    elif kind == "standalone":  # the programs of the cluster come from the pip package
         url = standalone_cluster(daemons, tmp_path / "work")
         environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.executor.cores=1 pyspark-shell"
     found = in_another_process(lake, url, tmp_path, **environment)
@@ -279,7 +282,9 @@ for path in sys.argv[2:]:
 
 @pytest.mark.slow
 def test_packages_sent_to_workers_judge_in_a_bare_python(tmp_path):
-    """A nightly test shows that it is sent, and that workers of all kinds accept it."""
+    """A nightly test shows that the packages are sent, and that workers of all kinds accept
+    them.
+    """
     store = mixed_store(tmp_path / "store")
     sent = spark.packages_zip(tmp_path, plugin_distributions())
     runs = [store / "n" / f"r{n}" for n in range(3)]
@@ -289,7 +294,7 @@ def test_packages_sent_to_workers_judge_in_a_bare_python(tmp_path):
 
 
 class Workers:
-    """A fake session whose workers lack plug-ins until they are sent, or permanently."""
+    """A fake session whose workers lack plug-ins, either until these are sent or for good."""
 
     def __init__(self, *lacking, help_=True):
         self.lacking, self.help, self.sent = " ".join(lacking), help_, []
@@ -339,7 +344,7 @@ print(code_digest(Case(seed=0, target="toy-register", workload="register"), "sim
 
 
 def test_a_plug_in_that_was_sent_is_the_same_code(tmp_path):
-    """Executors therefore accept seeds of a soak whose target was sent to them."""
+    """So executors accept seeds of a soak whose target was sent to them."""
     toy = [each for each in plugin_distributions() if each.name == "toy-register"]
     sent = spark.packages_zip(tmp_path, toy)
     ran = [

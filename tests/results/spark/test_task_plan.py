@@ -1,4 +1,4 @@
-"""Runs that lack results are split into ranges, which are joined into tasks, without Spark."""
+"""Runs that lack results are split into ranges, and ranges are joined into tasks, without Spark."""
 
 import random
 import shutil
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lake
 
 
 def drawn(rng):
-    """Draw ranges, some of which are huge or were interrupted."""
+    """Draw ranges of runs; some are huge, some were interrupted."""
     costs = [rng.choice((5, 10, 1_000, 50_000)) for _ in range(rng.choice((1, 7, 40)))]
     return [
         Lacking(f"r{number // 2:02}", number % 2 - 1, 3, 9, rng.choice((0, 0, 0, 1)), cost)
@@ -69,7 +69,9 @@ def new(lake, tmp_path):
 
 
 def test_ranges_name_missing_results_of_all_runs(new):
-    """At first all results; after a new version of a checker, only its results; else none."""
+    """At first all results are missing; after a new version of a checker, only its results; else
+    none.
+    """
     what = asked(new)
     each = lacking_in(what, 1)
     runs = sorted(what.lake.snapshot({}).dataset("runs").to_table(["run"])["run"].to_pylist())
@@ -120,7 +122,7 @@ def test_a_task_that_begins_or_ends_within_a_run_has_that_run():
     [
         (COST_MIN // 8, 2, 1),  # too little work for two
         (COST_MIN, 2, 2),
-        (5 * COST_MIN, 2, 4),  # two for each slot, not five
+        (5 * COST_MIN, 2, 4),  # two tasks for each slot rather than five
         (100 * COST_MIN, 2, 24),
         (10_000 * COST_MIN, 2, 10_000 * COST_MIN // task_plan.COST_MAX + 1),
     ],

@@ -1,4 +1,4 @@
-"""Fake trials, whose results a function decides, and cases to try."""
+"""Fake trials whose results come from a function, and cases to try."""
 
 from harness.case import Case, Fault
 from harness.ops import NS_PER_S, ScheduledOp
@@ -33,7 +33,7 @@ def result(seed, *kinds, verdict=None):
 
 
 class FakeTrials:
-    """Trials that take each result from `outcome`, up to `runs_max` results."""
+    """Trials that take each result from `outcome`, up to `runs_max` results in all."""
 
     def __init__(self, outcome, runs_max=10**9):
         self.outcome = outcome

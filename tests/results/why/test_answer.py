@@ -1,4 +1,4 @@
-"""The forms of the answer: a file, a text, a drawing, and a lane on the run's page."""
+"""The forms of an answer: a file, a text, a drawing, and a lane on the run's page."""
 
 import re
 

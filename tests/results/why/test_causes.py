@@ -1,4 +1,4 @@
-"""Verdicts on parts of a case, from trials with known rates."""
+"""Verdicts on the parts of a case, from trials with known failure rates."""
 
 import msgspec
 import pytest

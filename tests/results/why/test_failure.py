@@ -1,4 +1,4 @@
-"""When a failure shows: the operations that decide are those of its signature."""
+"""The moment at which a failure shows: it depends on the operations in the signature."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,9 @@ from tests.support.histories import MS, Writer
 
 
 def shown_ms(named):
-    """Three operations, at 0, 2 and 4 ms for 1 ms each, and two ops of the harness after them."""
+    """Return when a failure shows that names these ops: three operations of 1 ms, at 0, 2 and 4 ms,
+    and two ops of the harness after them.
+    """
     writer = Writer()
     for _ in range(3):
         writer.ok(0, "get")
@@ -22,7 +24,7 @@ def shown_ms(named):
 
 def test_the_first_two_operations_of_clients_decide():
     assert shown_ms([0, 2, 4]) == 3
-    assert shown_ms([0, 1, 2, 4]) == 3  # an operation named twice is one
+    assert shown_ms([0, 1, 2, 4]) == 3  # an operation that is named twice counts once
     assert shown_ms([7, 6, 0]) == 1
     assert shown_ms([3]) == 3
 

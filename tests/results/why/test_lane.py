@@ -1,4 +1,4 @@
-"""The rate of the failure on the page of a run, in a real browser."""
+"""The lane with the failure rate on the page of a run, in a real browser."""
 
 from tests.results.run.page.runs import show, small_run, stale_read, write_run
 from tests.results.why.test_answer import answer

@@ -1,4 +1,4 @@
-"""Variants of a case without one part: removed, unchanged and indispensable parts."""
+"""Variants of a case that lack one part: which parts are removed, kept, or indispensable."""
 
 import msgspec
 import pytest

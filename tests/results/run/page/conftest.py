@@ -37,7 +37,9 @@ def made_page(tmp_path_factory):
 
 @pytest.fixture
 def open_page(browser_page, made_page):
-    """Open and draw that page, for tests that point at it or change its appearance."""
+    """Open and draw the page in a tab of its own, for tests that point at it or change its
+    appearance.
+    """
     browser_page.open(made_page)
     browser_page.wait_for_selector("html[data-ready]")
     return browser_page
@@ -51,7 +53,7 @@ def kept_tab(chromium):
 
 @pytest.fixture
 def shared_page(browser, kept_tab, made_page):
-    """Load that page once, for tests that select, filter and move; every change is undone.
+    """Load the page once for all tests that select, filter and move; each change is undone.
 
     Loading a page costs ten times as much as such a test.
     """
@@ -62,6 +64,6 @@ def shared_page(browser, kept_tab, made_page):
     now, first = page.evaluate(AS_AT_FIRST)
     assert now == first
     yield page
-    page.evaluate(f"async () => {{ await ({DRAWN})(); }}")  # late drawing may log errors, too
+    page.evaluate(f"async () => {{ await ({DRAWN})(); }}")  # a late drawing may log an error, too
     page.hear_no_more()
     assert page.unexpected() == [], page.problems

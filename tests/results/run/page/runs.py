@@ -1,4 +1,4 @@
-"""Hand-written histories and run folders, for which the content of the page is known."""
+"""Hand-written histories and run folders whose pages have known content."""
 
 from harness.case import Case
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
@@ -50,7 +50,9 @@ class Script:
 
 
 def small_run():
-    """Build a run of two masters, a partition, a kill, one table's whole life, and a stale read."""
+    """Build a run of two masters with a partition, a kill, the whole life of a table, and a stale
+    read.
+    """
     script = Script()
     script.fact(0, "phase", {"phase": "setup"}).fact(100, "leader", {"node": "m1", "term": 1})
     script.fact(101, "phase", {"phase": "chaos"})
@@ -97,7 +99,7 @@ def small_run():
 
 
 def stale_read(history):
-    """Return the verdict on `small_run`: its read at 700 ms is stale."""
+    """Return the verdict on `small_run`, whose read at 700 ms is stale."""
     wanted = [
         pair.invoke.index
         for pair in history.pairs
@@ -114,7 +116,7 @@ def stale_read(history):
 
 
 def write_run(store, history, results, *, name="made", case=None, logs=None, replay="harness run"):
-    """Write a whole run folder; `logs` maps file names to texts."""
+    """Write a whole run folder; `logs` maps names of files to their texts."""
     verdict = max((result.verdict for result in results), key=lambda v: v.rank)
     path = keep_run(
         store, name, "run-1",

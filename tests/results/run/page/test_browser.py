@@ -55,7 +55,7 @@ def test_the_first_view_of_an_invalid_run_shows_the_anomaly(open_page):
     assert now["to"] > max(pair.completion.time for pair in pairs)
     assert now["to"] - now["from"] < (now["end"] - now["begin"]) / 2
     assert now["selected"] == focus[0]
-    # The frames are painted in the red of the theme.
+    # the theme's red, in which invalid operations are framed
     open_page.wait_for_function("""() => {
       const canvas = document.getElementById("operations");
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -128,7 +128,7 @@ def test_a_cycle_is_shown_as_its_checker_drew_it(browser_page, tmp_path):
 
 
 def test_an_operation_has_one_number_whichever_its_end_is_named_by(browser_page, tmp_path):
-    """Results of old versions name Elle's operations by their completions."""
+    """Results of old versions name Elle's operations by the indexes of completions."""
     history = small_run()
     pair = next(pair for pair in history.pairs if pair.invoke.f == "get")
     call, done = pair.invoke.index, pair.completion.index
@@ -193,7 +193,7 @@ def test_logs_around_the_moment(browser_page, tmp_path):
     assert hrefs == ["./m1.log", "./m2.log", "./odd%20%231%3F.log"]
 
 
-# --- filters, against a computation of their own -----------------------------------------------
+# --- filters, compared with an independent computation --------------------------------------------
 
 
 FILTERS = [
@@ -242,7 +242,7 @@ def test_a_table_named_in_full_is_meant_alone(browser_page, tmp_path):
     show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     browser_page.fill("#table", "t1")
     assert browser_page.evaluate(FOUND) == [0]
-    browser_page.fill("#table", "t")  # no table has this name, so a part of the name is enough
+    browser_page.fill("#table", "t")  # a part of a name is enough; no table has this exact name
     assert browser_page.evaluate(FOUND) == [0, 2]
 
 
@@ -385,7 +385,7 @@ def test_every_control_has_a_name(shared_page):
     assert nameless == []
 
 
-# --- numbers, against a computation of their own ------------------------------------------------
+# --- numbers, compared with an independent computation --------------------------------------------
 
 
 def random_history(count=600):
@@ -465,7 +465,7 @@ def test_rates_outside_of_the_range_are_not_counted(browser_page, tmp_path):
         assert sum(map(sum, found)) == expected
 
 
-# --- a run cannot act in its page ----------------------------------------------------------------
+# --- hostile runs cannot act in their page --------------------------------------------------------
 
 EVIL = (
     '</script><script>alert("1")</script><img src=x onerror=alert(2)>'
@@ -480,7 +480,7 @@ EVIL_SVG = (
 
 
 def hostile_history():
-    """Build a history with the same text in every possible place."""
+    """Build a history that has the same text in every possible place."""
     about = {"fault": EVIL, "targets": [EVIL], "note": EVIL}
     answer = {"result": "ok", "table_id": EVIL, "schema_version": EVIL, "tables": [[EVIL, EVIL]]}
     facts = [
@@ -558,7 +558,7 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
 
 
 def sweep_panels(page):
-    """Point at and click everything in every panel; tips and details must appear."""
+    """Point at and click on everything in every panel; tips and details must appear."""
     page.keyboard.press("0")
     for panel in ("lanes", "operations", "latency", "rate", "table-lanes"):
         page.locator(f"#{panel}").scroll_into_view_if_needed()
@@ -606,7 +606,7 @@ def test_the_page_of_a_real_run(browser_page, tmp_path, capsys):
     assert "Logs around" in browser_page.inner_text("#detail")
 
 
-# --- where the browser cannot ---------------------------------------------------------------------
+# --- browsers without a feature -------------------------------------------------------------------
 
 
 def test_without_scripts_the_verdict_can_be_read(browser, made_page):

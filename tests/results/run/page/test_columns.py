@@ -1,4 +1,4 @@
-"""Columns hold exactly the content of the history: decoded by independent code and compared."""
+"""Columns hold exactly the content of the history; an independent decoder shows this."""
 
 import itertools
 
@@ -68,7 +68,7 @@ def decoded(raw, strings):
 
 
 def expected(history):
-    """Build the same rows from the ops themselves, without `History.pairs`."""
+    """Build the same rows from the ops, without `History.pairs`."""
     rows, running = [], {}
     for op in history:
         if op.type is OpType.INVOKE:
@@ -123,9 +123,9 @@ def test_operations_in_a_lane_never_overlap(history, concurrency):
     for spans in by_lane.values():
         for (_, end), (start, _) in itertools.pairwise(
             sorted(spans)
-        ):  # several may have the same time
+        ):  # several ops may have the same time
             assert end <= start
-    # Each client of the case has a lane, which its successors use.
+    # Each client of the case has a lane, which is also used by the client's successors.
     if concurrency == CLIENTS:
         assert len({(process % CLIENTS, lane) for process, lane in lanes.items()}) == len(by_lane)
 
@@ -168,7 +168,7 @@ def test_of_too_many_operations_the_named_and_the_nearest_stay():
     history = History(ops)
     chosen = select(history, (3, 180), 100, most=12)
     kept = [pair.invoke.index for pair in chosen.pairs]
-    # 3 is a completion, whose operation begins at 2. The others are around 100.
+    # Op 3 is a completion whose operation begins at 2; the others are around op 100.
     assert kept == [2, 90, 92, 94, 96, 98, 100, 102, 104, 106, 108, 180]
     assert not chosen.complete
     assert chosen.total == 100

@@ -1,4 +1,4 @@
-"""Lanes of faults, leaders, nodes and tables, for small histories with known results."""
+"""Lanes of faults, leaders, nodes and tables, for small histories with known lanes."""
 
 import itertools
 
@@ -51,7 +51,7 @@ def test_a_leader_that_answers_after_the_next_one_was_seen():
     first, second = reigns_of(small_run())
     assert (first.node, first.term, first.start, first.end) == ("m1", 1, 100 * MS, 500 * MS)
     assert first.until == "m2 was seen to lead in term 2"
-    # Its last answer in term 1 is the list at 1015 ms, after the read at 705 ms.
+    # The leader's last answer in term 1 is the list at 1015 ms, after the read at 705 ms.
     assert first.answered == 1015 * MS
     # The second leader's process ended before another leader was seen.
     assert (second.node, second.end, second.until) == ("m2", 1000 * MS, "its process ended")
@@ -81,16 +81,16 @@ def test_a_node_is_down_until_the_first_proof_that_it_runs():
 
 
 def down_and(script):
-    """Return the only state of a node that ended at 100 ms."""
+    """Return the only state of a node that went down at 100 ms, for a history with these lines."""
     script.fact(100, "node-exit", {"node": "m1", "code": 1, "expected": False})
     history = script.history()
     return states_of(history, faults_of(history))[0]
 
 
 def test_evidence_that_a_node_runs_again():
-    # Sent before the exit and answered after it, this proves nothing.
+    # An operation sent before the exit and answered after it proves nothing.
     assert down_and(Script().op(90, 110, 0, "get", {}, "ok", {})).end is None
-    # Sent later, but without an answer.
+    # An operation sent after the exit proves nothing without an answer.
     assert down_and(Script().op(120, 130, 0, "get", {}, "fail", None)).end is None
     # Answered by another node.
     assert down_and(Script().op(120, 130, 0, "get", {}, "ok", {}, node="m2")).end is None
@@ -144,7 +144,7 @@ def test_spans_in_a_lane_are_disjoint_and_lanes_are_as_few_as_can_be(pairs):
             assert before[1] is not None
             assert before[1] <= after[0]
     ends = [float("inf") if end is None else end for _, end in spans]
-    # The number of spans open at one moment, just after a begin; empty spans do not count.
+    # The most spans open at once, just after one begins; empty spans do not count.
     most = max(
         (
             sum(s <= spans[n][0] and (e > spans[n][0] or m == n) for m, ((s, _), e) in

@@ -1,4 +1,4 @@
-"""The page for a reader in a real browser: the layout, and the links."""
+"""The page as a reader sees it in a real browser: the layout, and the links."""
 
 import re
 from importlib import resources
@@ -46,7 +46,7 @@ def test_one_line_tells_a_run_from_its_neighbours(tmp_path):
     assert "bug" not in about(clean)
 
 
-# The colours of texts and backgrounds, by names of the style's variables.
+# Colours of texts and their backgrounds, by the names of the style's variables.
 WORDS = [
     *[(name, ground) for name in ("ink", "soft", "red", "link") for ground in ("paper", "panel")],
     *[
@@ -96,7 +96,7 @@ def test_a_bar_of_a_leader_that_still_answers_says_so(shared_page):
     assert "still answers in term 1" in shared_page.evaluate(TEXTS)
     shared_page.evaluate(
         "() => harnessPage.view.set(1000e6, 1800e6)"
-    )  # the last 15 ms leave no room for a text
+    )  # the last 15 ms of the axis leave no room for a text
     assert not [text for text in shared_page.evaluate(TEXTS) if text.startswith("still")]
 
 
@@ -207,7 +207,7 @@ def test_a_run_that_was_cut_short_says_so_and_how_to_judge_it(browser_page, tmp_
 
 
 def far_apart(told):
-    """Build a run of 100 s with an anomaly of three operations every 10 s."""
+    """Build a run of 100 s that has an anomaly of three operations every 10 s."""
     script = Script().fact(0, "phase", {"phase": "chaos"})
     for start in range(10_000, 100_000, 10_000):
         for process in range(3):
@@ -229,12 +229,12 @@ def test_of_many_anomalies_the_one_explained_is_shown(browser_page, tmp_path, to
     assert 9_000 * MS < begin < 10_000 * MS or told == 4
     assert begin < 10_000 * MS
     assert last_ms * MS < end < 1.4 * last_ms * MS
-    browser_page.keyboard.press("p")  # from the first one back to the last one
+    browser_page.keyboard.press("p")  # `p` goes from the first anomaly to the last one
     assert harness_selected(browser_page) == verdict.operations[-1]
 
 
 def waited(fact, took_s, ok=False):
-    """Build a run in which the target was healed at 10 s, and the harness then waited."""
+    """Build a run in which the target was healed at 10 s and the harness waited afterwards."""
     script = Script().fact(0, "phase", {"phase": "chaos"})
     script.op(9_000, 9_010, 0, "list", {}, "ok", {"tables": [], "term": 1})
     value = {"ok": ok, "took_s": took_s, "bound_s": took_s}
@@ -351,11 +351,12 @@ def test_times_do_not_run_into_the_name_of_the_axis(shared_page):
         drawn = shared_page.evaluate(places, start_ms * MS)
         times = [left for text, left in drawn if text.endswith(" s")]
         assert len(times) > 2
-        assert min(times) >= 108, (start_ms, drawn)  # the name of the axis ends at 104
+        # the axis's name ends at 104, so labels must begin after it
+        assert min(times) >= 108, (start_ms, drawn)
 
 
 def test_results_of_another_history_are_not_shown(tmp_path, capsys):
-    """The verdict in `run.json` belongs to the history with the digest in that file."""
+    """The verdict in `run.json` is about the history whose digest is in the same file."""
     folder = write_run(tmp_path, small_run(), [CheckResult("stats", Verdict.VALID, "kept")])
     assert report_main([str(folder)]) == 0
     assert build(load_run(folder), read_results(folder))["verdict"] == "valid"

@@ -30,7 +30,7 @@ WALL = 1_795_000_000 * S
 
 
 def data_of(text):
-    """Return the data in a page, as a browser would read it."""
+    """Return the data that a page contains, read as a browser reads it."""
     kind, content = re.search(
         r'<script type="application/json" id="data" data-kind="([a-z-]+)">(.*?)</script>',
         text,
@@ -51,7 +51,7 @@ def folder(tmp_path):
 
 
 def smallest_that_covers(values, share):
-    """Return a quantile by the definition of nearest rank, without ranks."""
+    """Return a quantile by the definition of the nearest rank, without computing ranks."""
     return min(v for v in values if sum(w <= v for w in values) >= share * len(values) - 1e-9)
 
 
@@ -119,7 +119,7 @@ def test_contents_of_the_page_of_a_run(folder):
 
 
 def head_of(tmp_path, *results, case=None, **others):
-    """Build `small_run`'s page with these results; return the head and the text."""
+    """Build the page of `small_run` with these results; return the head and the text."""
     folder = write_run(tmp_path, small_run(), results, case=case, **others)
     data = build(load_run(folder), read_results(folder))
     return data, render(data)
@@ -277,7 +277,7 @@ def test_wall_clock_logs_are_aligned_by_elections(tmp_path):
     (tmp_path / "logs" / "m3.log").write_text(wall_line(5900, "leader", term=3) + "\n")
     leaders = [(100 * MS, "m1", 1), (500 * MS, "m2", 2), (900 * MS, "m3", 3), (1, "m9", 4)]
     logs, sentence = read_logs(tmp_path, leaders, None)
-    # Run time 0 is 5.000 s on the wall clock; one pair is off by 1 ms, which is ignored.
+    # Time 0 of the run is 5.000 s on the wall clock; one pair is off by 1 ms, which is ignored.
     assert [log.times for log in logs] == [[0, 0, 101 * MS], [500 * MS], [900 * MS]]
     assert "3 elections" in sentence
     assert [log.path for log in logs] == ["logs/m1.log", "logs/m2.log", "logs/m3.log"]

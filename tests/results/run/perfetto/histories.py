@@ -1,4 +1,4 @@
-"""Random histories for Hypothesis: any number of processes, times that may run backwards."""
+"""Random histories for Hypothesis: any number of processes; times may run backwards."""
 
 from hypothesis import strategies as st
 
@@ -31,7 +31,8 @@ def histories(draw, *, backwards=True):
             else:
                 f = next(op.f for op in reversed(ops) if op.process == process)
                 type_ = draw(st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO]))
-                if type_ is OpType.INFO:  # another process takes over, as in the interpreter
+                # after `info`, another process takes over, as in the interpreter
+                if type_ is OpType.INFO:
                     clients[slot] += CLIENTS
                 open_calls.remove(process)
                 attempts = tuple(draw(st.lists(attempt(time), max_size=3)))

@@ -1,4 +1,6 @@
-"""Traces of any history have valid slices for every viewer, and each fact exactly once."""
+"""The trace of any history has slices that are valid in every viewer, and has each fact exactly
+once.
+"""
 
 import gzip
 import itertools
@@ -43,7 +45,7 @@ def events_of(history, *, events_max=EVENTS_MAX, **case):
 
 
 def ns(time_us):
-    """Convert a time as Perfetto does: fractions of a ns are cut off, not rounded."""
+    """Convert a time as Perfetto does: it truncates fractions of a ns rather than rounding them."""
     return int(time_us * 1000)
 
 
