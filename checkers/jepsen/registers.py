@@ -2,25 +2,29 @@
 
 After `jepsen/tests/linearizable_register.clj`. It judges runs in the vocabulary `registers`, key by
 key, with the model `cas-register`, in which each register is null at first and a null that a read
-shows counts. For histories of others, use `harness check --model cas-register --independent`.
+shows counts. Instead of null, all registers may have the default value of the system at first
+(`checkers.registers.initial`). For histories of others, use `harness check --model cas-register
+--independent`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from checkers.foreign.registers import CasRegister
+from checkers.registers.initial import defaults_read, taken
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, ModelSettings, Op
+from harness.ops import CheckResult, History, ModelSettings, Op, Verdict
 from harness.plugins import Checker
 from harness.vocabularies import registers
 
 
-class RegistersLinearizable(Checker, judges_prefixes=True, version="1"):
-    """Checks that each of several registers, initially null, is linearizable."""
+class RegistersLinearizable(Checker, judges_prefixes=True, version="2"):
+    """Checks that each of several registers is linearizable."""
 
     api_version = 1
     name = "linearizable-registers"
@@ -30,7 +34,19 @@ class RegistersLinearizable(Checker, judges_prefixes=True, version="1"):
         """Judge a run; raises `HistoryError` for operations outside the vocabulary."""
         del case
         keyed = History(_with_keys(history), foreign=True)
-        settings = ModelSettings(independent=True, initial=None)
+        end_s = time.monotonic() + time_limit_s
+        strict = self._judged(keyed, None, time_limit_s)
+        if strict.verdict is not Verdict.INVALID:
+            return strict
+        for initial in defaults_read(history.pairs):
+            result = self._judged(keyed, initial, max(0.0, end_s - time.monotonic()))
+            if result.verdict is not Verdict.INVALID:
+                return replace(result, reason=taken(result.reason, initial))
+        return strict
+
+    def _judged(self, keyed: History, initial: Any, time_limit_s: float) -> CheckResult:
+        """Judge registers that hold `initial` at first."""
+        settings = ModelSettings(independent=True, initial=initial)
         prepared = CasRegister().prepare(keyed, settings)
         result, _ = prepared.check(time_limit_s=time_limit_s, draw=False)
         return replace(result, checker=self.name)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from checkers.foreign.registers import CasRegister
 from checkers.linearizability import Failure, check_operations
 from checkers.linearizability.proof import AnyOperation, Certificate, Told, judged, offenders
+from checkers.registers.initial import defaults_read, taken
 from checkers.verdict.search import SearchChecker, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, Pair
+from harness.ops import CheckResult, History, Pair, Verdict
 from harness.vocabularies import fields_of
 
 
@@ -38,15 +43,29 @@ class _Register(CasRegister):
 
 
 class RegisterLinearizable(SearchChecker, judges_prefixes=True):
-    """Checks that one register, initially null, is linearizable: read, write, compare-and-set."""
+    """Checks that one register is linearizable: read, write, compare-and-set. It is null at first,
+    or has the default value of the system (`checkers.registers.initial`).
+    """
 
     name = "linearizable-register"
     doc = "reads, writes and compare-and-sets of one register are linearizable"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case
+        end_s = time.monotonic() + time_limit_s
+        strict = self._judged(history, None, time_limit_s)
+        if strict.verdict is not Verdict.INVALID:
+            return strict
+        for initial in defaults_read(history.pairs):
+            result = self._judged(history, initial, max(0.0, end_s - time.monotonic()))
+            if result.verdict is not Verdict.INVALID:
+                return msgspec.structs.replace(result, reason=taken(result.reason, initial))
+        return strict
+
+    def _judged(self, history: History, initial: Any, time_limit_s: float) -> CheckResult:
+        """Judge the history of a register that holds `initial` at first."""
         pairs = {pair.invoke.index: pair for pair in history.pairs}
-        prepared = _Register(None, ours=True).understand(history)
+        prepared = _Register(initial, ours=True).understand(history)
         model, operations = prepared.model, prepared.parsed
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
 

@@ -1,6 +1,7 @@
 """The vocabulary `register`: read, write, and compare-and-set of one value, which is null at first.
 
-The answer of a read has `value`. A compare-and-set that finds a value other than `old` is a `fail`.
+A system may also begin with its default value, 0 or an empty text. The answer of a read has
+`value`. A compare-and-set that finds a value other than `old` is a `fail`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ sent again. The protocol has defaults for operations that the file leaves out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ __all__ = ["Operations", "Speaker"]
 
 SETUP: Final = "setup"
 _DRAINED_MAX: Final = 100_000
+_WHOLE_NUMBER: Final = re.compile(r"\s*-?[0-9]{1,40}(?:\.0+)?\s*")
 
 
 _FLAT: Final = {"read": "register", "write": "register", "cas": "register", "txn": "list-append"}
@@ -35,13 +37,18 @@ _FLAT: Final = {"read": "register", "write": "register", "cas": "register", "txn
 
 
 class Speaker:
-    """The operations of one vocabulary."""
+    """The operations of one vocabulary.
+
+    Many systems store values as texts, or all numbers as floats, and answer 5 as "5" or 5.0. As
+    long as only whole numbers were asked to be stored, such an answer can only mean the number.
+    """
 
     def __init__(
         self, vocabulary: str, templates: Mapping[str, Template], setup: Sequence[Template]
     ) -> None:
         self._vocabulary, self._templates, self._setup = vocabulary, templates, setup
         self._shapes = SHAPES[vocabulary]
+        self._only_numbers = True
 
     async def prepare(self, session: Session) -> None:
         """Make what operations need in the system, such as tables; may be repeated."""
@@ -56,6 +63,7 @@ class Speaker:
         f, shape = request.f, self._shapes.get(request.f)
         if shape is None:
             raise unknown_name(f"operation of {self._vocabulary!r}", f, self._shapes)
+        self._only_numbers &= not any(map(_is_no_number, _stored_by(request)))
         if f == "txn":
             return await self._transact(session, request.value)
         arguments = {
@@ -64,7 +72,7 @@ class Speaker:
             **(request.value or {}),
         }
         if f == "drain" and f not in self._templates and "dequeue" in self._templates:
-            return {"result": "ok", "value": await self._drain(session, arguments)}
+            return {"result": "ok", "value": self._as_asked(await self._drain(session, arguments))}
         template = self._templates.get(f)
         if template is None:
             raise DeclinedError(f"the file has no template for {f!r}")
@@ -78,12 +86,19 @@ class Speaker:
             return {"result": "ok"}
         if shape.answer == "done":
             return {"result": "ok"}
+        if f != "generate":
+            value = self._as_asked(value)
         return {"result": "ok", "value": _CHECKS.get((self._vocabulary, f), _as_it_is)(value)}
+
+    def _as_asked(self, value: Any) -> Any:
+        """Return the value of an answer, with numbers for texts and floats that mean them."""
+        return _numbers(value) if self._only_numbers else value
 
     async def _transact(self, session: Session, mops: Sequence[Sequence[Any]]) -> Any:
         changes = not only_reads(list(mops))
         answer = await session.perform(self._templates["txn"], {"mops": mops}, changes=changes)
-        return _transacted(mops, answer, lists=self._vocabulary == "list-append")
+        whole = _transacted(mops, answer, lists=self._vocabulary == "list-append")
+        return [[f, key, self._as_asked(value) if f == "r" else value] for f, key, value in whole]
 
     async def _drain(self, session: Session, arguments: Mapping[str, Any]) -> list[Any]:
         taken: list[Any] = []
@@ -216,6 +231,29 @@ def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:
             value = _list(value)
         whole.append([f, key, value])
     return whole
+
+
+def _stored_by(request: Request) -> list[Any]:
+    """The values that a request asks to store or to compare."""
+    if request.f == "txn":
+        return [element for f, _, element in request.value if f != "r"]
+    asked = request.value or {}
+    return [asked[name] for name in ("value", "old", "new", "amount") if name in asked]
+
+
+def _is_no_number(value: Any) -> bool:
+    return type(value) is not int and value is not None
+
+
+def _numbers(value: Any) -> Any:
+    """Return the value, or its elements, as whole numbers where they mean whole numbers."""
+    if isinstance(value, list):
+        return [_numbers(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _numbers(each) for name, each in value.items()}
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return int(value.split(".")[0])
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _as_it_is(value: Any) -> Any:

@@ -118,12 +118,16 @@ class Exchange(Template):
             return self.answer == "whether" or None
         path = _WHOLE if written.value is None else written.value
         if written.decode == "text":
+            if not response.body:  # nothing tells it from half an answer
+                raise MalformedError("the body is empty")
             return checked(response.body.decode(), self.answer)
         value = value_at(decoded(response.body), path, optional=written.optional)
         if written.decode != "value" and value is not None:
             if not isinstance(value, str):
                 raise MalformedError(f"{path!r} is {shown(value)}, and not a text to decode")
             value = decoded(value if written.decode == "json" else from_base64(value))
+        if self.answer == "done" and value is False:
+            raise DeclinedError(f"the answer's {path!r} is false")
         return checked(value, self.answer)
 
 

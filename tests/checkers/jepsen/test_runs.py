@@ -168,6 +168,44 @@ def test_registers_are_judged_key_by_key_and_null_counts():
     assert result.checker == "linearizable-registers"
 
 
+@pytest.mark.parametrize("default", [0, ""])
+def test_registers_may_begin_with_the_default_value_of_the_system(default):
+    h = Writer()
+    h.ok(0, "read", {}, {"value": default})
+    h.ok(0, "write", {"value": 1})
+    h.ok(0, "read", {}, {"value": 1})
+    result = judged("register", h)
+    assert result.verdict is VALID
+    assert f"{default!r} taken as the initial value" in result.reason
+    h.ok(0, "read", {}, {"value": default})
+    assert judged("register", h).verdict is INVALID
+
+
+def test_all_registers_of_a_run_begin_alike():
+    h = Writer()
+    h.ok(0, "read", {"key": "x"}, {"value": 0})
+    h.ok(0, "write", {"key": "x", "value": 1})
+    h.ok(0, "read", {"key": "y"}, {"value": 0})
+    assert judged("registers", h).verdict is VALID
+    h.ok(0, "read", {"key": "z"}, {"value": None})
+    assert judged("registers", h).verdict is INVALID
+
+
+@pytest.mark.parametrize("other", [7, -1, False, "0", 0.0])
+def test_a_register_begins_with_no_other_value(other):
+    h = Writer()
+    h.ok(0, "read", {}, {"value": other})
+    h.ok(0, "write", {"value": 1})
+    assert judged("register", h).verdict is INVALID
+
+
+def test_a_value_that_was_written_is_no_default():
+    h = Writer()
+    h.ok(0, "read", {}, {"value": 0})
+    h.ok(0, "write", {"value": 0})
+    assert judged("register", h).verdict is INVALID
+
+
 def test_a_mismatch_of_a_register_is_an_observation():
     h = Writer()
     h.ok(0, "write", {"key": "x", "value": 1})

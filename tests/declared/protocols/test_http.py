@@ -66,6 +66,7 @@ def test_values(more, status, body, expected):
         ({"value": "a", "decode": "json"}, 200, {"a": ""}),
         ({"value": "a", "decode": "base64"}, 200, {"a": "N"}),
         ({"value": "a", "decode": "base64"}, 200, {"a": "//8="}),
+        ({"decode": "text"}, 200, b""),
     ],
 )
 def test_answers_without_a_value(more, status, body):
@@ -108,6 +109,16 @@ def test_a_cas_may_answer_in_the_body():
     for wrong in ({"done": 1}, {"done": None}, {"done": "true"}, {}):
         with pytest.raises(MalformedError):
             value_of(written, 200, wrong, "whether")
+
+
+def test_a_change_may_answer_in_the_body():
+    written = {"request": "PUT /", "value": "done"}
+    for done in (True, None, 5, "yes"):
+        assert value_of(written, 200, {"done": done}, "done") is None
+    with pytest.raises(DeclinedError):
+        value_of(written, 200, {"done": False}, "done")
+    with pytest.raises(MalformedError):
+        value_of(written, 200, {"error": "no leader"}, "done")
 
 
 def test_a_probe_takes_any_answer():

@@ -17,6 +17,7 @@ from targets.declared.protocols.shapes import SHAPES
 from targets.declared.protocols.updates import played
 from tests.declared.protocols.scenarios import SCENARIOS
 from tests.declared.protocols.servers import KV, run
+from tests.declared.protocols.test_values import same
 
 STORES = ("redis", "etcd", "zookeeper", "memcached")
 stores = pytest.mark.parametrize("name", STORES)
@@ -93,14 +94,24 @@ class Session:
         return answer
 
 
-def answered(vocabulary, f, value, *answers):
+def speaking(vocabulary, *answers):
+    """The operations of a vocabulary at a system that gives these answers, one after another."""
     templates = {vocabulary: {name: Answers() for name in SHAPES[vocabulary] if name != "drain"}}
     protocol = SimpleNamespace(
         name="fake", defaults=lambda: templates, setup=lambda _: (), template=None
     )
     speaker = Operations(protocol, {}).speaking(vocabulary)
-    request = SimpleNamespace(f=f, value=value)
-    return asyncio.run(speaker.perform(Session(*answers), request, process=0))
+    session = Session(*answers)
+
+    def ask(f, value):
+        request = SimpleNamespace(f=f, value=value)
+        return asyncio.run(speaker.perform(session, request, process=0))
+
+    return ask
+
+
+def answered(vocabulary, f, value, *answers):
+    return speaking(vocabulary, *answers)(f, value)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +119,13 @@ def answered(vocabulary, f, value, *answers):
     [
         ("set", "read", None, 5),
         ("set", "read", None, {"1": 2}),
-        ("counter", "read", None, "5"),
+        ("counter", "read", None, "5 or so"),
         ("counter", "read", None, True),
         ("counter", "read", None, 1.5),
         ("bank", "read", None, None),
         ("bank", "read", None, []),
         ("bank", "read", None, {}),
-        ("bank", "read", None, {"0": "10"}),
+        ("bank", "read", None, {"0": "ten"}),
         ("bank", "read", None, {"0": None}),
         ("bank", "read", None, [[0, 10, 1]]),
         ("bank", "read", None, [5]),
@@ -136,6 +147,27 @@ def answered(vocabulary, f, value, *answers):
 def test_an_answer_of_the_wrong_type_is_no_value(vocabulary, f, value, answer):
     with pytest.raises(MalformedError):
         answered(vocabulary, f, value, answer)
+
+
+@pytest.mark.parametrize("five", ["5", "5.0", " 5\n", 5.0])
+def test_a_number_that_the_system_keeps_as_a_text_or_a_float_is_the_number(five):
+    ask = speaking("registers", None, five, None, five)
+    ask("write", {"key": "a", "value": 5})
+    assert same(ask("read", {"key": "a"})["value"], 5)
+    ask("write", {"key": "a", "value": "5"})
+    assert same(ask("read", {"key": "a"})["value"], five)
+    assert same(answered("set", "read", None, [five])["value"], [5])
+    assert same(answered("queue", "drain", None, five, None)["value"], [5])
+    assert same(answered("queue", "dequeue", None, five)["value"], 5)
+    assert same(answered("counter", "read", None, five)["value"], 5)
+    assert same(answered("bank", "read", None, {"0": five})["value"], {"0": 5})
+    assert same(answered("rw-register", "txn", [["r", "5", None]], [["r", "5", five]])[0][2], 5)
+
+
+@pytest.mark.parametrize("other", ["", "five", "0x5", "5 5", "5.5", "1e3", 5.5, True, None])
+def test_no_other_answer_becomes_a_number(other):
+    assert same(answered("register", "read", None, other)["value"], other)
+    assert answered("ids", "generate", None, "5")["value"] == "5"
 
 
 def test_answers_that_are_values():
