@@ -162,7 +162,7 @@ def _search_path() -> _Path:
         try:
             about = os.stat(place or ".")  # noqa: PTH116 - asked often, and a `Path` takes longer
         except OSError:
-            continue  # this path does not exist, so it has no packages
+            continue  # skip a path that does not exist, since it has no packages
         places.append((place, about.st_ino, about.st_mtime_ns))
     return tuple(places)
 
@@ -172,7 +172,7 @@ def _select(_: _Path) -> Callable[..., Iterable[EntryPoint]]:
     return importlib.metadata.entry_points().select
 
 
-@functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads each group often
+@functools.lru_cache(maxsize=64)  # a run reads each group often, which takes milliseconds
 def _read_entry_points(group: str, only_builtin: bool, path: _Path) -> _Points:
     claims: dict[str, dict[str, PlugInPoint]] = {}
     for entry in _select(path)(group=f"harness.{group}"):
@@ -278,7 +278,7 @@ def _find(group: str, name: str) -> PlugInPoint:
     raise UsageError(f"{unknown}; {', '.join(modules)} does not load: `{see}` shows why")
 
 
-@functools.cache  # the process logs each warning only once
+@functools.cache  # cached, so that the process logs each warning only once
 def _warn_of_others(group: str, name: str, others: tuple[str, ...]) -> None:
     _log.warning(
         "several packages have a plug-in %r in harness.%s; the built-in one is used, and %s",

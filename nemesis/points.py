@@ -1,17 +1,18 @@
-"""The nemesis `at-points`, whose faults strike at points of the target's code that the seed draws.
+"""The nemesis `at-points`: its faults strike at points in the target's code that are drawn by the
+seed.
 
-A target announces its points (`Env.point`): a vote is cast, an entry is appended, a snapshot is
-installed. Faults at planned times rarely hit the milliseconds after such a point, and many defects
-need two faults at related points. So each run mostly chooses one of the target's groups of points,
-and strikes at these again and again (compare `BUGGIFY` in FoundationDB's
-`flow/include/flow/Buggify.h`, which also arms few sites per run). Some faults strike at a planned
-time instead, so that a leader is lost and elections happen at all.
+A target announces points of its code (`Env.point`): a vote is cast, an entry is appended, a
+snapshot is installed. Faults at planned times rarely hit the milliseconds after such a point, and
+many defects need two faults at related points. So most runs choose one of the target's groups of
+points and strike at these points again and again. (`BUGGIFY` in FoundationDB's
+`flow/include/flow/Buggify.h` also arms only a few sites per run.) Some faults strike at a planned
+time instead, so that leaders are lost and elections happen at all.
 
-Some defects of consensus need several faults in one order, which independent draws hardly ever
-make. So half of the runs follow a plot, if the target has its points: the same few faults in every
-round, aimed at a state that consensus must rule out (`PLOTS`).
+Some defects of consensus need several faults in a certain order, which independent draws hardly
+ever produce. So half of the runs follow a *plot* (`PLOTS`), if the target has the plot's points:
+the same few faults in every round, aimed at a state that consensus must rule out.
 
-The words of each fault are in its arguments, so a case shows what happens and replays even if the
+Each fault has its words as arguments, so a case shows what happens, and can be replayed even if the
 target's points have changed.
 """
 
@@ -62,8 +63,8 @@ T = TypeVar("T")
 class Act(NamedTuple):
     """A fault of a plot: its words, its start in the round, and its duration.
 
-    `{voted}` in the words becomes the target's first point of this kind, with its fields, and
-    `{any_voted}` the kind alone, so that each group of replicas is meant.
+    In the words, `{voted}` means the target's first point of the kind `voted`, with its
+    fields. `{any_voted}` means the kind alone, so that it matches in every group of replicas.
     """
 
     words: str
@@ -72,15 +73,15 @@ class Act(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """The acts of each round, and the length of a round."""
+    """The acts of each round of a plot, and the length of a round."""
 
     round_ms: int
     acts: tuple[Act, ...]
 
 
 PLOTS: Final = (
-    # The voters of a new leader restart. Then a member that knows nothing of its term is a
-    # candidate in this term, too.
+    # The voters of a new leader restart. Then a member that does not know the leader's term becomes
+    # a candidate in the same term.
     Plot(
         8000,
         (
@@ -89,7 +90,8 @@ PLOTS: Final = (
             Act("kill it when event {voted} after=1ms", 0, 1000),
         ),
     ),
-    # All lose power when the leader has counted an entry that is durable on few members.
+    # All members lose power when the leader has counted an entry that is durable on only a few of
+    # them.
     Plot(
         4000,
         (
@@ -100,7 +102,8 @@ PLOTS: Final = (
             Act("power-cut all when event {committed} nth=3 after=5ms", 0, 300),
         ),
     ),
-    # Leaders die before slow followers answer them, so clients resend what the log may have.
+    # Leaders die before slow followers answer them, so clients resend requests that the log may
+    # already contain.
     Plot(
         6000,
         (
@@ -113,14 +116,16 @@ PLOTS: Final = (
 
 
 class AtPoints(Nemesis, suits_all=False):
-    """Faults that strike when a node reaches a drawn point of the target's code."""
+    """Faults that strike when a node reaches a point of the target's code; the seed draws the
+    points.
+    """
 
     api_version = NEMESIS_API_VERSION
     name = "at-points"
     doc = "faults at drawn points of the target's code, such as right after a vote"
 
     def __init__(self, points: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
-        """Strike at these `points` of a target (`Target.points`)."""
+        """Create a nemesis that strikes at these `points` of a target (`Target.points`)."""
         self._points = points
         every = [*(f"{words} when event x" for words in AT_A_POINT), *PROVOKING]
         self.requires: frozenset[Capability] = frozenset().union(
@@ -165,7 +170,7 @@ class AtPoints(Nemesis, suits_all=False):
         return faults
 
     def _follow(self, plot: Plot, rng: random.Random, horizon_ns: int) -> Sequence[Fault]:
-        """Plan the acts of a plot in each round; the last round may outlive the horizon."""
+        """Plan the acts of a plot in each round; the last round may extend beyond the horizon."""
         count = max(1, horizon_ns // (plot.round_ms * _NS_PER_MS))
         rounds = range(min(count, FAULTS_MAX // len(plot.acts)))
         faults = []
@@ -178,7 +183,7 @@ class AtPoints(Nemesis, suits_all=False):
     def _fault(
         self, number: int, words: str, rng: random.Random, *, at_ns: int, duration_ns: int
     ) -> Fault:
-        """Return the fault with this number, from 0, and draw the arguments that its words need."""
+        """Return fault number `number` (from 0), with drawn arguments for its words."""
         return Fault(
             id=f"{self.name}-{number + 1}",
             nemesis=self.name,
@@ -216,7 +221,7 @@ def _fault_of(words: str) -> AimedNemesis:
 
 
 def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
-    """Draw a fault at one of the points, in words."""
+    """Draw a fault that strikes at one of the points, in words."""
     words = f"{_one(rng, AT_A_POINT)} when event {_one(rng, points)}"
     nth, after_ms = _one(rng, NTH), _one(rng, AFTER_MS)
     if nth > 1:
@@ -225,7 +230,7 @@ def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
 
 
 def _plots_at(points: Mapping[str, Sequence[str]]) -> list[Plot]:
-    """Return the plots whose points a target has, with the target's points in their words."""
+    """Return the plots whose points the target has; their words name the target's own points."""
     by_kind: dict[str, str] = {}
     for point in itertools.chain.from_iterable(points.values()):
         kind = point.split()[0]
@@ -233,7 +238,7 @@ def _plots_at(points: Mapping[str, Sequence[str]]) -> list[Plot]:
         by_kind[f"any_{kind}"] = kind
     plots = []
     for plot in PLOTS:
-        with contextlib.suppress(KeyError):  # the target does not have all points
+        with contextlib.suppress(KeyError):  # the target lacks some point of the plot
             named = [act._replace(words=act.words.format_map(by_kind)) for act in plot.acts]
             plots.append(plot._replace(acts=tuple(named)))
     return plots

@@ -19,7 +19,7 @@ from workloads.register import probe_number
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _InsertOps(Blind):
-    """An endless generator: the inserts 2n and 2n + 1 are the pair of the key n."""
+    """An endless generator: the inserts 2n and 2n + 1 are the pair for key n."""
 
     count: int = 0
 
@@ -33,7 +33,7 @@ class _InsertOps(Blind):
 
 
 class G2Workload(Workload):
-    """Two inserts per key, at the same time, each of which forbids the other."""
+    """Two concurrent inserts per key, each of which forbids the other."""
 
     api_version = API_VERSION
     name = "g2"
@@ -47,12 +47,12 @@ class G2Workload(Workload):
         return _InsertOps()
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """An insert of the probe's own key, which is negative."""
+        """Request an insert of the probe's own key, which is negative."""
         del case
         number = probe_number(attempt, retry)
         return (Request.of(Insert(number, "a", number)),)
 
     def final(self, case: Case) -> Sequence[Request]:
-        """No reads: an insert shows whether there is another."""
+        """Request no final reads: an insert itself shows whether there is another one."""
         del case
         return ()

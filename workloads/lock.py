@@ -1,7 +1,7 @@
 """One lock that clients acquire and release. The vocabulary is `harness.vocabularies.locks`.
 
-A client that holds the lock releases it next, and retries a release that failed. It never acquires
-a lock that it may hold, since some locks allow that and others do not.
+A client that holds the lock releases it next, and retries a failed release. It never acquires a
+lock that it may already hold, since only some locks allow that.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class LockWorkload(Workload):
         return (Request.of(Acquire()), Request.of(Release()))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """An acquire and a release: they are judged with the others."""
+        """Request an acquire and a release; they are judged like all other operations."""
         del case
         return (Request.of(Acquire()), Request.of(Release()))
 
     @override
     def serves(self, completion: Completion) -> bool:
-        """A refusal is an answer: a client that was closed, or whose release was lost, may hold the
-        lock for ever.
+        """Whether the answer shows that the lock works. A refusal does, too: a closed client, or a
+        client whose release was lost, may hold the lock forever.
         """
         refused = completion.type is OpType.FAIL and completion.value is not None
         return refused or super().serves(completion)

@@ -25,7 +25,9 @@ FINAL_GROUPS: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LongForkOps(Blind):
-    """An endless generator. `written` has each thread's last key that it wrote and did not read."""
+    """An endless generator. `written` maps each thread to the last key that it wrote and did not
+    read yet.
+    """
 
     group: int
     newest: int = 0
@@ -41,7 +43,7 @@ class _LongForkOps(Blind):
             mops = _group_reads(self.group, written.pop(thread))
             following = dataclasses.replace(self, written=tuple(written.items()))
         elif written and rng.randrange(2) == 0:
-            # A read of the newest group at the same time as its write is the most telling one.
+            # a read of the newest group tells most while the group's write is in progress
             together = rng.randrange(2) == 0
             newest = self.newest - 1
             mops = _group_reads(
@@ -59,7 +61,7 @@ class _LongForkOps(Blind):
 
 
 def _group_reads(size: int, number: int) -> list[Mop]:
-    """The reads of all keys in the group of the key `number`."""
+    """Return reads of all keys in the group of the key `number`."""
     first = number - number % size
     return [["r", key_name(key), None] for key in range(first, first + size)]
 
@@ -78,14 +80,14 @@ class LongForkWorkload(Workload):
         return _LongForkOps(int(case.workload_options["group"]))
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A write and a read of the probe's own key."""
+        """Request a write and a read of the probe's own key."""
         del case
         number = probe_number(attempt, retry)
         key = f"probe{number}"
         return (Request.of(Txn([["w", key, 1]])), Request.of(Txn([["r", key, None]])))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Reads of the first groups, whose writes ended long ago."""
+        """Request reads of the first groups, whose writes ended long ago."""
         size = int(case.workload_options["group"])
         return tuple(
             Request.of(Txn(_group_reads(size, number * size))) for number in range(FINAL_GROUPS)

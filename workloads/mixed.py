@@ -29,7 +29,8 @@ _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option for option in (*_ROWS.options, *_DDL.options)
 }
-_SHARED: Final = ("moves",)  # always 0: the lists of `moves` would crowd out other operations
+# these options are always 0: their lists would crowd out other operations
+_SHARED: Final = ("moves",)
 
 
 class _Part(Around, frozen=True):

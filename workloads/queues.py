@@ -1,8 +1,8 @@
 """Unique elements that go through one queue.
 
-`queue` drains the queue at the end, and its checker compares the elements that went in and came
-out. The checker of `fifo-queue` judges the order, and needs no drain. The vocabulary is
-`harness.vocabularies.queues`.
+The workload `queue` drains the queue at the end, and its checker compares the elements that went in
+with the elements that came out. The checker of `fifo-queue` judges the order and needs no drain.
+The vocabulary is `harness.vocabularies.queues`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class QueueWorkload(Workload):
         return _QueueOps(enqueue_percent=int(case.workload_options["enqueues"]))
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """An enqueue and a dequeue. Only probes enqueue negative elements.
+        """Request an enqueue and a dequeue. Only probes enqueue negative elements.
 
-        A drain is left out: one of unknown outcome would excuse every lost element.
+        The probe does not drain: a drain of unknown outcome would excuse every lost element.
         """
         del case
         return (Request.of(Enqueue(probe_number(attempt, retry))), Request.of(Dequeue()))

@@ -1,8 +1,8 @@
 """Several registers that clients read, write and compare-and-set: each key is judged by itself.
 
 After enough operations, a key gets no more operations until the final reads, and a new key takes
-its place. So the history of each key stays short, and a search for its order fast. The vocabulary
-is `harness.vocabularies.registers`.
+its place. So the history of each key stays short, and the search for an order stays fast. The
+vocabulary is `harness.vocabularies.registers`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ OPS_MAX: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _RegistersOps(Blind):
-    """An endless generator. `keys` has the number of each key in use, the number of operations that
-    were requested for it, and the value of the last change among them. `newest` is the highest
-    number, and `count` makes values unique.
+    """An endless generator. `keys` maps the number of each key in use to the number of operations
+    requested for it, and to the value of its last change. `newest` is the highest number of a key,
+    and `count` makes values unique.
     """
 
     cas_percent: int
@@ -48,7 +48,7 @@ class _RegistersOps(Blind):
         if rng.randrange(2) == 0:
             call = Read(key)
         elif rng.randrange(100) < self.cas_percent:
-            # Half of them are likely to find the value, the others mostly must not.
+            # half of the compare-and-sets will probably find the value; most others must not
             old = last if rng.randrange(2) == 0 else 1 + rng.randrange(self.count)
             call = Cas(key, old, self.count)
         keys, newest = list(self.keys), self.newest
@@ -95,12 +95,12 @@ class RegistersWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A write and a read of the probe's own key."""
+        """Request a write and a read of the probe's own key."""
         del case
         key = f"probe-{attempt}"
         return (Request.of(Write(key, probe_number(attempt, retry))), Request.of(Read(key)))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Reads of every key that may exist, up to `FINAL_KEYS_MAX`."""
+        """Request a read of every key that may exist, up to `FINAL_KEYS_MAX`."""
         most = min(keys_at_most(case), FINAL_KEYS_MAX)
         return tuple(Request.of(Read(key_name(n))) for n in range(most))

@@ -1,8 +1,8 @@
 """Unique elements added to one set, and reads of all elements.
 
-`set` follows each element through all reads: none may be lost, none may be missing for a while.
-`causal-reverse` judges the order of adds alone: an element may be missing, but not if a later one
-is visible. The vocabulary is `harness.vocabularies.sets`.
+The checker of `set` follows each element through all reads: none may be lost, and none may be
+missing for a while. The checker of `causal-reverse` only judges the order of adds: an element may
+be missing, but not if a later one is visible. The vocabulary is `harness.vocabularies.sets`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SetWorkload(Workload):
         return _SetOps(read_percent=int(case.workload_options["reads"]))
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """An add and a read. Only probes add negative elements."""
+        """Request an add and a read. Only probes add negative elements."""
         del case
         return (Request.of(Add(probe_number(attempt, retry))), Request.of(Read()))
 

@@ -34,7 +34,7 @@ from checkers.linearizability.native import SWITCH, is_native, native_status
 DRIVER = ROOT / "bench" / "porcupine"
 RECORDED = DRIVER / "recorded.csv"
 RUNS = 5
-ENOUGH_S = 4.0  # no further runs of one history after this time in all
+ENOUGH_S = 4.0  # start no further run of one history once its runs have taken this long in all
 GO_LIMIT_S = 60
 GO_MEMORY_GB = 6
 

@@ -3,15 +3,15 @@
     python -m bench.targets.asyncio_programs seeds --program raft --seeds 200
     python -m bench.targets.asyncio_programs peers --python /path/to/python3.13
 
-`seeds` looks for a program's planted race, from the first seed on. Then it runs each seed of the
-sound program twice and compares the digests of the two runs, byte for byte. The programs are those
-of `examples/asyncio_service`.
+`seeds` tries one seed after another until a program's planted race shows. Then it runs each seed of
+the sound program twice and compares the digests of the two runs, byte for byte. The programs come
+from `examples/asyncio_service`.
 
 `peers` runs two examples of simloop's documentation (a lost update between two clients, and
 exchanges over one connection) under simloop, simloom and the harness. `--python` is an interpreter
-3.12 or later that has both packages. It prints one row per simulator: exchanges per CPU
-second, CPU time per seed, and how many seeds find the lost update. simloom finds a server only by
-the name that it binds, so the programs bind it there.
+3.12 or later that has both packages. It prints one row per simulator: exchanges per CPU second, CPU
+time per seed, and how many seeds find the lost update. simloom finds a server only by the name that
+it binds, so the programs bind it there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _BUSY: Final = ("--time-limit", "1", "--rate", "300", "--concurrency", "12")
 
 
 def declared(program: str, folder: Path, *, race: bool = False) -> Path:
-    """Write the example's file for one of its programs, beside a copy of their modules."""
+    """Write the example's declaration for one of its programs, next to a copy of the program's
+    modules.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for module in EXAMPLE.glob("*.py"):
         shutil.copy(module, folder)
@@ -118,7 +120,7 @@ def world(nodes: tuple[NodeSpec, ...], seed: int, main: Any, **knobs: Any) -> An
 
 
 async def until_down(session: Any, *names: str) -> None:
-    # The cluster has no event to wait for.
+    # the cluster offers no event to wait for
     while any(  # noqa: ASYNC110
         session.cluster.state(name) is not NodeState.DOWN for name in names
     ):
@@ -126,7 +128,7 @@ async def until_down(session: Any, *names: str) -> None:
 
 
 async def final_count(session: Any) -> int:
-    """Wait for both increments, and ask the counter."""
+    """Wait until both increments are done, and ask for the counter."""
     await until_down(session, "a", "b")
     address = session.env.endpoint(Address("counter", 8080))
     reader, writer = await asyncio.open_connection(*address)

@@ -5,13 +5,13 @@
         $C --only NO-LEASE,HMS-ORPHAN     # these switches
         $C --cpu 900 --memory trials      # within 900 s of CPU time; the same command continues
 
-The case of a switch is the one of its row in the ledger (`targets/*/bugs.py`), at the first seed at
-which the row's checker fails, cut right after the failure if it still fails then. The case is tried
-without all its faults, and without the faults of each nemesis that the row names. The table says
-how many seeds fail each time. A row is `named` if the faults that it names are necessary, all of
-them or, where they can replace each other, all together. A row is `open` if no run failed without
-them, but the case itself fails too rarely to show a difference without more seeds. Else it is
-`missed`.
+The case of a switch comes from its row in the ledger (`targets/*/bugs.py`), with the first seed for
+which the row's checker fails. It is cut right after the failure, if it then still fails. The case
+is tried without all its faults, and without the faults of each nemesis that the row names. The
+table says how many seeds fail each time. A row is `named` if the faults that it names are
+necessary: each of them or, if they can replace each other, all of them together. A row is `open` if
+no run failed without them, but the case itself fails too rarely to show a difference without more
+seeds. Else it is `missed`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Subject(NamedTuple):
 
 
 def subject_of(row: Row, case_of_row: Case) -> Subject | None:
-    """Return the first failing case of a switch, from the seed in its row on; `None` if none."""
+    """Return the first failing case of a switch, from the row's seed on; `None` if no seed
+    fails.
+    """
     environment = SimEnvironment()
     for seed in range(case_of_row.seed, case_of_row.seed + SEEDS_MAX):
         asked = msgspec.structs.replace(case_of_row, seed=seed)
@@ -80,7 +82,7 @@ def subject_of(row: Row, case_of_row: Case) -> Subject | None:
 
 
 def _cut(case: Case, kind: Kind, shown_ns: int) -> Case:
-    """Cut a case right after its failure, if it still fails then."""
+    """Cut a case right after its failure, if it then still fails."""
     limit_s = round(shown_ns / NS_PER_S - WARM_UP_S + AFTER_S, 3)
     if kind.checker == LIVENESS or not 0 < limit_s < case.time_limit_s:
         return case
@@ -91,7 +93,7 @@ def _cut(case: Case, kind: Kind, shown_ns: int) -> Case:
 
 
 def parts_of(subject: Subject) -> list[Variant]:
-    """The case without all faults, and without the faults of each nemesis."""
+    """Return the case without any faults, and without the faults of each nemesis."""
     faults = subject.case.faults or ()
     alone = {
         fault.id for fault in faults if sum(each.nemesis == fault.nemesis for each in faults) == 1
@@ -113,7 +115,7 @@ def judged(causes: tuple[Cause, ...]) -> str:
 
 
 def lines_of(row: Row, subject: Subject, rates: Rates, cpu_s: float) -> Iterator[str]:
-    """The lines of the table about one switch."""
+    """Yield the lines of the table for one switch."""
     verdict = judged(rates.causes)
     base = f"{rates.base.failed} of {rates.base.runs}"
     words = row.options
@@ -129,7 +131,7 @@ def lines_of(row: Row, subject: Subject, rates: Rates, cpu_s: float) -> Iterator
 
 
 def main() -> None:
-    """Print the table, and how many rows are named."""
+    """Print the table, and the number of `named` rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", help="check only these switches, separated by commas")
     parser.add_argument("--seeds", type=int, default=30)

@@ -4,10 +4,10 @@
         $S --cpu 1800 --jobs 1 --json out.json           # run
         $S --table out.json                              # print the tables again
 
-Each defect is searched for by each search in campaigns: one after the other, from another first
-seed each, until the first proven failure or `--cap` CPU seconds. Rounds of campaigns over all
-defects and searches repeat until `--cpu` CPU seconds are used. A campaign that found nothing counts
-with its CPU time, so ratios between searches are lower bounds where one of them gives up.
+Each search looks for each defect in campaigns, one after another. Each campaign begins with another
+seed, and ends at the first proven failure or after `--cap` CPU seconds. Rounds of campaigns over
+all defects and searches repeat until `--cpu` CPU seconds are used. A campaign without a detection
+counts with its CPU time, so if a search gives up, ratios to it are only lower bounds.
 
 The tables show CPU seconds and seeds to the first detection (median per defect), and the ratio of
 CPU time to that of a swarm with the same seeds: the geometric mean over defects, with a 95 %
@@ -46,7 +46,7 @@ SEARCHES: Final[tuple[Search, ...]] = get_args(Search)
 SEEDS_APART: Final = 10_000
 RESAMPLES: Final = 2000
 HARD: Final = (
-    # Mutants that default soaks find late, or not within 30 seeds of 60 s.
+    # Mutants that default soaks find late, or do not find within 30 seeds of 60 s.
     *("any-log-wins", "column-ids-reused", "list-in-two-steps", "locate-leaves-out-a-tablet"),
     *("long-lease", "old-terms-by-counting", "recovery-drops-last", "refusals-unconfirmed"),
     *("term-not-saved", "vote-not-saved", "wal-never-syncs", "leader-counts-before-durable"),
@@ -57,7 +57,7 @@ HARD: Final = (
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """One search for one defect: `seeds` and `cpu_s` until it was found or given up."""
+    """One search for one defect; `seeds` and `cpu_s` count until it is found or given up."""
 
     defect: str
     search: Search
@@ -168,7 +168,7 @@ def table(found: Sequence[Campaign]) -> Iterator[str]:
 
 
 def pairs(rows: dict[Search, list[Campaign]], name: Search) -> list[float]:
-    """The logarithms of the ratios of CPU time, one per campaign that a swarm has, too."""
+    """The logarithms of the ratios of CPU time, for each campaign that a swarm has run, too."""
     swarm = {one.number: one for one in rows[SWARM]}
     return [
         math.log(one.cpu_s / swarm[one.number].cpu_s) for one in rows[name] if one.number in swarm
@@ -176,7 +176,7 @@ def pairs(rows: dict[Search, list[Campaign]], name: Search) -> list[float]:
 
 
 def ratio(defects: Sequence[list[float]]) -> tuple[float, float, float]:
-    """The geometric mean over defects of the ratio of CPU times, and its bootstrap interval."""
+    """The geometric mean, over defects, of the ratios of CPU times, with its bootstrap interval."""
 
     def mean(sample: Sequence[list[float]]) -> float:
         return math.exp(statistics.fmean(map(statistics.fmean, sample)))

@@ -1,8 +1,8 @@
 """Shrink the failure of every bug switch: `python -m bench.targets.shrinking OUT [BUG ...]`.
 
 Each line has the faults, operations, CPU seconds and trials of one switch; then come the medians
-and the five worst. `OUT` keeps the shrunk cases and their sizes, so the same command goes on after
-an interrupt. With `--hash-seeds N`, every shrunk case then runs under N other values of
+and the five worst. `OUT` keeps the shrunk cases and their sizes, so after an interrupt the same
+command continues. With `--hash-seeds N`, every shrunk case then runs under N other values of
 `PYTHONHASHSEED`, and each must fail in the same way with the same history.
 """
 
@@ -58,7 +58,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    """Shrink, print the table, and replay; returns 1 if a switch or a replay does not fail."""
+    """Shrink, print the table, and replay; return 1 if a switch or a replay does not fail."""
     parser = argparse.ArgumentParser(prog="bench.targets.shrinking", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("bugs", nargs="*", metavar="BUG", help="switches (default: all)")
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def _size_of(row: Row, case: Case, parsed: argparse.Namespace) -> Size | None:
-    """Shrink the failure of one switch, or read the size from an earlier call."""
+    """Shrink the failure of one switch, or read the size that an earlier call stored."""
     file = parsed.out / f"{row.name}.json"
     if file.is_file():
         return msgspec.json.decode(file.read_bytes(), type=Size)
@@ -126,7 +126,7 @@ def _summarize(sizes: Sequence[Size]) -> None:
 
 
 def _same_under_hash_seeds(out: Path, count: int) -> bool:
-    """Replay all shrunk cases in one interpreter per hash seed; print those that differ."""
+    """Replay all shrunk cases in one interpreter per hash seed; print the cases that differ."""
     wanted = {
         file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Size).kind
         for file in sorted(out.glob("*.json"))
@@ -157,7 +157,7 @@ def _same_under_hash_seeds(out: Path, count: int) -> bool:
 
 
 def _replayed(out: Path) -> dict[str, tuple[list[str], str | None]]:
-    """Run every shrunk case in this process: its kinds of failure, and the digest."""
+    """Run every shrunk case in this process; return its kinds of failure, and its digest."""
     found = {}
     for file in sorted(out.glob(f"*{CASE}")):
         job = SeedJob(case=load_case(file), store=None, name="shrinking", run_prefix="")

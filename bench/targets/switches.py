@@ -1,4 +1,4 @@
-"""The bug switches of the bundled targets that a soak finds, as rows of the exam."""
+"""The bug switches of the bundled targets that a soak can find, as rows of the exam."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TARGETS: Final = ("kudu", "hive")
 def found_switches(only: Collection[str] | None = None) -> list[tuple[Row, Case]]:
     """Return the rows of these switches, or of all, each with the case of its ledger's seed.
 
-    A switch that no soak finds has no row. Raises `UsageError` for an unknown name.
+    There is no row for a switch that no soak finds. Raises `UsageError` for an unknown name.
     """
     paper = make_paper(
         parts=(SWITCH,),

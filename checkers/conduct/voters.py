@@ -1,6 +1,7 @@
-"""The nodes that surely have a vote while a history changes who votes (vocabulary `members`).
+"""The nodes that surely have a vote at a moment of a history with membership changes (vocabulary
+`members`).
 
-A fault that hits half of the voters takes the quorum away. After removals, there are fewer voters
+A fault that hits half of the voters destroys the quorum. After removals, there are fewer voters
 than the target declared: if one of three masters is removed and another is paused, the paused
 master is half of the remaining voters.
 """

@@ -1,13 +1,13 @@
 """Checkers after Jepsen's: sets, counters, banks, queues, ids, locks, and patterns of reads.
 
-Each is a history model (`harness check --model NAME`) and a checker of runs. A checker reads a
-history in Jepsen's form (`{:f :add, :value 3}`) or in the form of our vocabularies
-(`{"value": 3}`), see `steps`. Most of them look at each answer for itself, in about linear time.
-`locks` and the models in `checkers.foreign` search for a legal order instead.
+Each is a history model (`harness check --model NAME`) and a checker of runs. A checker reads
+histories in Jepsen's form (`{:f :add, :value 3}`) or in the form of our vocabularies (`{"value":
+3}`); see `steps`. Most of them judge each answer by itself, in about linear time. `locks` and the
+models in `checkers.foreign` search for a legal order instead.
 
 The definitions follow `jepsen/checker.clj` and `jepsen/tests/*.clj` of
 https://github.com/jepsen-io/jepsen (commit c4c7473). Each module names its source and the
-differences. Everywhere, three rules are stricter than in Jepsen:
+differences. Three rules are stricter than in Jepsen in all modules:
 
 * An operation that ended as `fail` did not happen: its effect must not be seen.
 * An effect must not be seen before its operation was invoked.

@@ -1,8 +1,8 @@
 """The history models bank and bank-overdraft: transfers between accounts, and reads of balances.
 
-After `jepsen/tests/bank.clj`. Operations: transfer with {from, to, amount}, and read, answered with
-the balance of each account. Transfers never change the total, so every read that shows one instant
-shows the same total.
+After `jepsen/tests/bank.clj`. The operations are `transfer` with {from, to, amount}, and `read`,
+whose answer has the balance of each account. Transfers never change the total, so every read that
+shows one instant shows the same total.
 
 * wrong-total: a read shows balances with another total.
 * no-balance: a read shows an account without a balance.
@@ -10,10 +10,11 @@ shows the same total.
 * unexpected-account: a read shows an account that does not exist, where the accounts are stated.
 
 **The total.** `--initial TOTAL`, or a map of balances such as `'{0 10, 1 10}'`, states it (and the
-map also the accounts). Without it, the most frequent total of the reads counts, and a history with
-a single read is `unknown`, as one read cannot be wrong. A run has the total in the options of its
-workload. If all of its reads agree on one other total, or on other accounts, the set-up may have
-opened the accounts differently, so the verdict is `unknown` and not `invalid`.
+map also the accounts). Without it, the most frequent total among the reads counts, and a history
+with a single read is `unknown`, since one read cannot be wrong. For a run, the total follows from
+the options of its workload. If all reads of a run agree on a different total, or on different
+accounts, the set-up may have opened the accounts differently, so the verdict is `unknown` rather
+than `invalid`.
 
 Differences from Jepsen: a history without any transfer that may have taken effect is `unknown`, and
 so is a history without reads. Jepsen needs the total and the accounts from the test.
@@ -74,7 +75,7 @@ class BankModel(StepsModel, version="1"):
         return model.prepare_steps(ops, replace(settings, initial=UNSET))
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
-        """Return the model with the total and the accounts of the workload's options."""
+        """Return the model with the total and the accounts from the workload's options."""
         accounts, balance = options.get("accounts"), options.get("balance")
         if not isinstance(accounts, int) or not isinstance(balance, int):
             return self
@@ -115,7 +116,9 @@ class BankModel(StepsModel, version="1"):
         return f"{counted(len(reads), 'read')} with the total {total}{source}"
 
     def _misplaced(self, reads: Sequence[Step], findings: Findings) -> frozenset[str]:
-        """Return the unknown accounts that all reads of a run show: the set-up opened them."""
+        """Return the unknown accounts that all reads of a run show, so that the set-up must have
+        opened them.
+        """
         if not self.of_run or self.accounts is None or not reads:
             return frozenset()
         common = frozenset.intersection(*(frozenset(read.answer) for read in reads))
@@ -147,7 +150,7 @@ class BankModel(StepsModel, version="1"):
             findings.violate("negative-balance", text, read.begin)
 
     def _judge_totals(self, reads: Sequence[Step], findings: Findings) -> int | None:
-        """Judge the totals of complete reads; returns the total that counts, if there is one."""
+        """Judge the totals of complete reads; return the total that counts, if there is one."""
         amounts = [sum(read.answer.values()) for read in reads]
         totals = Counter(amounts)
         if not totals:
@@ -188,7 +191,7 @@ class BankOverdraft(BankModel, version="1"):
 
 
 def _balances(answer: Any) -> dict[str, int | None]:
-    """Return the balances by account, as texts; raises `ValueError` for other answers."""
+    """Return the balances by account, as text; raises `ValueError` for any other answer."""
     rows: list[Any] | None
     if isinstance(answer, Mapping) and members(answer) is None:
         rows = [list(item) for item in answer.items()]

@@ -1,11 +1,11 @@
-"""The history model causal-reverse: a later write is not visible without the earlier ones.
+"""The history model causal-reverse: a write is not visible without the writes before it.
 
-After `jepsen/tests/causal_reverse.clj`. Strict serializability forbids this: the write of x was
-acknowledged before the write of y began, and a read shows y, but not x. Plain serializability
+After `jepsen/tests/causal_reverse.clj`. Strict serializability forbids the following: the write of
+x was acknowledged before the write of y began, but a read shows y and not x. Plain serializability
 allows it.
 
-Operations: write (or add, or insert) of a value, and read, answered with all values. Each value is
-written by at most one operation.
+The operations are `write` (or `add`, or `insert`) with a value, and `read`, whose answer lists all
+values. Each value is written by at most one operation.
 
 * missing: a read shows a value, but not another that was acknowledged before the write of the first
   one began.
@@ -17,8 +17,8 @@ invocation, so earlier acknowledged writes must be visible. A value that several
 not judged, and makes a result without violations `unknown`. A history is also `unknown` if no read
 shows a value that was written after another was acknowledged.
 
-Differences from Jepsen: the rule `unexpected` is ours. As in Jepsen, a read that is merely stale is
-no violation; set-full-linearizable finds it.
+Differences from Jepsen: the rule `unexpected` is an addition. As in Jepsen, a read that is merely
+stale is not a violation; set-full-linearizable finds stale reads.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CausalReverse(SetModel, version="1"):
 def _judge_orders(
     reads: Sequence[Step], by_value: Mapping[Hashable, Step], findings: Findings
 ) -> int:
-    """Judge each read; returns the number of reads that show a value with earlier ones."""
+    """Judge each read; return the number of reads that show a value together with earlier ones."""
     done = sorted((step for step in by_value.values() if step.did), key=lambda step: step.end)
     ends = [step.end for step in done]
     telling = 0
@@ -75,7 +75,7 @@ def _judge_orders(
         visible = [by_value[value] for value in read.answer if value in by_value]
         if not visible:
             continue
-        # Of all shown values, the one that was invoked last has the most predecessors.
+        # Of all visible writes, the one invoked last has the most predecessors.
         last = max(visible, key=lambda step: step.begin)
         earlier = done[: bisect.bisect_left(ends, last.begin)]
         if not earlier:

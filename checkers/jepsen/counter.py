@@ -1,4 +1,4 @@
-"""The history model counter: a number that is 0 at first, with add and read.
+"""The history model counter: a number, 0 at first, with the operations `add` and `read`.
 
 After `counter` in `jepsen/checker.clj`. An add is *certain* for a read if it was acknowledged
 before the read began, and *possible* if it was invoked before the read ended, did not fail, and is
@@ -9,9 +9,9 @@ not certain.
 * unreachable: within these bounds, no subset of the possible adds leads to the number that was
   read.
 
-Differences from Jepsen: amounts may be negative, and the rule `unreachable` is ours; it is left out
-where it would take more than `CELLS_MAX` steps (`details["only_bounds"]` counts such reads). As in
-Jepsen, each read is judged for itself: reads that contradict only each other are not found.
+Differences from Jepsen: amounts may be negative, and the rule `unreachable` is an addition. It is
+skipped if it would take more than `CELLS_MAX` steps (`details["only_bounds"]` counts such reads).
+As in Jepsen, each read is judged by itself: reads that only contradict each other are not found.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Ledger:
         self._adds = adds
 
     def judge(self, read: Step, findings: Findings) -> bool:
-        """Judge one read; returns whether all rules were judged."""
+        """Judge one read; return whether all rules were applied."""
         count = bisect.bisect_left(self._ends, read.begin)
         certain, base = self._done[:count], self._sums[count]
         begun = self._adds[: bisect.bisect_left(self._begun, read.end)]
@@ -108,9 +108,10 @@ class _Ledger:
 
 
 def _enough(certain: Sequence[Step], excess: int, *, sign: int) -> list[Step]:
-    """Return the largest certain adds that the read must have missed to be wrong by `excess`.
+    """Return the largest certain adds whose loss explains that the read is off by `excess`.
 
-    With the sign 1 they are positive. Without them the number that was read would be possible.
+    With `sign` 1, these adds are positive. If they had been lost, the read number would be
+    possible.
     """
     chosen: list[Step] = []
     for add in sorted(certain, key=lambda add: -sign * add.asked):
@@ -124,14 +125,14 @@ def _enough(certain: Sequence[Step], excess: int, *, sign: int) -> list[Step]:
 def _reaches(target: int, possible: Sequence[Step]) -> bool:
     """Whether some of the amounts add up to `target`."""
     shift = -sum(add.asked for add in possible if add.asked < 0)
-    sums = 1 << shift  # bit n: the sum n - shift can be reached
+    sums = 1 << shift  # bit n is set if the sum n - shift can be reached
     for amount in _grouped(Counter(add.asked for add in possible)):
         sums |= sums << amount if amount > 0 else sums >> -amount
     return target + shift >= 0 and bool(sums >> (target + shift) & 1)
 
 
 def _grouped(amounts: Counter[int]) -> Iterator[int]:
-    """Yield few amounts with the same sums of subsets: n times 3 as 3, 6, 12, ..."""
+    """Yield fewer amounts that have the same subset sums: for example, seven 3s as 3, 6 and 12."""
     for amount, count in amounts.items():
         left, size = count, 1
         while left > 0:

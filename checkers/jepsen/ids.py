@@ -1,8 +1,8 @@
 """The history model unique-ids: no id is generated twice.
 
-After `unique-ids` in `jepsen/checker.clj`. Operation: generate, answered with an id. Ids are any
-values except nil; 1, 1.0 and "1" are different ids. Difference from Jepsen: with fewer than two
-acknowledged ids, the verdict is `unknown`.
+After `unique-ids` in `jepsen/checker.clj`. The operation is `generate`, whose answer is an id. An
+id may be any value except nil; 1, 1.0 and "1" are different ids. Difference from Jepsen: with fewer
+than two acknowledged ids, the verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.vocabularies import ids
 
 
 class UniqueIds(StepsModel, judges_prefixes=True, version="1"):
-    """The history model of a generator of ids."""
+    """The history model of an id generator."""
 
     name = "unique-ids"
     doc = "a generator of ids: no two answers have the same id"

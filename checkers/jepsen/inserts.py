@@ -1,10 +1,10 @@
 """The history model g2: of two inserts that exclude each other, at most one succeeds.
 
 After `g2-checker` in `jepsen/tests/adya.clj`. Each insert of a key is a transaction that first
-reads two tables by a predicate, and only inserts if it finds no row of the key. Two acknowledged
-inserts of one key did not see each other: Adya's anomaly G2, an anti-dependency cycle.
+reads two tables by a predicate, and only inserts if it finds no row of the key. If two inserts of
+one key are acknowledged, neither saw the other: Adya's anomaly G2, an anti-dependency cycle.
 
-Operation: insert with `[key [a b]]`, where a and b are ids, and one of them is nil.
+The operation is `insert` with `[key [a b]]`, where a and b are ids, one of which is nil.
 
 * g2: two inserts of one key were acknowledged.
 
@@ -39,7 +39,7 @@ class G2(StepsModel, judges_prefixes=True, version="1"):
     keyed = False
 
     def parse(self, step: Step) -> Step:
-        """Return the step with the key as `asked`."""
+        """Return the step; its `asked` is the key."""
         asked = step.asked
         if isinstance(asked, Mapping) and "key" in asked:
             return step._replace(asked=exact(asked["key"]))

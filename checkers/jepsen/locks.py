@@ -1,13 +1,13 @@
-"""The history model owned-mutex: a lock that only its holder releases.
+"""The history model owned-mutex: a lock that only its holder may release.
 
-As `mutex` (after `knossos.model/mutex`), where any process may release the lock; this model is
-stricter. The holder is the process that acquired the lock.
+This model is stricter than `mutex` (after `knossos.model/mutex`), in which any process may release
+the lock. The holder is the process that acquired the lock.
 
-**Sessions.** In a run, the clients of the workload are closed when the phase `heal-core` begins,
-and a client of the harness itself after its last operation. A system may release the lock of a
-closed client, which the history does not record. So each process that may hold the lock when it is
-closed gets a release of unknown outcome at this time. A client that the harness retired (`info`)
-needs none: its last operation already has an unknown outcome.
+**Sessions.** In a run, the workload's clients are closed when the phase `heal-core` begins, and the
+harness's own clients after their last operations. A system may release the lock of a closed client,
+which the history does not record. So each process that may hold the lock when it is closed gets a
+release of unknown outcome at this time. A client that the harness retired (`info`) needs none: its
+last operation already has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def _holder(process: int | str) -> str:
 
 
 def _closings(history: History) -> Iterator[Operation[Any, Any]]:
-    """Yield a release of unknown outcome for each closed client that may hold the lock."""
+    """Yield a release of unknown outcome for each closed client that may still hold the lock."""
     phases = (op.index for op in history.facts("phase") if op.value.get("phase") == "heal-core")
     workload_end = next(phases, None)
     if workload_end is None:
-        return  # not a run, or a run that was cut short before its clients were closed
+        return  # the history is not a run, or a run that ended before its clients were closed
     last: dict[int | str, int] = {}
     holding: dict[int | str, bool] = {}
     for pair in history.pairs:

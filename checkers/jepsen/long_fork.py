@@ -1,11 +1,11 @@
 """The history model long-fork: two reads never see two writes in opposite orders.
 
-After `jepsen/tests/long_fork.clj`. Parallel snapshot isolation allows a long fork, snapshot
-isolation and serializability do not: one read sees the write of x but not of y, another read sees
-the write of y but not of x.
+After `jepsen/tests/long_fork.clj`. In a long fork, one read sees the write of x but not that of y,
+and another read sees the write of y but not that of x. Parallel snapshot isolation allows a long
+fork; snapshot isolation and serializability do not.
 
-Operations are transactions (txn, write or read): one write `[[w k v]]`, or reads `[[r k nil] ...]`.
-Each key is nil at first and is written by at most one transaction.
+The operations are transactions (`txn`, `write` or `read`): one write `[[w k v]]`, or reads `[[r k
+nil] ...]`. Each key is nil at first and is written by at most one transaction.
 
 * fork: two acknowledged reads saw two writes in opposite orders.
 * unexpected: a read shows a value that was never written, whose write failed, or whose write began
@@ -14,10 +14,10 @@ Each key is nil at first and is written by at most one transaction.
 A key that several transactions write is not judged, and makes a result without violations
 `unknown`. A history is also `unknown` if no read saw one write and missed another.
 
-Differences from Jepsen: reads may have any keys, and two reads are compared on the keys that both
-have; a fork convicts even if another key was written twice; the rule `unexpected` is ours. As in
-Jepsen, cycles of more than two reads cannot exist without a fork of two: reads of one group of keys
-without a fork are in one order. Reads of several groups are not joined.
+Differences from Jepsen: reads may have any keys, and two reads are compared by their common keys; a
+fork convicts even if another key was written twice; the rule `unexpected` is an addition. As in
+Jepsen, only pairs of reads are compared: without a fork, all reads of the same keys are in one
+order, so a longer cycle needs a fork, too. Reads of different groups of keys are not combined.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class LongFork(StepsModel, version="1"):
     keyed = False
 
     def parse(self, step: Step) -> Step:
-        """Return the step with a `_Write`, or with a dict of read values by key, as `asked`."""
+        """Return the step; `asked` is a `_Write`, or a dict that maps the keys to the values
+        read.
+        """
         mops = step.asked
         if not isinstance(mops, (list, tuple)) or not mops:
             raise ValueError(_VALUES)
@@ -127,7 +129,9 @@ def _judge_values(
 
 
 def _judge_forks(reads: Sequence[Step], repeated: set[Hashable], findings: Findings) -> int:
-    """Judge the orders in which reads saw writes; returns the number of reads that saw a part."""
+    """Judge the orders in which reads saw writes; return the number of reads that saw only some
+    writes.
+    """
     ordered: dict[tuple[Hashable, Hashable], Step] = {}
     reported: set[frozenset[Hashable]] = set()
     telling = pairs = 0

@@ -1,7 +1,7 @@
-"""The base class of history models that judge each answer for itself, without a search.
+"""The base class of history models that judge each answer by itself, without a search.
 
 A subclass lists its operations and implements `judge`, which adds violations to `Findings`. The
-same code judges histories of others and runs; for runs, `for_run` returns the model with the
+same code judges runs and histories of other tools; for runs, `for_run` returns the model with the
 options of the workload.
 """
 
@@ -32,7 +32,7 @@ from harness.vocabularies import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class StepsCheck:
-    """The check of one object's operations, by `model`."""
+    """A prepared check by `model`, of the operations on one object."""
 
     model: StepsModel
     steps: Sequence[Step]
@@ -44,7 +44,7 @@ class StepsCheck:
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge the steps. The time limit has no meaning, since there is no search."""
+        """Judge the steps. The time limit is ignored, since there is no search."""
         del time_limit_s
         findings = Findings(self.model.name)
         details: dict[str, Any] = {}
@@ -59,9 +59,9 @@ class StepsCheck:
 class StepsModel(HistoryModel):
     """A history model that judges steps.
 
-    `functions` maps the names of the operations in Jepsen's form to a description of what they
-    take, for error texts. `answered` are the names whose answers have a value. `keyed` says whether
-    values may be `[key value]`, with one object per key.
+    `functions` maps the names of operations in Jepsen's form to descriptions of their arguments,
+    for error messages. `answered` lists the operations whose answers have a value. `keyed` says
+    whether values may be `[key value]`, with one object per key.
     """
 
     api_version = 1
@@ -77,13 +77,13 @@ class StepsModel(HistoryModel):
         return self.prepare_steps(ops, settings)
 
     def prepare_steps(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
-        """Prepare the check; `settings` is known to have no setting that this model refuses."""
+        """Prepare the check; the caller has made sure that the model supports all `settings`."""
         if self.keyed:
             return by_key(self.name, ops, settings, self.understand)
         return self.understand(ops if isinstance(ops, History) else History(ops))
 
     def understand(self, history: History) -> StepsCheck:
-        """Prepare the check of a single object's history, whose values have no keys."""
+        """Prepare the check of a history of a single object, whose values contain no keys."""
         steps = steps_of(
             history,
             self.vocabulary,
@@ -118,14 +118,15 @@ class StepsModel(HistoryModel):
 
     @abstractmethod
     def judge(self, steps: Sequence[Step], findings: Findings, details: dict[str, Any]) -> str:
-        """Add violations, judged cases and gaps to `findings`; return the reason of `valid`.
+        """Add violations, judged cases and gaps to `findings`; return the reason for a valid
+        result.
 
-        `details` takes more data for reports.
+        More data for reports is put into `details`.
         """
 
 
 def written_often(values: Iterable[Hashable], noun: str, findings: Findings) -> set[Hashable]:
-    """Return the values that were written several times; they leave a gap, as they show no order.
+    """Return the values that were written several times; each is a gap, since it shows no order.
 
     `noun` names their kind.
     """
@@ -140,5 +141,5 @@ def written_often(values: Iterable[Hashable], noun: str, findings: Findings) -> 
 
 
 def nothing_seen(findings: Findings, reason: str) -> None:
-    """Record that no answer could have contradicted another, so that the verdict is not valid."""
+    """Record that no answer could have contradicted another, so that the verdict is not `valid`."""
     findings.gap(reason, rule=NOTHING_OBSERVED)

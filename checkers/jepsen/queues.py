@@ -1,9 +1,9 @@
-"""The history models total-queue and at-least-once-queue: all that goes in comes out.
+"""The history models total-queue and at-least-once-queue: everything that goes in comes out.
 
-After `total-queue` in `jepsen/checker.clj`. Operations: enqueue with an element; dequeue, answered
-with the element, or with nil if the queue was empty; drain, answered with all elements that it took
-until the queue was empty. The order of elements is not judged (see the models queue and
-unordered-queue).
+After `total-queue` in `jepsen/checker.clj`. The operations are `enqueue` with an element;
+`dequeue`, whose answer is the element, or nil if the queue was empty; and `drain`, whose answer
+lists all elements that it took until the queue was empty. The order of elements is not judged (see
+the models queue and unordered-queue).
 
 * lost: an enqueue was acknowledged before a drain began, or before a dequeue began that found the
   queue empty, and no answer in the whole history has its element.
@@ -12,13 +12,13 @@ unordered-queue).
   enqueue began only later.
 
 **Lost answers.** A dequeue of unknown outcome may have taken any one element, and a drain any
-number. So elements are only lost if they are more than the dequeues of unknown outcome that began
-before the drain ended, and if no such drain has an unknown outcome. The elements that a drain of
-unknown outcome lists have come out.
+number. So elements are only lost if there are more of them than dequeues of unknown outcome that
+began before the drain ended, and if no drain of unknown outcome began before then. Elements listed
+by a drain of unknown outcome have come out.
 
 Differences from Jepsen: duplicates are violations in total-queue; elements of failed enqueues must
-not come out; a lost dequeue excuses a lost element; a history without a drain is `unknown`, as the
-rest may still be in the queue. Jepsen refuses drains of unknown outcome.
+not come out; a lost dequeue excuses a lost element; a history without a drain is `unknown`, since
+the missing elements may still be in the queue. Jepsen refuses drains of unknown outcome.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TotalQueue(StepsModel, version="1"):
     duplicates = False
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
-        """With the option `duplicates` of the workload, an element may come out several times."""
+        """With the workload's option `duplicates`, an element may come out several times."""
         if not options.get("duplicates"):
             return self
         model = type(self)()
@@ -93,7 +93,9 @@ class TotalQueue(StepsModel, version="1"):
     def _judge_deliveries(
         self, enqueues: Sequence[Step], steps: Sequence[Step], findings: Findings
     ) -> int:
-        """Judge each element that came out, in the order of answers; returns the repeats."""
+        """Judge each element that came out, in the order of answers; return the number of
+        repeats.
+        """
         possible: dict[Hashable, deque[Step]] = {}
         asked: dict[Hashable, Step] = {}
         for step in enqueues:
@@ -131,14 +133,14 @@ class AtLeastOnceQueue(TotalQueue, version="1"):
 
 
 def _came_out(step: Step) -> tuple[Hashable, ...]:
-    """The elements that left the queue by the answer of this step."""
+    """The elements that left the queue according to the answer of this step."""
     if step.f == "dequeue" and step.answer is not None:
         return (step.answer,)
     return step.answer if step.f == "drain" else ()
 
 
 def _deliveries(steps: Sequence[Step]) -> Iterator[tuple[Step, Hashable]]:
-    """Yield the elements of acknowledged dequeues and drains, in the order of the answers."""
+    """Yield the elements in answers of dequeues and drains, in the order of the answers."""
     for step in sorted((s for s in steps if s.f != "enqueue" and s.did), key=lambda s: s.end):
         for element in _came_out(step):
             yield step, element
@@ -156,7 +158,7 @@ def _unexpected(delivery: Step, element: Hashable, asked: Step | None, findings:
 def _judge_losses(
     enqueues: Sequence[Step], taken: Counter[Hashable], steps: Sequence[Step], findings: Findings
 ) -> int:
-    """Judge the enqueues that were acknowledged before a drain; returns the number of losses."""
+    """Judge the enqueues that were acknowledged before a drain; return the number of losses."""
     emptied = [s for s in steps if s.did and s.f != "enqueue" and _is_empty_after(s)]
     emptied.sort(key=lambda step: step.begin)
     if not emptied:
@@ -198,7 +200,7 @@ def _is_empty_after(step: Step) -> bool:
 
 
 def _violate(drain: Step, lost: Sequence[Step], excuses: int, findings: Findings) -> None:
-    """Blame the elements that were in the queue before `drain` began, and in no answer at all."""
+    """Report the elements that were in the queue before `drain` began, but are in no answer."""
     for step in lost[:NAMED_MAX] if excuses else lost:
         text = f"{step} was acknowledged, but {step.asked!r} is in no answer"
         if excuses:

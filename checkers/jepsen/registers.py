@@ -1,10 +1,10 @@
 """The checker `linearizable-registers`: several independent registers, each linearizable.
 
-After `jepsen/tests/linearizable_register.clj`. It judges runs in the vocabulary `registers`, key by
-key, with the model `cas-register`, in which each register is null at first and a null that a read
-shows counts. Instead of null, all registers may have the default value of the system at first
-(`checkers.registers.initial`). For histories of others, use `harness check --model cas-register
---independent`.
+After `jepsen/tests/linearizable_register.clj`. The checker judges runs in the vocabulary
+`registers`, key by key, with the model `cas-register`. Each register is null at first, and a read
+that returns null is an observation. Instead, all registers may begin with the system's default
+value (`checkers.registers.initial`). For histories of other tools, use `harness check --model
+cas-register --independent`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RegistersLinearizable(Checker, judges_prefixes=True, version="2"):
 
 
 def _with_keys(history: History) -> Iterable[Op]:
-    """Yield the ops of clients with values `[key, rest of the object]`, in the order of indices."""
+    """Yield the ops of clients in the order of indices, with values `[key, rest of the object]`."""
     ops: list[Op] = []
     for pair in history.pairs:
         call, done = pair.invoke, pair.completion

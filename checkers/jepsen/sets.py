@@ -1,7 +1,7 @@
 """The history models of sets that only grow: set-full, set-full-linearizable and set-final.
 
-After `set` and `set-full` in `jepsen/checker.clj`. Operations: add with an element, and read,
-answered with all elements.
+After `set` and `set-full` in `jepsen/checker.clj`. The operations are `add` with an element, and
+`read`, whose answer lists all elements.
 
 **set-full** judges each element by all reads. An element is *known* once its add was acknowledged
 or a read showed it.
@@ -19,10 +19,10 @@ or a read showed it.
 **set-final** judges only the last answered read: each element whose add was acknowledged before
 this read began must be in it, and no unexpected element.
 
-Differences from Jepsen: `set` and `set-full` accept elements of failed adds; `set-full` does not
-look for unexpected elements and counts no staleness below a millisecond; `set` also counts an
-element as lost whose add was acknowledged only after the last read began; `set-full` is valid if a
-single element was read.
+Jepsen's checkers differ: `set` and `set-full` accept elements of failed adds; `set-full` does not
+look for unexpected elements, ignores staleness below a millisecond, and is valid if a single
+element was read; `set` also counts an element as lost if its add was only acknowledged after the
+last read began.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ NEVER_READ: Final = "the set was never read: no read was answered"
 
 class _Element(NamedTuple):
     """The adds of one element. `begin` is the earliest invocation of an add that may have taken
-    effect, infinite if all failed; `acknowledged` is the add that was acknowledged first.
+    effect; it is infinite if all adds failed. `acknowledged` is the add that was acknowledged
+    first.
     """
 
     begin: float
@@ -55,7 +56,7 @@ class _Element(NamedTuple):
 
 
 def elements_of(steps: Sequence[Step]) -> dict[Hashable, _Element]:
-    """Collect the adds of each element that was asked for."""
+    """Collect the adds of each element that a client asked to add."""
     elements: dict[Hashable, _Element] = {}
     for step in steps:
         if step.f != "add":
@@ -72,7 +73,7 @@ def elements_of(steps: Sequence[Step]) -> dict[Hashable, _Element]:
 
 
 def first_shown(reads: Iterable[Step]) -> dict[Hashable, Step]:
-    """Map each element to the read that showed it and ended first."""
+    """Map each element to the first-ended read that showed it."""
     showing: dict[Hashable, Step] = {}
     for read in sorted(reads, key=lambda read: read.end):
         showing |= dict.fromkeys(read.answer.keys() - showing.keys(), read)
@@ -82,7 +83,7 @@ def first_shown(reads: Iterable[Step]) -> dict[Hashable, Step]:
 def judge_shown(
     showing: Mapping[Hashable, Step], elements: Mapping[Hashable, _Element], findings: Findings
 ) -> None:
-    """Judge each element that a read showed: it was added before, by an add that did not fail."""
+    """Judge that each shown element was added earlier, by an add that did not fail."""
     for element, read in showing.items():
         findings.look("unexpected")
         added = elements.get(element)
@@ -105,7 +106,7 @@ def judge_repeats(reads: Iterable[Step], findings: Findings) -> None:
 
 
 class SetModel(StepsModel):
-    """The common part of models of values that are added, and of reads of all of them.
+    """The base of models of values that are added one by one and read all together.
 
     `requests` and `answers` describe what the model accepts.
     """
@@ -177,7 +178,7 @@ class SetFullLinearizable(SetFull, version="1"):
     linearizable = True
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
-        """With the option `stale-reads` of the workload, stale reads are counted, not judged."""
+        """With the workload's option `stale-reads`, stale reads are counted rather than judged."""
         if not options.get("stale_reads"):
             return self
         model = type(self)()
@@ -186,7 +187,7 @@ class SetFullLinearizable(SetFull, version="1"):
 
 
 class SetFinal(SetModel, version="1"):
-    """The history model that judges the last answered read alone."""
+    """The history model that judges only the last answered read."""
 
     name = "set-final"
     doc = "a set that only grows: the last read has all acknowledged elements, and no other"
@@ -244,7 +245,7 @@ class _Sighting(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Whether a read missed the element although it began when the element was known."""
+        """Whether a read missed the element, although the element was known when the read began."""
         return (
             self.proof is not None
             and self.absent is not None
@@ -296,7 +297,7 @@ def _sightings(
 
 
 def brief(step: Step) -> str:
-    """Describe a step; of a read, only the number of elements that it found."""
+    """Describe a step in short; of a read, only give the number of elements."""
     if step.type is OpType.OK and step.f == "read":
         size = counted(len(step.answer), "element")
         return f"the read of {size} {step.by}"

@@ -1,6 +1,6 @@
-"""Operations of a history as steps: requests and answers, as plain values.
+"""The operations of a history as steps, with requests and answers as plain values.
 
-Histories have two forms: the form of Jepsen, and the form of our vocabularies
+A history has one of two forms: the form of Jepsen, or the form of our vocabularies
 (`checkers.foreign.plain_form`).
 """
 
@@ -24,8 +24,8 @@ class Step(NamedTuple):
     """One operation of a client.
 
     `asked` is the argument: nil, a value, or an object if the operation has several fields.
-    `answer` is the answer of an `ok` operation that has one. `begin` is the index of the
-    invocation, and `end` the index of the completion: infinite if the outcome is unknown.
+    `answer` is the answer of an `ok` operation, if it has one. `begin` is the index of the
+    invocation. `end` is the index of the completion, or infinite if the outcome is unknown.
     """
 
     f: str
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
     @property
     def may_have(self) -> bool:
-        """Whether the operation took effect, or may have, or may still take effect."""
+        """Whether the operation took effect, may have taken effect, or may still do so."""
         return self.type is not OpType.FAIL
 
     @property
@@ -68,8 +68,8 @@ def steps_of(
 ) -> list[Step]:
     """Return the operations of `history` as steps, in the order of their invocations.
 
-    `functions` maps the names of operations to a description of their arguments; `answered` are the
-    names whose answers have a value. Raises `HistoryError` for other operations.
+    `functions` maps the names of operations to descriptions of their arguments; `answered` lists
+    the operations whose answers have a value. Raises `HistoryError` for other operations.
     """
     pairs = history.pairs
     if is_ours(pairs, vocabulary):

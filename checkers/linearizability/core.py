@@ -215,7 +215,8 @@ def shrink_core(
 
 def _window(trials: _Trials, ids: list[int]) -> list[int]:
     """Return the shortest tail of `ids` (in the order of returns) that is still a core."""
-    # if the first `low` ids are dropped, a core remains; with more than `high` dropped, none does
+    # without the first `low` ids there is still a core; without more than the first `high`, there
+    # is none
     low, high = 0, len(ids) - 1
     while low < high and not trials.exhausted:
         middle = (low + high + 1) // 2

@@ -51,7 +51,7 @@ class Status(enum.Enum):
     FOUND = "found"
     EXHAUSTED = "exhausted"
     EXHAUSTED_LEAN = "exhausted-lean"
-    FULL = "full"  # it reached the maximum number of remembered configurations
+    FULL = "full"  # the search has reached the maximum number of remembered configurations
 
 
 def dominated(chain: list[int], used: int) -> bool:
@@ -67,7 +67,7 @@ def dominated(chain: list[int], used: int) -> bool:
     return False
 
 
-# choices, and the mask, the used unknown operations and the state after these choices
+# (choices, and the mask, the used unknown operations and the state after these choices)
 Move = tuple[tuple[int, ...], int, int, int]
 
 

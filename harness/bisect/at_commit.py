@@ -152,8 +152,8 @@ class Commits:
         """Run all seeds with the code in `tree`; with `until`, stop at the first failure of this
         kind.
 
-        Several workers may stop at different failures. The result then ends with the first of these
-        seeds, so it does not depend on the number of workers.
+        Several workers may find failures of different seeds. The result ends with the lowest of
+        these seeds, so it does not depend on the number of workers.
         """
         if why := self._set_up(tree):
             return AtCommit((SeedRun(self.seeds[0], trouble=why),))

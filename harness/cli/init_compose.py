@@ -1,8 +1,8 @@
 """`harness init --compose FILE`: write a declaration for the system in a Compose file, and a CI
 workflow.
 
-The target `declared` looks at the Compose file and asks for facts that the file does not show. On a
-terminal the user answers; otherwise, or with `--yes`, the defaults are assumed and listed.
+The target `declared` reads the Compose file and asks for facts that the file does not show. On a
+terminal the user answers. Otherwise, or with `--yes`, the defaults are used and listed.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ jobs:
 
 
 def draft_from(compose: Path, without: Sequence[str], *, ask_nothing: bool, force: bool) -> None:
-    """Write the declaration and the workflow, and print how the declaration came about. Raises
-    `UsageError`, without writing anything.
+    """Write the declaration and the workflow, and print the reasons for the values in the
+    declaration. Raises `UsageError` before anything is written.
     """
     _check_absent((FILE, WORKFLOW), force=force)
     asks = not ask_nothing and sys.stdin is not None and sys.stdin.isatty()

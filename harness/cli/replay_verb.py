@@ -41,7 +41,7 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay a run up to a moment; without a moment, run its case again; returns an exit code."""
+    """Replay a run up to a moment, or to its end without a moment; return an exit code."""
     parsed = _parse(arguments)
     case, original, environment, folder = _load(parsed.run)
     if parsed.until is None and not (parsed.step or parsed.pdb):
@@ -130,7 +130,7 @@ class _Session:
             replay.listen(self._progress)
 
     def run(self) -> int:
-        """Replay the run; returns 0, or raises `UsageError` if the moment never came."""
+        """Replay the run; return 0, or raise `UsageError` if the moment never came."""
         parsed = self._parsed
         order: Order = Steps(1) if parsed.until is None else parse_until(parsed.until)
         try:

@@ -59,7 +59,7 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
             owner = msgspec.json.decode(_signature(folder), type=Owner)
             controller = Controller.parse(owner.controller)
         except FileNotFoundError:
-            continue  # a run is creating or removing this folder right now
+            continue  # a run is just creating or removing this folder
         except (OSError, ValueError) as error:  # msgspec raises subclasses of `ValueError`
             yield folder, f"its {OWNER_FILE} cannot be read: {error}"
             continue

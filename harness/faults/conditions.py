@@ -69,7 +69,8 @@ class Links:
             await self._settle(laid.links, lease_s)
         except BaseException as error:
             del self._laid[fault_id]
-            if not isinstance(error, UsageError):  # a `UsageError` comes before any change
+            # a `UsageError` is raised before anything is changed
+            if not isinstance(error, UsageError):
                 await self._settle(laid.links, lease_s)
             raise
 
@@ -90,7 +91,7 @@ class Links:
         try:
             await self._settle(links, 0.0)
         except BaseException:
-            laid.links |= links  # so that another attempt can restore these links
+            laid.links |= links  # lets another attempt restore these links, too
             raise
 
     async def _settle(self, links: Iterable[Link], lease_s: float) -> None:
@@ -147,12 +148,12 @@ class Conditions:
     async def lift(self, fault_id: str) -> Bite:
         laid = self._laid.pop(fault_id)
         if laid.strobe is not None:
-            async with self._turn:  # wait for a change that is under way
+            async with self._turn:  # wait until a change in progress is complete
                 laid.strobe.cancel()
         try:
             await self._settle(laid, laid.nodes)
         except BaseException:
-            self._laid[fault_id] = laid  # so that another attempt can lift the fault
+            self._laid[fault_id] = laid  # lets another attempt lift the fault
             raise
         match laid.what:
             case Clock():

@@ -176,7 +176,7 @@ class Ledger:
             note = f"missed: {', '.join(aim.targets)} not running"
             disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
             return Injection(targets=(), note=note, disks=disks)
-        self._entries[fault_id] = entry  # last in order, because it took effect last
+        self._entries[fault_id] = entry  # move it to the end, because it took effect last
 
         def end_lease() -> None:
             if entry.on or entry.turn.locked():  # a heal that is under way may still fail
@@ -254,7 +254,7 @@ class Ledger:
                 entry.active = False
                 if entry.on_heal is not None:
                     entry.on_heal(entry.injection, entry.bite)
-        return entry.bite or Bite(0, "processes")  # without an effect, the fault missed
+        return entry.bite or Bite(0, "processes")  # a fault without an effect has missed
 
     async def _undo(self, entry: _Entry) -> Bite:
         targets = entry.injection.targets
@@ -272,7 +272,7 @@ class Ledger:
             case what:
                 if (
                     entry.bite is None
-                ):  # an earlier heal may have lifted the fault but not started a node
+                ):  # an earlier heal may have lifted the fault without starting a node
                     entry.bite = await self._conditions.lift(entry.injection.id)
                 if what.may_end:
                     self._excuse(targets)
@@ -352,7 +352,7 @@ async def _try_all(heals: Mapping[str, Callable[[], Awaitable[object]]]) -> None
         return
     group = ExceptionGroup("faults could not be undone", list(errors.values()))
     if not all(isinstance(error, HarnessError | OSError) for error in errors.values()):
-        raise group  # a defect of the harness or of a plug-in
+        raise group  # the error is a defect of the harness or of a plug-in
     raise InfrastructureError(
         "; ".join(f"{what} could not be undone: {error}" for what, error in errors.items())
     ) from group

@@ -330,7 +330,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
         return Schedule()
     if at_once and names in (["every"], ["at"]):
         names, values = [*names, "for"], [*values, f"{round(FAULT_S_MIN * 1000)}ms"]
-    if waits and names == ["for"]:  # one wait for the event, from the start of the chaos phase
+    if waits and names == ["for"]:  # one wait for the event, which begins with the chaos phase
         names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
         raise _wrong(text, f"has {' '.join(words)!r} as its time", rule)

@@ -95,7 +95,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
     left: Nodes | None = None
     right: Nodes | None = None
     shape: str = ""
-    with_clients: bool = False  # the shape puts some clients on each side
+    with_clients: bool = False  # whether the shape puts some clients on each side
     one_way: bool = False
 
     @property

@@ -1,9 +1,9 @@
 """One run on a holder: the command follows the op log, checks it, and freezes the run.
 
-The command and the holder share two folders. The run folder has the op log, which the holder
-writes. The holder's own folder (`harness.up.records`) records how the run ended. If either process
-dies, the other ends the run: the holder notices that its stdin is closed, and if the holder is
-killed, its warden undoes the deployment.
+The command and the holder share two folders. The holder writes the op log into the run folder. The
+holder's own folder (`harness.up.records`) records how the run ended. If either process dies, the
+other ends the run: the holder notices that its stdin is closed, and if the holder is killed, its
+warden undoes the deployment.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ POLL_S: Final = 0.1
 
 
 class FreezingConductor:
-    """Conducts one run in place of `harness.run.phases.conduct`, on a holder.
+    """Conducts one run in a holder process, in place of `harness.run.phases.conduct`.
 
     After the run, `standing` is the record of the kept cluster and `frozen` its freeze; both are
     `None` if the run did not freeze.
     """
 
     def __init__(self) -> None:
-        """Create a conductor; a call of it conducts the run."""
+        """Create a conductor; calling it conducts the run."""
         self.standing: Standing | None = None
         self.frozen: Frozen | None = None
         self._interrupted = False
@@ -111,7 +111,9 @@ class FreezingConductor:
     def _follow(
         self, follower: _Follower, check: Callable[[list[Op]], Future[Violation | None]]
     ) -> Ended:
-        """Follow the run to its end, check the growing history, and decide whether it freezes."""
+        """Follow the run to its end, check the growing history, and decide whether the run
+        freezes.
+        """
         checking: Future[Violation | None] | None = None
         judged, begun_s, due_s = 0, 0.0, 0.0
         decided = False
@@ -122,7 +124,8 @@ class FreezingConductor:
                 if violation is not None and not decided and not self._interrupted:
                     decided = follower.ask(Freeze(violation=violation))
             elif checking is None and not decided and not self._interrupted:
-                over = follower.over  # read before the ops: all of them are written then
+                # read before the ops, so that all ops are written if the run is over
+                over = follower.over
                 follower.read()
                 if len(follower.ops) == judged:
                     decided = over and follower.ask(Release())
@@ -136,8 +139,8 @@ class FreezingConductor:
 
     @contextlib.contextmanager
     def _forwarding_signals(self, holder: Popen[bytes]) -> Iterator[None]:
-        """Pass Ctrl-C and SIGTERM on to the holder while the block runs, as in any other run: the
-        first ends the workload, the second the run.
+        """Pass Ctrl-C and SIGTERM on to the holder while the block runs. As in any other run, the
+        first ends the workload, and the second the run.
         """
 
         def forward(number: int, frame: FrameType | None) -> None:
@@ -158,7 +161,7 @@ class FreezingConductor:
 
 
 class _Follower:
-    """The view of a run on a holder: its ops so far, and its end."""
+    """The command's view of a run in a holder: its ops so far, and its end."""
 
     def __init__(
         self,
@@ -187,8 +190,8 @@ class _Follower:
         return self._place.over
 
     def ask(self, question: Freeze | Release) -> bool:
-        """Send the decision to the holder; return whether the holder has it, or has ended and no
-        longer needs it.
+        """Send the decision to the holder; return whether the holder received it, or has ended and
+        no longer needs it.
         """
         try:
             ask(self._place.folder, question)
@@ -197,7 +200,7 @@ class _Follower:
         return True
 
     def ended(self) -> Ended | None:
-        """The end of the run: frozen, or with its nodes removed. Raises the error with which the
+        """The end of the run: frozen, or with its nodes removed. Raises the error by which the
         holder ended.
         """
         code = self._holder.poll()
@@ -218,7 +221,7 @@ class _Follower:
 
 
 def _claim_free() -> Place:
-    """Claim the first free name of a frozen cluster."""
+    """Claim the first free name for a frozen cluster."""
     reason: HarnessError | None = None
     for number in range(1, CLUSTERS_MAX + 1):
         try:

@@ -1,9 +1,10 @@
-"""Certain violations in a prefix of a history, while the run goes on.
+"""Proven violations in a prefix of a history, while the run is still in progress.
 
 A checker takes part only if it `judges_prefixes`: if it finds a prefix invalid, the whole run is
 invalid. A prefix may end between any two lines of the history, so its open operations have an
-unknown outcome, like `info`. What depends on the end of a run proves nothing before it: liveness,
-convergence, bounds, exits of nodes (their cause may be reported late), final snapshots.
+unknown outcome, like `info`. Checks that depend on the end of a run prove nothing before it:
+liveness, convergence, bounds, exits of nodes (whose cause may be reported late), and final
+snapshots.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class _Reserve(Node, frozen=True):
                     return self
                 states = (*self.generators[:position], new, *self.generators[position + 1 :])
                 return _Reserve(self.counts, states, ctx.all_mask, masks)
-        return self  # the event is of a thread that this generator does not use
+        return self  # the event belongs to a thread that this generator does not use
 
 
 def reserve(*counts_and_generators: int | GeneratorLike) -> Generator:
@@ -131,7 +131,7 @@ def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
 class _Each(Node, frozen=True):
     fresh: Generator
     states: tuple[Generator, ...] = ()  # the generator of each thread
-    ended: int = 0  # mask of threads whose generator is exhausted
+    ended: int = 0  # mask of the threads whose generators are exhausted
 
     def moved(self, ctx: Context, index: int, state: Generator, ended: int) -> _Each:
         states = self.states or (self.fresh,) * len(ctx.processes)

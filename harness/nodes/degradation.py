@@ -71,7 +71,7 @@ def _added(amounts: Sequence[float]) -> float:
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one amount of a quality: its values, and how several amounts combine."""
 
-    needs: Capability | None  # None: no capability beyond that of the previous amount
+    needs: Capability | None  # `None` if it needs no more than the previous amount does
     word: str  # the amount's name in `--fault`; "" if it has no name there
     read: Callable[[str], Any]  # parses a value in words; returns `None` for an invalid text
     rule: str  # the allowed values with an example, for error messages
@@ -214,7 +214,7 @@ class LinkQuality(_Quality, frozen=True, kw_only=True):
     duplicate: float = 0.0
     reorder: float = 0.0
     rate_kb_s: int = 0
-    stall: bool = False  # hold back all data until the fault is healed
+    stall: bool = False  # whether to hold back all data until the fault is healed
 
     EFFECTS: ClassVar = {
         "delay_ms": duration("delay", Capability.DELAY, DELAY_MS_MAX, "200ms"),
@@ -266,7 +266,7 @@ class DiskQuality(_Quality, frozen=True, kw_only=True):
     """
 
     error: float = 0.0  # probability per request that it fails with EIO, 0..1
-    full: bool = False  # requests that need space fail with ENOSPC
+    full: bool = False  # whether requests that need space fail with ENOSPC
     delay_ms: float = 0.0
     bitrot: float = 0.0  # probability per block that it is rotten, 0..1
 

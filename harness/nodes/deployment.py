@@ -39,7 +39,7 @@ _CPUS_MAX: Final = 1024.0
 _STOP_SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGQUIT")
 
 
-# --- what may be declared ----------------------------------------------------------------------
+# --- which declarations are allowed --------------------------------------------------------------
 
 
 def check_nodes(nodes: Sequence[NodeSpec]) -> None:

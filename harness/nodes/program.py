@@ -2,9 +2,9 @@
 
 The first word names a module and a callable without arguments, which may be a coroutine function.
 The other words become `sys.argv`. Modules are looked up in the folders of the node's PYTHONPATH,
-and then where the harness's own are. The program is an ordinary asyncio program that knows nothing
-of the harness. The simulation runs it on simulated transports, files and clocks; processes run it
-as it is (`_LAUNCHER` is the source that calls it there).
+and then where the harness's own modules are. The program is an ordinary asyncio program that knows
+nothing about the harness. The simulation runs it on simulated transports, files and clocks.
+Processes run it unchanged, started by the source in `_LAUNCHER`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ sys.exit(result if isinstance(result, int) else None)
 
 
 class Program(NamedTuple):
-    """A Python program: its module, its callable, and the words after them."""
+    """A Python program: its module, its callable, and its arguments."""
 
     module: str
     function: str
@@ -55,7 +55,7 @@ def program_of(spec: NodeSpec) -> Program:
 
 
 def import_folders(spec: NodeSpec) -> tuple[str, ...]:
-    """The folders of the node's PYTHONPATH, in which its program's modules are looked up first."""
+    """The folders of the node's PYTHONPATH, in which the program's modules are looked up first."""
     return tuple(filter(None, spec.environment.get("PYTHONPATH", "").split(os.pathsep)))
 
 

@@ -20,7 +20,7 @@ def deployment_of(
         knobs=plan.case.knobs,
         folder=folder,
         link_proxy=link_proxy,
-        clients=plan.case.concurrency + 1,  # one more for the harness's own operations
+        clients=plan.case.concurrency + 1,  # one more for operations of the harness itself
         ends=client_ends(plan.nemeses, plan.case.concurrency),
         clocks=foreign_clocks(plan.nemeses, plan.nodes),
     )

@@ -128,7 +128,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
             raise _with_fix(error, name, nemesis, target, environment) from error
         refuse_clients(nemesis, case.concurrency)
     with blaming(f"the workload {case.workload!r}: generator()"):
-        workload.generator(case)  # refuse bad workload options now, not in the middle of a run
+        # refuses bad workload options now rather than in the middle of a run
+        workload.generator(case)
     return Plan(
         case=case,
         target=target,

@@ -37,7 +37,8 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         (
             {"interval_s": 10.0, "duration_s": 5.0},  # the system recovers between faults
             {"interval_s": 5.0, "duration_s": 2.5},
-            {"interval_s": 4.0, "duration_s": 1.0},  # healed before another node can lead
+            # these faults are healed before another node can lead
+            {"interval_s": 4.0, "duration_s": 1.0},
         ),
     ),
     # With many clients, some are idle when a new leader is elected, and keep using the old leader.

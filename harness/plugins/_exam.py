@@ -1,4 +1,4 @@
-"""Known defects, as `harness exam` looks for them: switches of targets, and planted defects."""
+"""Known defects, in the form that `harness exam` uses: switches of targets, and planted defects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class BugSwitch:
     """A defect that `--bug ID` switches on in a target.
 
-    `options` are options for `harness soak --env sim --bug ID` that find the defect, and `checker`
+    `harness soak --env sim --bug ID` finds the defect with the additional `options`, and `checker`
     is the checker that then reports it. If `options` is `None`, no soak finds the defect, and
     `cause` has the reason.
     """
@@ -19,10 +19,10 @@ class BugSwitch:
     id: str
     title: str  # the wrong behaviour, as a clause without a full stop
     cause: str = ""  # the behaviour of the real system
-    status: str = ""  # "open ..." or "fixed ...", in the real system
+    status: str = ""  # "open ..." or "fixed ...": the status in the real system
     options: str | None = ""
     checker: str = ""
-    seed: int = 1  # a seed that showed the defect when the options were recorded
+    seed: int = 1  # a seed that showed the defect when `options` was written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,7 +247,7 @@ class HistoryModel(Checker):
         return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
 
 
-# --- what comes after a run ------------------------------------------------------------------
+# --- after a run ---------------------------------------------------------------------------------
 
 
 class ReporterTraits(TypedDict, total=False):

@@ -76,7 +76,7 @@ class Scene(msgspec.Struct, frozen=True):
     """The state of the cluster at the moment of a fault; `draw` seeds the random choices."""
 
     specs: Mapping[str, NodeSpec]
-    groups: Mapping[str, Roles]  # the first group is meant if a fault names none
+    groups: Mapping[str, Roles]  # a fault that names no group means the first one
     clients: Sequence[str] = (CLIENT,)  # the link ends of the harness's clients (`Cluster.clients`)
     it: str = ""  # the node of the event that the fault waited for
     draw: int = 0

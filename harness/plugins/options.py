@@ -34,7 +34,7 @@ class Option(msgspec.Struct, frozen=True):
             )
         if self.within is not None and isinstance(value, int | float):
             least, most = self.within
-            if not least <= value <= most:  # the comparison is false for NaN, too
+            if not least <= value <= most:  # written so that NaN is refused, too
                 raise UsageError(f"--{self.name} is {value}; it must be in {least} .. {most}")
         return value
 

@@ -33,13 +33,14 @@ _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
     "bug": "bugs",
     "nemesis": "nemeses",
 }
-del _FIELDS["draw"]  # a test has a single case and names its nemeses itself
+del _FIELDS["draw"]  # a test has a single case, and names its nemeses itself
 _KEYWORDS: Final = {field: keyword for keyword, field in _FIELDS.items()}
 _OF_CASE: Final = frozenset(
     {"workload", "nemeses", "profile", "env", "time-limit", "rate", "concurrency"}
 )
 """The keys of a file of a system that are settings of a test."""
-_LISTS: Final = {"bug", "nemesis"}  # one name, names with commas between, or a sequence of names
+# one name, several names separated by commas, or a sequence of names
+_LISTS: Final = {"bug", "nemesis"}
 
 
 def settings_of_markers(

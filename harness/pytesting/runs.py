@@ -38,7 +38,7 @@ _numbers = itertools.count(1)
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one test, as plain data."""
 
-    test: str  # the id that pytest accepts in the folder where it was started
+    test: str  # the test's id, as pytest accepts it in the folder in which pytest was started
     name: str
     seed: int
     seed_given: bool
@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_all: bool
     worker: str | None  # the name of the pytest-xdist worker
     start_folder: str
-    root: str  # the folder that paths in tests are relative to
+    root: str  # the folder to which paths in tests are relative
 
 
 class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ _WORDS: Final = {
 def call_text_in(
     loop: NodeLoop | None, call: Callable[..., object], arguments: Sequence[Any], name: Namer
 ) -> str:
-    """Return an event in words; for the task of a node with the line at which it continues."""
+    """Return an event in words; for a task of a node, add the line at which it continues."""
     text = call_text(call, arguments, name)
     task = getattr(call, "__self__", None)
     if loop is None or not isinstance(task, asyncio.Task):
@@ -100,7 +100,7 @@ def _task_name(task: object) -> str:
 
 
 def _enclosed(call: Callable[..., object]) -> Iterator[Any]:
-    """Yield the objects that a nested function uses, such as the loop of a disk request."""
+    """Yield the objects in the closure of a nested function, such as the loop of a disk request."""
     for cell in getattr(call, "__closure__", None) or ():
         try:
             yield cell.cell_contents

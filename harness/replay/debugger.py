@@ -42,9 +42,10 @@ def debug(
     """Open the debugger in a node (default: the node of the stop); return it when the user leaves
     it.
 
-    If the user's last command continues in the code of the node, such as `next`, the world runs on,
+    If the user's last command continues in the code of the node, as `next` does, the world runs on,
     and the debugger opens again by itself. With `stops_again`, the world stops before the next
-    event once the user continues there. Raises `UsageError` for a node that does not exist or run.
+    event after the user's `continue`. Raises `UsageError` if the node does not exist or does not
+    run.
     """
     name = node or stop.node
     frames: Sequence[FrameType] = ()
@@ -83,7 +84,7 @@ def _incarnation(watch: Watch, node: str) -> Incarnation:
 
 
 def _task_to_open(loop: NodeLoop, stop: Stop) -> asyncio.Task[Any]:
-    """Return the task of a node that runs next, or else its task `main`, or else its oldest."""
+    """Return the node's next task to run, or else its task `main`, or else its oldest task."""
     calls = [stop.event[1]] if stop.event[0] is loop else []
     calls += [handle._callback for handle in loop.ready if handle._callback is not None]  # noqa: SLF001
     due = [owner for call in calls if (owner := getattr(call, "__self__", None)) is not None]
@@ -96,7 +97,7 @@ def _task_to_open(loop: NodeLoop, stop: Stop) -> asyncio.Task[Any]:
 
 
 class Names(types.SimpleNamespace):
-    """Objects as attributes; its text is their names."""
+    """Objects as attributes; the text of this object lists their names."""
 
     def __repr__(self) -> str:
         return ", ".join(vars(self))
@@ -139,7 +140,9 @@ class NodeDebugger(pdb.Pdb):
         self._locals: Any = {}
 
     def open(self, frames: Sequence[FrameType]) -> None:
-        """Interact at the innermost of `frames`, then continue as the user's last command says."""
+        """Let the user interact at the innermost of `frames`, and then continue as the last command
+        says.
+        """
         self.reset()
         self._opened = frames
         self.botframe = frames[0]
@@ -150,11 +153,11 @@ class NodeDebugger(pdb.Pdb):
                 frame.f_trace = self.trace_dispatch
             sys.settrace(self.trace_dispatch)
 
-    # --- what pdb asks of a debugger ------------------------------------------------------------
+    # --- hooks of `pdb.Pdb` ----------------------------------------------------------------------
 
     @property
     def curframe_locals(self) -> Any:
-        """The local variables of the current frame, and the names of the node."""
+        """The local variables of the current frame, together with the names of the node."""
         return self._locals
 
     @curframe_locals.setter
@@ -178,7 +181,8 @@ class NodeDebugger(pdb.Pdb):
         return stack, of_node[-1] if of_node else len(stack) - 1
 
     def precmd(self, line: str) -> str:
-        if self._echo and not line.startswith("_pdbcmd"):  # commands of pdb itself, from 3.13 on
+        # internal commands of pdb, since Python 3.13
+        if self._echo and not line.startswith("_pdbcmd"):
             self.message(line if line != "EOF" else "")
         return super().precmd(line)
 

@@ -1,4 +1,4 @@
-"""Frames of Python code: where tasks wait, and the code that runs at a stop."""
+"""Frames of Python code: where tasks wait, and which code runs at a stop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS: Final = ("harness.replay.", "harness.environments.sim.", "harness.run.rec
 
 
 def frames_of(task: asyncio.Task[Any]) -> list[FrameType]:
-    """Return the frames of a task that waits, the outermost first."""
+    """Return the frames of a waiting task, the outermost first."""
     frames: list[FrameType] = []
     awaited: Any = task.get_coro()
     while awaited is not None and len(frames) < FRAMES_MAX:
@@ -38,10 +38,10 @@ def _suspended(awaited: Any) -> tuple[FrameType | None, Any]:
 
 
 def running_frames() -> list[FrameType]:
-    """Return the frames of the callback that runs in the world, the outermost first.
+    """Return the frames of the callback that is running in the world, the outermost first.
 
-    Frames of the harness below and above the callback's own code are left out. Between two events
-    the list is empty.
+    The harness's frames around the callback's own code are left out. Between two events, the list
+    is empty.
     """
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the public way to a frame
@@ -71,11 +71,11 @@ def place_of(frame: FrameType) -> str:
 
 
 def places_of(frames: Sequence[FrameType]) -> list[str]:
-    """Return the places of a task's frames; a last line says if there may be more frames."""
+    """Return the places of a task's frames; if there may be more frames, a last line says so."""
     more = [f"... perhaps more than {FRAMES_MAX} frames"] if len(frames) >= FRAMES_MAX else []
     return [*map(place_of, frames), *more]
 
 
 def line_of(frame: FrameType) -> int:
-    """Return the current line of a frame; its first line before it begins."""
+    """Return the current line of a frame, or its first line before it begins."""
     return frame.f_lineno or frame.f_code.co_firstlineno

@@ -2,7 +2,7 @@
 
 `look` reads it in a fork of the process, since reading may change the world: pages and fields run
 the target's code, and even reading the local variables of a coroutine keeps objects alive for
-longer. The world that continues afterwards is therefore untouched.
+longer. So the world itself is not affected, and can continue.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def look(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
 
 
 def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
-    """Return the state of the world; asks the nodes for their pages, in this process."""
+    """Return the state of the world; in this process, ask the nodes for their pages."""
     deployment, name = watch.deployment, plan.target.message_name
     due = _due(deployment, stop)
     connections = list(deployment.fabric.connections)
@@ -84,7 +84,7 @@ def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
 
 
 def _due(deployment: Deployment, stop: Stop) -> list[Entry]:
-    """Return the entries of the world's heap in their order, the event that comes next first."""
+    """Return the entries of the world's heap in order; the first is the next event."""
     due = sorted(deployment.world.heap, key=lambda entry: entry[:2])
     loop, action, arguments = stop.event
     if loop is None and not stop.within:
@@ -122,7 +122,7 @@ def _moment(watch: Watch, stop: Stop, name: Namer) -> MomentView:
 def _event_text(stop: Stop, name: Namer) -> str:
     loop, call, arguments = stop.event
     node = node_of(*stop.event)
-    # The coroutine of a task that runs does not say where it is; Python's stack does.
+    # The coroutine of a running task does not show its position; Python's stack does.
     text = call_text_in(None if stop.within else loop, call, arguments, name)
     return f"{node}: {text}" if node else text
 

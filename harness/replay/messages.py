@@ -18,8 +18,8 @@ CONTENT_MAX: Final = 240
 
 
 def messages_of(fabric: Fabric, due: Iterable[Entry], name: Namer) -> list[MessageView]:
-    """Return all messages: first the messages in flight, from the sorted heap `due`, then the
-    others.
+    """Return all messages: first the messages in flight, in the order of the sorted heap `due`,
+    then the others.
     """
     messages = list(_in_flight(due, name))
     for number, *ends in fabric.connections:
@@ -79,7 +79,9 @@ def _message(pipe: Pipe, item: Any, state: str, at_ns: int | None, name: Namer) 
 
 
 def content_of(frame: bytes) -> str:
-    """Return a frame in msgpack or JSON as text; other frames as the text of their first bytes."""
+    """Return the content of a frame in msgpack or JSON as text; of any other frame, its first
+    bytes.
+    """
     for decode in (msgspec.msgpack.decode, msgspec.json.decode):
         try:
             text = repr(decode(frame))

@@ -1,9 +1,8 @@
-"""The moments at which a replay stops, and how a command line names them.
+"""The moments at which a replay stops, and their syntax on the command line.
 
-op=812                          right after op 812 was recorded
-time=8.4                        before the first event at or after 8.4 s of the run
-event=leader                    while a node announces its event `leader`
-event=leader:2,node=m2,term=3   the second event with these fields
+op=812 right after op 812 was recorded time=8.4 before the first event at or after 8.4 s of the run
+event=leader while a node announces its event `leader` event=leader:2,node=m2,term=3 the second
+event with these fields
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class AtTime(msgspec.Struct, frozen=True):
 
 
 class AtEvent(msgspec.Struct, frozen=True):
-    """The moment at which a node announces an event; the field `node` is the node's name."""
+    """The moment at which a node announces an event; the field `node` is the name of the node."""
 
     trigger: Trigger
 

@@ -34,8 +34,8 @@ def node_view(
 ) -> NodeView:
     """Return the state of a node.
 
-    `pages` are the paths of the pages that show its state. `sleeps` maps futures by their `id` to
-    the times at which timers end them.
+    `pages` lists the paths of the pages that show the node's state. `sleeps` maps the `id` of a
+    future to the time at which a timer ends it.
     """
     incarnation = machine.incarnation
     loop = None if incarnation is None else incarnation.loop
@@ -71,7 +71,7 @@ def node_view(
 
 
 def live_objects(incarnation: Incarnation) -> dict[str, Any]:
-    """Return the objects of a node by the names that its view gives them."""
+    """Return the objects of a node, by their names in its view."""
     tasks = [task for task in incarnation.loop.tasks() if not task.done()][:TASKS_MAX]
     objects = Objects()
     objects.collect([(task.get_name(), frames_of(task)) for task in tasks])
@@ -79,9 +79,9 @@ def live_objects(incarnation: Incarnation) -> dict[str, Any]:
 
 
 def _pages(incarnation: Incarnation, paths: Sequence[str]) -> dict[str, Any]:
-    """Ask a node for pages as JSON, without letting time pass.
+    """Request a node's pages as JSON, without letting time pass.
 
-    A page that a node does not have is left out. A page that has to wait is reported as such.
+    A page that the node does not have is left out. A page whose handler waits is reported as such.
     """
     door = incarnation.pages
     pages: dict[str, Any] = {}

@@ -2,7 +2,8 @@
 
 Objects are found from the local variables of waiting tasks and from the fields of objects found so
 far. Records (structs, named tuples, dataclasses that hold only values) are written inside the field
-that holds them. Text has no addresses, and sets are sorted, so it is equal in every replay.
+that holds them. The text contains no addresses, and sets are sorted, so it is the same in every
+replay.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Objects:
         self._counts: dict[str, int] = {}
 
     def collect(self, stacks: Iterable[tuple[str, Sequence[FrameType]]]) -> list[ObjectView]:
-        """Return the objects that tasks use, given their names and frames."""
+        """Return the objects that tasks use, found from the names and frames of the tasks."""
         queue: deque[tuple[Any, str]] = deque()
         for task, frames in stacks:
             for frame in frames:
@@ -72,12 +73,12 @@ class Objects:
     def left_out(self) -> int:
         """The number of objects beyond `OBJECTS_MAX`, or beyond `OF_ONE_CLASS_MAX` of a class.
 
-        Objects that only these objects hold are not counted.
+        Objects that are only reachable through these objects are not counted.
         """
         return len(self._left_out)
 
     def live(self) -> dict[str, Any]:
-        """Return the collected objects themselves, by name."""
+        """Return the collected objects themselves by name."""
         return {name: value for value, name, _ in self._found}
 
     def _named(self, value: Any) -> str:
@@ -161,7 +162,9 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """Yield the objects that the fields of an object hold, one level of containers deep."""
+    """Yield the objects in the fields of an object, including those in containers, one level
+    deep.
+    """
     for each in fields_of(value).values():
         if isinstance(each, Mapping):
             yield from list(each.values())[:ITEMS_MAX]
@@ -174,12 +177,12 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _is_record(value: Any) -> bool:
-    """Whether a value is written with its fields inside the field that holds it."""
+    """Whether a value is a record, which is written inside the field that holds it."""
     return isinstance(value, (msgspec.Struct, tuple)) or dataclasses.is_dataclass(value)
 
 
 def _is_object(value: Any) -> bool:
-    """Whether a value is an object of a target's code, and not a record, a class or a function."""
+    """Whether a value is an object of the target's code, but not a record, class or function."""
     kind = type(value)
     if kind.__module__.partition(".")[0] in _NOT_OF_TARGETS or isinstance(value, ModuleType):
         return False

@@ -1,6 +1,6 @@
 """The state of a stopped world as one HTML file, which needs no script, no server and no network.
 
-It has the look of a run's page, and follows the reader's light or dark theme.
+The page looks like the page of a run, and follows the reader's light or dark theme.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _code(state: Stopped) -> str:
 
 
 def _overview(state: Stopped) -> str:
-    """One row per node: its state, and the plain values of its first page."""
+    """A table with one row per node: its state, and the plain values of its first page."""
     short: dict[str, None] = {}
     for node in state.nodes:
         for name, value in _plain(node):
@@ -229,7 +229,7 @@ def _objects(node: NodeView) -> str:
 
 
 def _more(left_out: int) -> list[str]:
-    """Return the number of items that a list lacks because of its limit, in words."""
+    """State the number of items that a list lacks because of its limit."""
     return [f"{left_out:,} more were not read"] if left_out else []
 
 
@@ -241,7 +241,7 @@ def _part(
     is_open: bool = True,
     left_out: int = 0,
 ) -> str:
-    """Return a table that folds; `left_out` is the number of rows that it lacks."""
+    """Return a table that can be folded; `left_out` is the number of rows that it lacks."""
     count = "; ".join([str(len(rows)), *_more(left_out)])
     return (
         f"<details{' open' if is_open and rows else ''}><summary>{title} "

@@ -63,7 +63,7 @@ class Prompt(cmd.Cmd):
 
     @property
     def state(self) -> Stopped:
-        """The state of the world at this stop, read once."""
+        """The state of the world at this stop, which is read only once."""
         if self._state is None:
             self._state = self._look(self._watch, self._stop)
         return self._state
@@ -73,7 +73,7 @@ class Prompt(cmd.Cmd):
             self.stdout.write(f"{line}\n")
         self.stdout.flush()
 
-    # --- what `cmd` asks of a prompt ------------------------------------------------------------
+    # --- hooks of `cmd.Cmd` ----------------------------------------------------------------------
 
     def precmd(self, line: str) -> str:
         if not self._terminal:
@@ -81,7 +81,7 @@ class Prompt(cmd.Cmd):
         return line
 
     def emptyline(self) -> bool:
-        """Do nothing: an empty line, entered by mistake, must not let time go on."""
+        """Do nothing: an empty line, entered by mistake, must not continue the world."""
         return False
 
     def onecmd(self, line: str) -> bool:

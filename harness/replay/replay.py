@@ -57,7 +57,8 @@ class WatchedSimulation(SimEnvironment):
         try:
             return deployment.run(main, graceful=False)
         finally:
-            sys.settrace(tracer)  # a debugger that is still at work must not see the end of nodes
+            # a debugger that is still active must not trace the end of the nodes
+            sys.settrace(tracer)
             deployment.tear_down()
 
 
@@ -73,7 +74,7 @@ class Replay:
         self._heard: Callable[[Op], None] = lambda _: None
 
     def listen(self, listener: Callable[[Op], None]) -> None:
-        """Call `listener` with each op, for a display of progress."""
+        """Call `listener` with each op, for a progress display."""
         self._heard = listener
 
     def run(self, order: Order, on_stop: Callable[[Watch, Stop], Order]) -> Ended:

@@ -17,7 +17,9 @@ PAGE_FIELDS_MAX: Final = 12
 
 
 def whole_text(state: Stopped, *, full: bool = False) -> list[str]:
-    """Return the whole state: the moment, the run, the world, and each node, in short or `full`."""
+    """Return the whole state: the moment, the run, the world, and each node in short or in
+    `full`.
+    """
     lines = moment_text(state)
     lines += ["", *operations_text(state), "", *faults_text(state)]
     lines += ["", *messages_text(state), "", *timers_text(state)]
@@ -71,8 +73,8 @@ def faults_text(state: Stopped) -> list[str]:
 
 
 def messages_text(state: Stopped, *, node: str | None = None, most: int = LINES_MAX) -> list[str]:
-    """Return the messages of all nodes, or from or to one: those in flight in the order of their
-    arrival, then the others.
+    """Return the messages of all nodes, or those from or to one node: first messages in flight, by
+    arrival, and then the others.
     """
     messages = [m for m in state.messages if node in {None, m.source, m.destination}]
     rows = [
@@ -112,7 +114,7 @@ def _timer(timer: TimerView, now_s: float) -> tuple[str, ...]:
 
 
 def node_text(node: NodeView, *, full: bool = False) -> list[str]:
-    """Return a node in short; with `full`, with all of its tasks, files and objects."""
+    """Return a node in short; with `full`, include all of its tasks, files and objects."""
     most = LINES_MAX * 20 if full else 3
     marks = [node.state, f"boot {node.boot}"]
     marks += [f"variant {node.variant}"] if node.variant and node.variant != "base" else []
@@ -189,7 +191,9 @@ def _page(path: str, data: Any, *, full: bool) -> list[str]:
 
 
 def table(rows: Iterable[Sequence[str]], most: float = math.inf) -> list[str]:
-    """Return rows as lines with aligned columns; a last line counts the rows above `most`."""
+    """Return rows as lines with aligned columns; if there are more than `most`, a last line counts
+    the rest.
+    """
     all_rows = list(rows)
     kept = all_rows if most == math.inf else all_rows[: int(most)]
     widths = [max(len(row[i]) for row in kept) for i in range(len(kept[0]))] if kept else []

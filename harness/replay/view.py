@@ -25,7 +25,7 @@ def within(most: int, items: Collection[T], name: str, left_out: dict[str, int])
 
 
 class MomentView(msgspec.Struct, frozen=True, kw_only=True):
-    """The moment: its time, its cause, and the code that runs (`stack`, the outermost first).
+    """Return the first `most` of the items of a list; store the number of the others in `left_out`.
 
     `events` is the number, and `event` the description, of the event that runs (`within`) or comes
     next.
@@ -53,7 +53,7 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultView(msgspec.Struct, frozen=True, kw_only=True):
-    """An injected fault that is not healed."""
+    """An operation of a client that is in progress."""
 
     id: str
     kind: str
@@ -64,7 +64,7 @@ class FaultView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkView(msgspec.Struct, frozen=True, kw_only=True):
-    """A link with faults; `blocked` links pass no frame."""
+    """A link that has faults; a `blocked` link passes no frame."""
 
     link: str
     blocked: bool
@@ -135,7 +135,8 @@ class ObjectView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `pages` has the data of its pages by path (`Target.state_pages`).
+    """The state of a node; `pages` maps the paths of its pages to their data
+    (`Target.state_pages`).
 
     `left_out` maps the name of each list that reached its limit to the number of items that it
     lacks. For `objects` this number is a minimum: what only these objects hold is not counted.
@@ -191,5 +192,5 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
         return next((node for node in self.nodes if node.name == name), None)
 
     def sha256(self) -> str:
-        """Return a digest of the whole state, by which to compare two replays."""
+        """Return a digest of the whole state, to compare two replays."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()

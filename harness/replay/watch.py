@@ -1,9 +1,9 @@
-"""Finds the moments at which a replay stops, in the world that runs.
+"""Finds the moments at which a replay stops, in the running world.
 
-The watch is informed of every event before it happens (`World.before`), of every occurrence within
-an event (`Trace`), and of every op. It stops the world by calling `on_stop` at that place: the
-world waits until the call returns an order, which says where to stop next. So a stop at an op or at
-an event of a node is in the middle of a callback, with the code that announced it still on Python's
+The watch is notified of every event before it happens (`World.before`), of every occurrence within
+an event (`Trace`), and of every op. It stops the world by calling `on_stop`: the world waits until
+the call returns an order, which says where to stop next. So a stop at an op or at an event of a
+node is in the middle of a callback, and the code that reported the op or event is still on Python's
 stack. All other stops are between two events.
 
 Watching changes nothing: the watch draws no randomness, schedules nothing and numbers no event.
@@ -34,7 +34,7 @@ Event = tuple[NodeLoop | None, Callable[..., object], Sequence[Any]]
 
 
 class ReplayQuit(Exception):  # noqa: N818 - it ends a replay on request
-    """Ends the world of a replay, because the user asked for it."""
+    """Ends the world of a replay because the user asked for it."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,12 +69,12 @@ class Watch:
         self._traced: Trace | None = None
         self._matched = 0
         self._steps = 0
-        self._over = False  # the last event of `Steps` has begun
+        self._over = False  # whether the last event of `Steps` has begun
         self._quit = False
         self._event: Event
 
     def attach(self, deployment: Deployment) -> None:
-        """Watch the world of `deployment`, before it runs."""
+        """Watch the world of `deployment`; call this before the world runs."""
         self.deployment = deployment
         world = deployment.world
         self._traced, world.trace = world.trace, self
@@ -116,7 +116,7 @@ class Watch:
         if isinstance(self.order, Steps) and what != CHECKPOINT:
             self._say(node, f"  {noted_text(what, data)}")
         if " " in what or not data:
-            return  # a write or a verb of the cluster, not an event of a node
+            return  # a write, or a verb of the cluster; not an event of a node
         self.kinds[what] += 1
         order = self.order
         if isinstance(order, AtEvent) and what == order.trigger.event:
@@ -186,7 +186,7 @@ class Watch:
         self._over = True
 
     def check_ahead(self, until: Until) -> None:
-        """Raise `UsageError` if `until` is a moment that has passed."""
+        """Raise `UsageError` if `until` is a moment in the past."""
         now_ns = self.deployment.world.now_ns
         if isinstance(until, AtOp) and until.index < len(self.ops):
             raise UsageError(

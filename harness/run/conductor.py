@@ -229,9 +229,10 @@ class FaultConductor:
             left -= trigger.matches(event.kind, event.data)
             if left or sprung.done() or self._over.is_set():
                 return
-            left = -1  # later events must not inject the fault again
+            left = -1  # prevents later events from injecting the fault again
             at_it = msgspec.structs.replace(scene, it=event.node)
-            if trigger.after_ns:  # the node must not wait for this time
+            # not in the trap itself, since the node must not wait for this time
+            if trigger.after_ns:
                 sprung.set_result((at_it, event))
                 return
             try:
@@ -247,7 +248,7 @@ class FaultConductor:
             over.cancel()
             for remove in traps:
                 remove()
-        if sprung.done() or left < 0:  # the injection may be in progress when the phase ends
+        if sprung.done() or left < 0:  # an injection may be in progress when the phase ends
             done: Injection | tuple[Scene, ClusterEvent] = await sprung
             if isinstance(done, Injection):
                 return done

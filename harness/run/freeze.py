@@ -1,6 +1,6 @@
-"""A run that freezes: at a certain violation all nodes are paused, and their states are saved.
+"""A run that freezes: at a proven violation all nodes are paused, and their states are saved.
 
-1. No more planned fault begins; active faults stay active, without the end of a lease.
+1. No more planned fault begins; active faults stay active, even beyond the end of their leases.
 2. The states are read: roles, the target's snapshot, the nodes' pages. Paused nodes cannot answer,
    so this comes first, within `LOOK_S`. A node that does not answer in time has no state.
 3. All running nodes are paused by one fault of the run's ledger. As long as that fault is active,
@@ -74,8 +74,8 @@ class Freezer:
     """Runs the phases of a run until they are over or a violation freezes it."""
 
     def __init__(self, run: Run, folder: Path) -> None:
-        """Save states below the folder of the run. From now on, no fault of the run ends with its
-        lease.
+        """Prepare to save states below the folder of the run. From now on, no fault of the run ends
+        with its lease.
         """
         run.conductor.lease_grace_s = WITHOUT_END_S
         self.over = asyncio.Event()
@@ -95,11 +95,13 @@ class Freezer:
         self._asked.set()
 
     def release(self) -> None:
-        """Let the run end after its phases."""
+        """Let the run end once its phases are over."""
         self._released.set()
 
     async def phases(self) -> tuple[bool, Frozen | None]:
-        """Run the phases; returns whether the user cut the workload short, and the freeze."""
+        """Run the phases; return whether the user cut the workload short, and the freeze, if
+        any.
+        """
         run = self._run
         work = asyncio.ensure_future(run.phases(ends=self._asked.is_set))
         frozen: Frozen | None = None
@@ -129,9 +131,10 @@ class Freezer:
         run = self._run
         errors: dict[str, str] = {}
         run.conductor.end()
-        if run.faults is not None:  # an injection in progress ends first
+        if run.faults is not None:  # an injection in progress is completed first
             await asyncio.wait({run.faults}, timeout=FAULTS_END_S)
-            run.faults.cancel()  # an operation that takes longer must not restart paused nodes
+            # otherwise a slow operation of the nemesis might restart paused nodes later
+            run.faults.cancel()
             await asyncio.wait({run.faults})
         roles, snapshot, pages = await asyncio.gather(
             _within("roles", run.system.groups, errors),
@@ -233,7 +236,7 @@ async def _first_of(*waits: asyncio.Future[Any] | asyncio.Event) -> None:
 async def _within(
     what: str, looking: Callable[[], Awaitable[T]], errors: dict[str, str]
 ) -> T | None:
-    """Return what `looking` returns within `LOOK_S`; else note the reason in `errors`."""
+    """Return the result of `looking`; after `LOOK_S` or a failure, add the reason to `errors`."""
     try:
         async with asyncio.timeout(LOOK_S):
             return await looking()
@@ -241,13 +244,13 @@ async def _within(
         errors[what] = f"no answer within {LOOK_S:g} s"
     except UserInterrupt:
         raise
-    except (*PLUGIN_FAILURES, EOFError) as error:  # freeze even if a state cannot be read
+    except (*PLUGIN_FAILURES, EOFError) as error:  # freeze the run even if a state cannot be read
         errors[what] = described(error, _ERROR_CHARACTERS_MAX)
     return None
 
 
 def _brief(frozen: Frozen) -> dict[str, Any]:
-    """Return the value of the op `frozen`, a summary of the freeze."""
+    """Return the value of the op `frozen`: a summary of the freeze."""
     return {
         **msgspec.to_builtins(frozen.violation),
         "phase": frozen.phase,

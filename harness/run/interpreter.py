@@ -72,7 +72,7 @@ class _Flight:
     index: int
     process: int
     draft: Draft
-    client: Client | None = None  # the client while the task uses it
+    client: Client | None = None  # the client, while the task is using it
     task: asyncio.Task[None] | None = None
     guard: asyncio.TimerHandle | None = None
     ended: bool = False
@@ -231,7 +231,7 @@ class _Driver:
 
         async def guarded() -> None:
             try:
-                await work()  # a task that ends before its first step leaves no coroutine behind
+                await work()  # if the task ends before its first step, no coroutine is left behind
             except Exception as error:  # noqa: BLE001  raised again by the scheduler
                 self._failed(error)
 
@@ -267,7 +267,7 @@ class _Driver:
     async def _completion(self, flight: _Flight) -> Completion:
         """Run the operation and return its completion, even if the client fails."""
         try:
-            call_as(flight.index)  # all processes of a thread have one link end
+            call_as(flight.index)  # all processes of a thread share one link end
             flight.client = self.clients.pop(flight.index, None)
             if flight.client is None:
                 flight.client = self.open_client(flight.process)

@@ -109,7 +109,8 @@ def run_and_keep(
         elif (staged := folder(outcome, judgement)) is not None:
             path = _keep_staged(staged, plan, environment, kept)
             kept = msgspec.structs.replace(kept, folder=path)
-    except (InfrastructureError, HistoryError) as error:  # a full disk or an unstorable value
+    # the disk is full, or a value cannot be stored
+    except (InfrastructureError, HistoryError) as error:
         return msgspec.structs.replace(kept, unkept=error)
     return kept
 

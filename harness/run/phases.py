@@ -126,7 +126,7 @@ class Run(OpenedTarget):
 
     def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
         """Open the target; raises `UsageError` if this session cannot do the plan's faults."""
-        cluster = session.cluster  # this session may support less than its environment in general
+        cluster = session.cluster  # this session may support less than its environment usually does
         refuse_unable(plan.nemeses, cluster.environment, cluster.capabilities)
         super().__init__(plan, session, recorder, plan.nemeses)
         self.case = plan.case
@@ -234,7 +234,7 @@ class Run(OpenedTarget):
         node has unreliable links to the core: a leader among the other nodes could keep the core's
         followers without being able to serve clients.
         """
-        await self.roles()  # members may have changed since the roles were last read
+        await self.roles()  # the members may have changed since the roles were last read
         core = self._core()
         rest = [name for name in self.cluster.nodes if name not in core]
         if core and rest and Capability.PARTITION in self.cluster.capabilities:

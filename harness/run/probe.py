@@ -70,7 +70,7 @@ async def close_quietly(client: Client) -> BaseException | None:
             await client.close()
     except UserInterrupt:
         raise
-    except PLUGIN_FAILURES as error:  # the caller may record the error
+    except PLUGIN_FAILURES as error:  # re-raised by the caller, who may record it
         return error
     return None
 

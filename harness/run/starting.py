@@ -1,7 +1,6 @@
-"""Failures to start, in the words of the target: a declared system quotes the line of its file.
+"""Failed starts, explained by the target: a declared system quotes the line of its file.
 
-Soaks leave such errors as they are, since one failed start among many seeds is no mistake of the
-user.
+Soaks do not use this: one failed start among many seeds is not a mistake of the user.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The corpus of a guided search: cases that reached states which no earlier case had reached.
 
 A new case enters the corpus if it reached such a state. A case leaves the corpus once other cases
-have reached all of its states. The corpus never has more than `ENTRIES_MAX` cases: the case with
-the fewest states that only it reached leaves first. A case that fails does not enter, since most
+have reached all of its states. The corpus has at most `ENTRIES_MAX` cases; when it is full, the
+case leaves that has the fewest states of its own. A case that fails does not enter, since most
 variations of it would fail in the same way; its states count as known.
 
 The corpus depends only on the results in the order of their seeds, so a resumed soak builds it
@@ -35,7 +35,9 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A case of the corpus: `number` is its seed in the soak, `reached` what its run reached."""
+    """A case in the corpus; `number` is its seed in the soak, and `reached` is what its run
+    reached.
+    """
 
     number: int
     case: Case
@@ -45,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """The second file of a corpus entry: all of the entry except its case, which is the first."""
+    """The second file of a corpus entry: everything except the case, which is in the first file."""
 
     seed: int
     origin: Origin
@@ -64,7 +66,7 @@ class Corpus:
     def take(
         self, number: int, case: Case, origin: Origin, reached: Reached, *, failed: bool
     ) -> bool:
-        """Count what the run of a case reached; returns whether the case entered the corpus."""
+        """Count what the run of a case reached; return whether the case entered the corpus."""
         states = reached.states
         new = any(state not in self._runs for state in states)
         self._runs.update(states)
@@ -78,7 +80,9 @@ class Corpus:
         return True
 
     def _minimise(self) -> None:
-        """Drop entries all of whose states other entries have, the oldest first; keep the bound."""
+        """Drop entries, the oldest first, if other entries have all of their states; then apply the
+        bound.
+        """
         holders: Counter[int] = Counter()
         for entry in self.entries.values():
             holders.update(entry.states)
@@ -104,7 +108,7 @@ class Corpus:
         return rng.choices(entries, self._weights)[0]
 
     def write(self, folder: Path) -> None:
-        """Make `folder` hold two files per entry: its case, and what the case reached.
+        """Make `folder` contain two files per entry: its case, and what the case reached.
 
         Raises `InfrastructureError` for disk errors.
         """

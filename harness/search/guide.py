@@ -1,11 +1,11 @@
-"""The guide of a search, which chooses the case of each seed from what earlier seeds reached.
+"""The guide of a search, which chooses the case of each seed by what earlier seeds reached.
 
 Seeds run in generations (`generations`). All cases of a generation are drawn before its first run,
-from the results of the generations before it in the order of their seeds. The cases therefore
-depend neither on the number of workers nor on interruptions. The first generation is drawn freshly:
-even seeds exactly as in a swarm (`--search swarm`), odd seeds uniformly (`uniform`), since each way
-finds failures that the other misses. In later generations about one case in `FRESH_EVERY` is fresh;
-the others are variations of cases in the corpus.
+from the results of earlier generations in the order of their seeds. So the cases depend neither on
+the number of workers nor on interruptions. The first generation is drawn from scratch: even seeds
+exactly as in a swarm (`--search swarm`), odd seeds uniformly (`uniform`), since each method finds
+failures that the other misses. In later generations about one case in `FRESH_EVERY` is fresh; the
+others are variations of cases in the corpus.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ TRIES_MAX: Final = 8
 
 
 def generations(first: int, last: int) -> Iterator[range]:
-    """Yield the seeds of each generation: half as many seeds as ran before it, within bounds.
+    """Yield the seeds of each generation: half as many as there were before it, within bounds.
 
-    Small generations learn soon, and large ones keep many workers busy.
+    Small generations let the guide learn early; large ones keep many workers busy.
     """
     begin = first
     while begin <= last:
@@ -69,7 +69,7 @@ class Guide:
         self._candidates = tuple(name for name in case.nemeses if name != NONE)
 
     def case_of(self, seed: int) -> Case:
-        """Return the case that a seed has without guidance."""
+        """Return the case that a seed would have without guidance."""
         fresh = msgspec.structs.replace(self._case, seed=seed, faults=None)
         uniform = self.search == UNIFORM or (self.search == GUIDED and seed % 2)
         if not uniform or not self._candidates:
@@ -103,11 +103,12 @@ class Guide:
             varied = msgspec.structs.replace(varied, drawn=self._drawn(fresh, GUIDED))
             try:
                 planned = plan_case(varied, self._environment).case
-            except UsageError:  # options that exclude a fault, such as too few clients
+            # the options exclude a fault, for example because there are too few clients
+            except UsageError:
                 continue
             return Proposal(case=planned, origin=Origin(parent.number, changes))
         return Proposal(case=fresh, origin=Origin())
 
     def _drawn(self, case: Case, search: str) -> dict[str, Any]:
-        """Return `Case.drawn` of a case that `search` made of the planned `case`."""
+        """Return `Case.drawn` for a case that `search` made from the planned `case`."""
         return {"nemeses": list(self._case.nemeses), **case.drawn, SEARCH: search}

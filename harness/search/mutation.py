@@ -1,8 +1,8 @@
 """Variations of a case: faults moved, added, removed, aimed at events, and more.
 
-A variation is a case with all of its faults as data, so it replays and shrinks like any other. As
-long as its seed and options stay the same, a run repeats the run of its parent up to the first
-change. A fault that moves to a moment of the parent's run therefore strikes exactly there.
+A variation is a case that contains all of its faults as data, so it can be replayed and shrunk like
+any other. If it has the seed and options of its parent, its run equals the parent's run up to
+the first change. So a fault that is moved to a moment of the parent's run strikes exactly there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OPTIONS: Final = (
 
 
 class Material(msgspec.Struct, frozen=True, kw_only=True):
-    """The sources that a variation draws from.
+    """The material from which a variation is drawn.
 
     `candidates` are the nemeses of the soak, `moments` come from the parent's run, `other` is
     another case of the corpus, and `fresh` is a case drawn for this seed.
@@ -58,9 +58,10 @@ Change = Callable[[random.Random, Case, Material], Case | None]
 
 
 def vary(rng: random.Random, case: Case, material: Material) -> tuple[Case, tuple[str, ...]]:
-    """Return a variation of `case` and the names of its changes, which are at most `CHANGES_MAX`.
+    """Return a variation of `case`, and the names of its changes, of which there are at most
+    `CHANGES_MAX`.
 
-    The variation is not checked: its options may exclude some of its faults.
+    The variation is not checked, so its options may exclude some of its faults.
     """
     names: list[str] = []
     wanted = 1
@@ -86,7 +87,7 @@ def _move(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _stretch(rng: random.Random, case: Case, _: Material) -> Case | None:
-    """Give a fault another duration; a late one may then outlive the chaos phase."""
+    """Change the duration of a fault; a late fault may then outlive the chaos phase."""
     horizon_ns = int(case.time_limit_s * NS_PER_S)
 
     def change(fault: Fault) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def _retarget(rng: random.Random, case: Case, _: Material) -> Case | None:
 
 
 def _swap(rng: random.Random, case: Case, material: Material) -> Case | None:
-    """Put a fault of another kind in the place of a fault."""
+    """Replace a fault by one of another kind."""
     if not material.candidates:
         return None
     return _edit(rng, case, lambda _: of_kind(rng, case, rng.choice(material.candidates)))
@@ -189,7 +190,7 @@ CHANGES: Final[dict[str, Change]] = {
 
 
 def _edit(rng: random.Random, case: Case, change: Callable[[Fault], dict[str, Any]]) -> Case | None:
-    """Change the fields of one fault, drawn at random."""
+    """Change the fields of one fault, which is drawn at random."""
     faults = list(case.faults or ())
     if not faults:
         return None
@@ -246,14 +247,14 @@ def _triggered(rng: random.Random, fault: Fault, kind: str) -> str | None:
 
 
 def _may_hit_it(sentence: Sentence) -> bool:
-    """Whether the second word of the sentence names nodes, which `it` can replace."""
+    """Whether the second word of the sentence names nodes, so that `it` can replace it."""
     whom = sentence.whom
     pair = not isinstance(whom, Links) or not whom.shape
     return pair and not isinstance(sentence.kind, Operate)
 
 
 def _renumbered(case: Case) -> Case:
-    """Sort the faults by time, and give them ids and the list of nemeses that fits them."""
+    """Sort the faults by time, renumber them, and list exactly the nemeses that they need."""
     faults = sorted(case.faults or (), key=lambda fault: fault.at_ns)
     numbered = tuple(
         msgspec.structs.replace(fault, id=f"f{number}") for number, fault in enumerate(faults)

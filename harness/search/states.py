@@ -1,7 +1,7 @@
 """The states that a run reached, as digests, and the moments of its events.
 
 A guided search prefers cases that reached states which no earlier case reached. A state is a small
-tuple of what the history and the events of nodes (`Env.event`) show together:
+tuple of facts that the history and the events of nodes (`Env.event`) show together:
 
 * the roles in each replica group with the order of their terms and positions, which nodes are
   down, and the kinds of active faults;
@@ -12,9 +12,9 @@ tuple of what the history and the events of nodes (`Env.event`) show together:
 * two operations that overlap, under the active faults;
 * two consecutive events of one node, or of two nodes, with the magnitude of their number.
 
-Names of nodes and random ids are left out, so that symmetric states are equal. Nothing here knows a
-target: an event belongs to a replica group if it has the fields `group` and `term`, and reports a
-position if it has `group` and `index`. Observing a run changes nothing in it.
+Names of nodes and random ids are left out, so that symmetric states are equal. This module does not
+depend on a target: an event belongs to a replica group if it has the fields `group` and `term`, and
+reports a position if it has `group` and `index`. Observing a run does not change it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Member:
 
 
 class StateWatch:
-    """Observes one run: pass `on_op` and `on_event` everything in the order in which it happens."""
+    """Observes one run; `on_op` and `on_event` must be called with everything, in order."""
 
     def __init__(self) -> None:
         self._reached: set[tuple[Any, ...]] = set()
@@ -180,7 +180,7 @@ class StateWatch:
     # --- states --------------------------------------------------------------------------------
 
     def _named(self) -> list[str]:
-        """The groups whose name is not a random id."""
+        """The groups whose names are not random ids."""
         return [name for name in self._groups if _ID.search(name) is None]
 
     def _summary(self, group: str) -> tuple[Any, ...]:
@@ -219,7 +219,7 @@ class StateWatch:
 
 
 def _behind(entries: int) -> int:
-    """Classify how far a replica is behind: 0 equal, 1 a little, 2 far."""
+    """Classify how far behind a replica is: 0 not at all, 1 a little, 2 far."""
     return 0 if entries == 0 else 1 if entries < FAR else 2
 
 

@@ -1,8 +1,8 @@
 """Cases in which everything is drawn at once: the simplest search, and the baseline for the others.
 
-Each fault of a case is drawn independently, uniformly over all nemeses, over the time of the chaos
-phase, and over the range of lengths that soaks use. The last fault outlives the chaos phase, as in
-every soak. Knobs, options and clients are drawn as in every soak.
+Each fault of a case is drawn independently and uniformly: over all nemeses, over the duration of
+the chaos phase, and over the range of fault lengths that soaks use. The last fault outlives the
+chaos phase, as in every soak. Knobs, options and clients are drawn as in every soak.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DURATIONS_S: Final = tuple(sorted(pace["duration_s"] for pace in _PACES))
 
 
 def with_uniform_faults(case: Case, candidates: tuple[str, ...]) -> Case:
-    """Return a planned case with other faults, drawn uniformly over `candidates`."""
+    """Return a planned case with other faults, which are drawn uniformly over `candidates`."""
     rng = stream(case.seed, "search/uniform")
     horizon_ns = int(case.time_limit_s * NS_PER_S)
     interval_s = rng.uniform(INTERVALS_S[0], INTERVALS_S[-1])

@@ -90,7 +90,7 @@ class _Kept(msgspec.Struct, frozen=True):
     """The part of `run.json` that must equal a seed's result if the run belongs to the seed."""
 
     digest: str
-    verdict: str  # other code may have judged the same history differently
+    verdict: str  # code of another version may have judged the same history differently
 
 
 class Campaign:
@@ -116,7 +116,7 @@ class Campaign:
         self._proposals: dict[int, Proposal] = {}
         self.notes: list[str] = []
         self.tally = Tally()
-        self._looked = True  # whether the sink knows all its runs (`SunkRuns.look`)
+        self._looked = True  # whether the sink knows all runs that it has (`SunkRuns.look`)
         self.stopped: str | None = None
         """the reason why the soak must stop although seeds are left"""
         self._folder = spec.folder / SOAK_FOLDER
@@ -213,7 +213,7 @@ class Campaign:
             return False
         if self.sink.holds(folder.name, result.digest or "", result.verdict):
             if self._record_in(folder) in {None, _Kept(result.digest or "", result.verdict)}:
-                shutil.rmtree(folder, ignore_errors=True)  # the sink has the run already
+                shutil.rmtree(folder, ignore_errors=True)  # the sink already has the run
             return True
         if self._is_kept(result):
             self.sink.add(folder)
@@ -335,13 +335,14 @@ class Campaign:
                     self._keep_case(result.seed)
                 self._journal.append(result)
                 if not lost:
-                    with contextlib.suppress(OSError):  # reports count a case file as a crash
+                    # remove the case file, since reports count it as a crash
+                    with contextlib.suppress(OSError):
                         self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
                     self.tally.take(result)
                 raise
-            if result.run is None:  # a run of older code for this seed does not belong to this soak
+            if result.run is None:  # a run of older code for this seed is not part of this soak
                 shutil.rmtree(self.spec.folder / self.run_name(result.seed), ignore_errors=True)
             self.tally.take(result)
             folder = result.folder(self.spec.store, self.spec.name)

@@ -54,7 +54,8 @@ class Lock:
                 f"the same soak is already running (process {owner or 'unknown'}); wait for it, "
                 "or use another --label, --name or --store"
             ) from error
-        with contextlib.suppress(OSError):  # the disk may be full, and the PID only informs users
+        # the disk may be full; the PID is only information for users
+        with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
@@ -132,7 +133,7 @@ class Journal:
             self._write(line)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._end)  # else the next line would follow a torn line
+                self._file.truncate(self._end)  # otherwise the next line would follow a torn line
             raise self._refusal(error) from error
         if self._first <= result.seed <= self._last:
             self._offsets[result.seed - self._first] = offset

@@ -1,4 +1,4 @@
-"""Defects that a job plants in its worker, for as long as its run lasts.
+"""Defects that a job plants in its worker for the duration of its run.
 
 A module of planted defects has the attribute `DEFECTS`, which maps names to
 `harness.plugins.PlantedDefect`. Workers import the module by its name, so it must be on their path.

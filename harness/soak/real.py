@@ -87,7 +87,7 @@ def _run(
             listener=listener,
             conducting=conducting,
         )
-    except (Exception, SystemExit) as error:  # no verdict, but the soak continues
+    except (Exception, SystemExit) as error:  # this seed gets no verdict, but the soak continues
         if isinstance(error, UsageError) and not isinstance(error, HistoryError):
             raise
         crash = crashed(job, crash_reason(error))

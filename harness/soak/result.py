@@ -60,8 +60,8 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     reporters: tuple[str, ...] = ()  # reporters that a remote executor runs on failing runs
     artefacts: int = 0  # the number of failing runs for which an executor makes artefacts
     defect: str | None = None  # MODULE:NAME of a defect to plant (`harness.soak.planting`)
-    number: int | None = None  # the seed in the soak, if it is not the case's
-    observe: bool = False  # whether the result has the states that the run reached
+    number: int | None = None  # the seed's number in the soak, if it differs from the case's
+    observe: bool = False  # whether the result contains the states that the run reached
 
     @property
     def seed(self) -> int:
@@ -95,7 +95,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     checker: str | None = None
     signature: str = ""  # signature of the worst finding, equal for equal failures
-    checkers: tuple[CheckerVerdict, ...] = ()  # one per checker, if the run failed
+    checkers: tuple[CheckerVerdict, ...] = ()  # one entry per checker, if the run failed
     digest: str | None = None
     ops: int = 0
     ok: int = 0

@@ -46,9 +46,10 @@ def run_seed(job: SeedJob) -> SeedResult:
     try:
         with planted(job.defect):
             result = _run_seed(job)
-    except HistoryError as error:  # only this seed's history is at fault, so the soak goes on
+    except HistoryError as error:  # only this seed's history is wrong, so the soak continues
         result = crashed(job, crash_reason(error))
-    except UsageError as error:  # the case was valid when planned, so code or plug-ins changed
+    # the case was valid when it was planned, so code or plug-ins have changed
+    except UsageError as error:
         result = stopped(job, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one seed's crash must not end the campaign
         result = crashed(job, crash_reason(error))
@@ -80,7 +81,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
         code=job.code,
         observer=watch,
     )
-    if kept.outcome.stop_asked:  # such a history does not depend on the seed alone
+    if kept.outcome.stop_asked:  # a history that was cut short does not depend on the seed alone
         return stopped(job, f"seed {job.seed} was interrupted")
     result = result_of(job, kept)
     if watch is not None:
@@ -88,7 +89,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
     if not isinstance(kept.unkept, HistoryError):
         return result
     if result.verdict != Verdict.INVALID.value:
-        raise kept.unkept  # no machine can store this history
+        raise kept.unkept  # this history cannot be stored on any machine
     reason = shortened(f"{result.reason} (the run could not be kept: {kept.unkept})")
     return msgspec.structs.replace(result, reason=reason, stop=None)  # the failure is proven
 

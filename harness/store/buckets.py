@@ -35,7 +35,7 @@ def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     values = np.maximum(np.asarray(latencies_ns, np.int64), 0)
     exponent = np.zeros(values.shape, np.int64)
     rest = values.copy()
-    for bits in (32, 16, 8, 4, 2, 1):  # the position of the leading bit, by bisection
+    for bits in (32, 16, 8, 4, 2, 1):  # find the position of the leading bit by bisection
         high = rest >> bits
         more = high > 0
         exponent[more] += bits

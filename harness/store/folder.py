@@ -91,7 +91,7 @@ def check_place(store: Path, name: str) -> None:
     """
     places = [(store / name, "--name"), *((each, "--store") for each in (store, *store.parents))]
     for path, flag in places:
-        with contextlib.suppress(OSError):  # an unreadable path cannot be written either
+        with contextlib.suppress(OSError):  # a path that cannot be read cannot be written either
             if (path.exists() or path.is_symlink()) and not path.is_dir():
                 raise UsageError(
                     f"{str(path)!r} is not a folder, so no run can be kept in "
@@ -126,7 +126,8 @@ class RunFolder:
         self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
             if staged:
-                shutil.rmtree(self.path, ignore_errors=True)  # a dead process with this PID left it
+                # a dead process with this PID left the folder
+                shutil.rmtree(self.path, ignore_errors=True)
             self.path.mkdir(parents=True)
             self._unlock = None if staged else weakref.finalize(self, os.close, _locked(self.path))
             if not staged:
@@ -220,7 +221,7 @@ def is_being_written(folder: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # the file system supports no locks
+    except OSError:  # the file system does not support locks
         return False
     finally:
         os.close(descriptor)
@@ -259,7 +260,7 @@ def _load_run(path: Path) -> StoredRun:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path / 'run.json')!r} is not valid: {error}") from error
     if (path / "history.parquet").is_file():
-        history = read_parquet(path / "history.parquet")  # this checks the footer's digest, too
+        history = read_parquet(path / "history.parquet")  # this also checks the footer's digest
         if record is None:
             return StoredRun(path, case, history, None, "the run was sealed but not finished")
         other = _another(path / "history.parquet", record)

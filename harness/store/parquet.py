@@ -138,7 +138,8 @@ def table_of(history: History) -> tuple[pa.Table, int]:
     rows: list[tuple[Any, ...]] = []
     attempts: list[Attempt] = []
     offsets = [0]
-    invoked: dict[Process, int] = {}  # operations that ended as `info` are in `unknown`
+    # operations in progress; operations that ended as `info` are in `unknown`
+    invoked: dict[Process, int] = {}
     open_max = unknown = 0
     try:
         for op in history:

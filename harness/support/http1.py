@@ -119,7 +119,7 @@ class HttpServer:
             while await self._exchange(connection, reader, writer):
                 connection.start_next_cycle()
         except (OSError, TimeoutError):
-            return  # the client hung up, or stayed silent for too long
+            return  # the client hung up, or was silent for too long
         finally:
             self._writers.discard(writer)
             await hang_up(writer, abort=False)

@@ -1,4 +1,4 @@
-"""Compute a value in a fork of this process, so that the computation has no effect here."""
+"""Computes a value in a fork of this process, so that the computation has no side effect here."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _READ_BYTES = 1 << 20
 def in_copy(compute: Callable[[], bytes], *, timeout_s: float) -> bytes:
     """Return the result of `compute`, called in a fork of this process.
 
-    `compute` may read and change every object; nothing of that reaches this process. Raises
+    `compute` may read and change any object, without any effect on this process. Raises
     `InfrastructureError` if it fails or takes more than `timeout_s` of real time.
     """
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns of threads: the copy takes no lock that a thread may hold.
+        # Python 3.12 warns if there are threads; the copy takes no lock that a thread may hold.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -33,7 +33,7 @@ def in_copy(compute: Callable[[], bytes], *, timeout_s: float) -> bytes:
         data = _received(reader, time.monotonic() + timeout_s)
     finally:
         os.close(reader)
-        os.kill(child, signal.SIGKILL)  # a zombie, unless the time is up
+        os.kill(child, signal.SIGKILL)  # the child is a zombie, unless the time is up
         os.waitpid(child, 0)
     if data is None:
         raise InfrastructureError(f"looking at the stopped world took more than {timeout_s:g} s")
@@ -43,7 +43,7 @@ def in_copy(compute: Callable[[], bytes], *, timeout_s: float) -> bytes:
 
 
 def _compute(compute: Callable[[], bytes], reader: int, writer: int) -> None:
-    """Send the result of `compute` and end this process, which is the copy."""
+    """Send the result of `compute`, and end this process, which is the fork."""
     try:
         os.close(reader)
         try:

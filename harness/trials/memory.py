@@ -1,7 +1,7 @@
 """The memory of trials: a file with one line per result, which any number of searches may share.
 
-A result depends on the case and the code only, so its key is a digest of both. Crashes are not
-remembered on disk, so that the next search tries them again.
+A result depends only on the case and the code, so its key is a digest of both. Crashes are not
+stored on disk, so that the next search tries them again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def trial_key(case: Case, code: str) -> str:
-    """Return the key of the result of `case` with the code whose digest is `code`."""
+    """Return the key for the result of `case` with the code whose digest is `code`."""
     return hashlib.blake2b(code.encode() + case.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 class Memory:
-    """Results by key, in the file `path`; `None` remembers them in this process only.
+    """Results by key, stored in the file `path`; if `path` is `None`, they are kept only in this
+    process.
 
     Raises `InfrastructureError` for disk errors.
     """
@@ -47,7 +48,7 @@ class Memory:
         return self._results.get(key)
 
     def add(self, key: str, result: SeedResult) -> None:
-        """Remember a result; one `write` per line, so that killing the process loses none."""
+        """Store a result; each line is one `write`, so that killing the process loses no line."""
         self._results[key] = result
         if self._path is None or result.verdict == CRASH:
             return
@@ -73,6 +74,6 @@ def _remembered(path: Path) -> Iterator[tuple[str, SeedResult]]:
     for line in lines:
         with contextlib.suppress(
             msgspec.DecodeError, UnicodeDecodeError
-        ):  # a kill or a full disk tore the line
+        ):  # a kill or a full disk has torn the line
             entry = msgspec.json.decode(line, type=_Line)
             yield entry.trial, entry.result

@@ -1,4 +1,4 @@
-"""The operations that a run's generator made, as the explicit list of a case."""
+"""The operations that a run's generator made, as an explicit list for a case."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _HEAL: Final = "heal-core"
 
 
 def recorded_ops(case: Case, history: History) -> list[tuple[ScheduledOp, Pair]]:
-    """Return the operations that clients invoked under load in a run of `case`, in the order of
-    their starts; times count from the start of the warm-up.
+    """Return the operations that clients invoked under load in a run of `case`, by start time;
+    times count from the start of the warm-up.
     """
     times = {name: time_ns for time_ns, name in reversed(phases_of(history))}
     begin_ns, end_ns = times.get(_WARM_UP, 0), times.get(_HEAL, 2**63)
@@ -31,11 +31,11 @@ def recorded_ops(case: Case, history: History) -> list[tuple[ScheduledOp, Pair]]
 
 
 def after_warm_up(case: Case) -> Case:
-    """Return the case with all faults, and its end, later by the length of the warm-up.
+    """Return the case with all of its faults, and its end, shifted by the length of the warm-up.
 
-    A generator also invokes operations during the warm-up, but a list of operations begins with the
-    chaos phase. When a list replaces the generator, all of its operations therefore come later by
-    that length, and the faults must follow.
+    A generator already invokes operations during the warm-up, but an explicit list starts with the
+    chaos phase. So if a list replaces the generator, all operations come later by the length of the
+    warm-up, and the faults must be shifted, too.
     """
     shift_ns = int(WARM_UP_S * NS_PER_S)
     return msgspec.structs.replace(

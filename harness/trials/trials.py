@@ -1,9 +1,9 @@
-"""The engine of trials: variants of a case on worker processes, within a limit of CPU time.
+"""The engine of trials: runs variants of a case on worker processes, within a limit of CPU time.
 
-Every result is remembered on disk, so a search that was killed asks for the same variants again and
-gets their results at once. A result depends on the case and the code only. A search that must not
-depend on the number of workers therefore decides on results in the order of its cases, not in the
-order in which they arrive.
+Every result is stored on disk: when a killed search asks for the same variants again, it gets their
+results at once. A result depends only on the case and the code. A search that must not depend on
+the number of workers therefore uses results in the order of its cases, not in the order in which
+they arrive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from harness.verdict.signature import SEPARATOR, SIGNATURE
 
 
 class Kind(NamedTuple):
-    """The kind of a failure: the checker that found it and the rule that is broken."""
+    """The kind of a failure: the checker that found it, and the broken rule."""
 
     checker: str
     rule: str
@@ -46,7 +46,7 @@ class Kind(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A case that was tried, and its result. `CRASH` is a verdict, too (`SeedResult`)."""
+    """A case that was tried, and its result. Here `CRASH` counts as a verdict (`SeedResult`)."""
 
     case: Case
     result: SeedResult
@@ -93,10 +93,11 @@ class _Results(msgspec.Struct, frozen=True):
 class Trials:
     """Runs cases on `jobs` workers until they have used `cpu_s_max` of CPU time in all.
 
-    The time of remembered results counts, so that a resumed search ends where one that was never
-    interrupted would end. `memory` is the file of results; `None` remembers them in this process
-    only. `defect` is a defect to plant in all runs (`harness.soak.planting`). Raises `UsageError`
-    if a plug-in of the case or the defect does not load, and `InfrastructureError` for disk errors.
+    The time of stored results counts, so that a resumed search ends where an uninterrupted one
+    would have ended. `memory` is the file of results; if it is `None`, they are kept only in this
+    process. `defect` is a defect to plant in all runs (`harness.soak.planting`). Raises
+    `UsageError` if a plug-in of the case or the defect does not load, and `InfrastructureError` for
+    disk errors.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Trials:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the CPU time is used up: `run` returns nothing more."""
+        """Whether the CPU time is used up, so that `run` returns nothing more."""
         return self.cpu_s >= self._cpu_s_max
 
     def spend(self, cpu_s: float) -> None:
@@ -141,10 +142,10 @@ class Trials:
         self._crew.close()
 
     def run(self, cases: Iterable[Case]) -> Generator[Trial, None, None]:
-        """Try `cases` and yield each trial as it ends, trials with remembered results first.
+        """Try `cases`, and yield each trial as it ends; trials with stored results come first.
 
-        A case is taken when a worker is free. Closing the iterator kills trials that are running.
-        The iterator ends early if `exhausted`.
+        The next case is taken when a worker is free. Closing the iterator kills running trials. The
+        iterator ends early if `exhausted`.
         """
         with contextlib.closing(self._run((self._key(case), case) for case in cases)) as trials:
             for _, trial in trials:
@@ -183,7 +184,7 @@ class Trials:
         else:
             return
 
-        twins: dict[str, list[Case]] = {}  # the same case again, for each case in flight
+        twins: dict[str, list[Case]] = {}  # further occurrences of a case that is already in flight
 
         def new() -> Iterator[SeedJob]:
             for key, case in rest:

@@ -180,7 +180,7 @@ class StandingCluster:
             note=injection.note or f"hit {', '.join(injection.targets)}",
             left_s=for_s,
         )
-        if injection.what is None:  # the fault is an operation, which is finished
+        if injection.what is None:  # the fault is an operation that has finished
             return broken
         end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
         active = self._active[fault.id] = _Active(broken, end_ns)

@@ -85,7 +85,7 @@ class _Holder:
                 async with open_door(self._place.folder, answer):
                     self._place.write_standing(self._hold.standing(session))
                     await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-                    await asyncio.sleep(0)  # let `answer` reply to the command `down`
+                    await asyncio.sleep(0)  # let `answer` reply to `harness down`
                 return self._hold.down.is_set()
         finally:
             starting.cancel()

@@ -1,4 +1,6 @@
-"""The common part of holders: the record of a cluster, its end, and answers to commands."""
+"""The common part of holders: the record of a cluster, the cluster's end, and answers to
+commands.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ class Hold:
             await asyncio.gather(*over, return_exceptions=True)
 
     async def _wait_lost(self) -> None:
-        """Wait until the cluster's folder is removed, after which no command can reach
-        the holder.
+        """Wait until the cluster's folder is removed; then no command can reach the holder any
+        more.
         """
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(LOOK_S)
@@ -130,5 +132,5 @@ def _rows(session: Session) -> Callable[[str], NodeRow]:
 
 
 def now() -> str:
-    """The time of day in UTC, to the second."""
+    """The current time in UTC, to the second."""
     return dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")

@@ -63,9 +63,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     environment: str
     case: Case
     run_id: str
-    goes_on: int = 0  # how often the cluster continued from kept data
+    goes_on: int = 0  # how often the cluster was continued from kept data
     data: str = ""  # the folder of the kept data
-    run: RunOrder | None = None  # conduct this run; keep the cluster only if the run freezes
+    run: RunOrder | None = None  # the run to conduct; its cluster is kept only if the run freezes
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):

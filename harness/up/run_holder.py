@@ -1,7 +1,7 @@
 """The holder of a run that may freeze: it conducts the run, and keeps the cluster if the run
 freezes.
 
-The command that started it reads the op log, judges, and asks for the freeze
+The command that started the holder follows and judges the op log, and asks for the freeze
 (`harness.freeze.conducting`). Once all phases are over, the holder waits for the command's
 decision, since the final reads may be the first to show a violation.
 """
@@ -100,7 +100,7 @@ class RunHolder:
             session.interrupted.clear()  # Ctrl-C ended the workload; the frozen cluster stays
             async with self._hold.ending(session) as over:
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.sleep(0)  # let `answer` reply to the command `down`
+                await asyncio.sleep(0)  # let `answer` reply to `harness down`
             return self._hold.down.is_set()
 
     async def _mark_over(self, freezer: Freezer) -> None:

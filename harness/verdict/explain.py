@@ -155,7 +155,7 @@ class Timeline(msgspec.Struct, frozen=True):
             return f"{_short(node)} answered {name}{f'{within} of its tablet' if within else ''}"
         reign, last = self.leader(time_ns), self.leader(done.time)
         if last is not None and last.node == node and _leads(last, done.time):
-            reign, time_ns = last, done.time  # `node` may have been elected after the call
+            reign, time_ns = last, done.time  # `node` may have been elected only after the call
         if reign is not None and reign.node == node and _leads(reign, time_ns):
             title = f", leader{_term(reign, ' of')}," if not reign.asked else ""
             return f"{_short(node)}{title} answered {name}{'' if term == reign.term else within}"

@@ -38,12 +38,12 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def words(self) -> str:
-        """The ticket, and the note if there is one: `KUDU-1234, leaders have no lease`."""
+        """The ticket, followed by the note if there is one: `KUDU-1234, leaders have no lease`."""
         return ", ".join(part for part in (self.ticket, self.note) if part)
 
 
 class KnownFailures(msgspec.Struct, frozen=True):
-    """All known failures of a file; as a condition, false if the file has none."""
+    """All known failures of a file; false if the file has none."""
 
     entries: tuple[KnownFailure, ...] = ()
 
@@ -73,7 +73,7 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return entry is not None and not entry.fails
 
     def gone(self, signatures: Iterable[str]) -> list[KnownFailure]:
-        """The entries that cover no failure: `of` returns them for none of these signatures."""
+        """The entries that cover none of these signatures."""
         seen = [self.of(signature) for signature in signatures]
         return [entry for entry in self.entries if entry not in seen]
 
@@ -82,7 +82,9 @@ NONE_KNOWN: Final = KnownFailures()
 
 
 def read_known(path: Path) -> KnownFailures:
-    """The known failures in a file; raises `UsageError` if it cannot be read or has other keys."""
+    """The known failures in a file; raises `UsageError` if the file cannot be read or has unknown
+    keys.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

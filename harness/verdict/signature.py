@@ -101,7 +101,7 @@ def signature(result: CheckResult, history: History) -> str:
     ops = involved(result, history)
     kinds = sorted({f for op in ops for f in _kinds(op)})
     if not ops and result.verdict is not Verdict.INVALID:
-        return _joined(result.checker, rule_of(result))  # no verdict on the whole run
+        return _joined(result.checker, rule_of(result))  # there is no verdict on the whole run
     return _joined(
         result.checker,
         rule_of(result),
@@ -123,7 +123,8 @@ def begun_until(result: CheckResult, history: History) -> int | None:
 
 def _joined(*parts: str) -> str:
     text = SEPARATOR.join(part for part in parts if part)
-    return text.encode("utf-8", "backslashreplace").decode()  # text that a file in UTF-8 can hold
+    # only text that a UTF-8 file can contain
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 # --- which rule ----------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The vocabulary `inserts`: at most one insert per key into either of two tables, `a` and `b`.
 
 Rows of both tables have `id`, `key` and `value`. An insert is one transaction: it reads both tables
-by a predicate, such as `key = ? and value % 3 = 0`. If it finds a row, it is a `fail` and changes
-nothing. Otherwise it inserts a row that fits the predicate. If two inserts of one key are `ok`,
-neither saw the other: Adya's anomaly G2. After Jepsen's `jepsen/tests/adya.clj`.
+by a predicate, such as `key = ? and value % 3 = 0`. If the transaction finds a row, it is a `fail`
+and changes nothing. Otherwise it inserts a row that matches the predicate. If two inserts of one
+key are `ok`, neither saw the other: Adya's anomaly G2. After Jepsen's `jepsen/tests/adya.clj`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Insert(Call, frozen=True):
-    """Insert the row `id` with the `key` into the table, unless a row of either table has the key;
-    `id` is unique.
+    """Insert a row with a unique `id` and with `key` into the table, unless a row of either table
+    has this key.
     """
 
     f: ClassVar[str] = "insert"

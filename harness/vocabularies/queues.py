@@ -2,7 +2,7 @@
 
 The answer of a dequeue has `value`: the element that it took, or null if the queue was empty. The
 answer of a drain has `value`: a list of all elements that it took until the queue was empty. A
-drain that breaks off is an `info`; its `value`, if there is one, lists the elements that it took.
+drain that is interrupted is an `info`; its `value`, if any, lists the elements that it took.
 """
 
 from __future__ import annotations

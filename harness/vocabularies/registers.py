@@ -1,4 +1,5 @@
-"""The vocabulary `registers`: several independent registers, each with a `key`; all null at first.
+"""The vocabulary `registers`: several independent registers, each with a `key`, and all null at
+first.
 
 The vocabulary `register` has the same operations without the key. The answer of a read has `value`.
 A compare-and-set that finds another value than `old` is a `fail`. After Jepsen's

@@ -1,4 +1,4 @@
-"""The vocabulary `set`: one set that only grows, empty at first.
+"""The vocabulary `set`: one set, empty at first, that only grows.
 
 Values are whole numbers, and a workload adds each value once. The answer of a read has `value`: a
 list of all elements, in any order.

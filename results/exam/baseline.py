@@ -1,4 +1,4 @@
-"""Comparison of an exam with an earlier one: which rates changed by more than chance explains.
+"""Comparison of an exam with an earlier one: which rates changed by more than chance can explain.
 
 Each row that both exams tried is tested two-sided (`results.statistics.exact.disagreement`), and
 Holm's procedure corrects for the number of rows. If no rate has changed, at most 5 % of exams raise
@@ -17,7 +17,9 @@ from results.statistics.exact import disagreement
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A row whose rate differs significantly from the baseline; `p` is corrected for all rows."""
+    """A row whose rate differs significantly from the baseline; `p` is corrected for the number of
+    rows.
+    """
 
     before: Score
     after: Score
@@ -34,7 +36,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     compared: int
     changes: tuple[Change, ...]
-    gone: tuple[str, ...]  # keys of rows that only the baseline tried
+    gone: tuple[str, ...]  # keys of the rows that only the baseline tried
     new: tuple[str, ...]
 
 

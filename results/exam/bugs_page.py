@@ -1,4 +1,6 @@
-"""A Markdown page of all bug switches that soaks find, made from the ledgers of the targets."""
+"""A Markdown page of all bug switches that soaks find, generated from the ledgers of the
+targets.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def _sentence(text: str) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Break a long command into several lines, each before an option."""
+    """Break a long command into several lines, each of which starts with an option."""
     lines = [""]
     for part in re.split(r" (?=--)", text):
         if lines[-1] and len(lines[-1]) + len(part) > COLUMNS_MAX:

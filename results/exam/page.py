@@ -42,7 +42,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exam]) -> str:
-    """Render the page as HTML; `exams` is the trend, oldest first, with this exam at its end.
+    """Render the page as HTML; `exams` is the trend, oldest first, and ends with this exam.
 
     Raises `UsageError` if Jinja2 is missing.
     """
@@ -71,7 +71,7 @@ def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exa
 
 
 def _verdict(board: Scoreboard, comparison: Comparison | None) -> tuple[str, str]:
-    """Return the CSS class and the words of the headline."""
+    """Return the CSS class and the text of the headline."""
     if board.blamed:
         return "invalid", "a clean profile is blamed"
     if comparison is not None and comparison.changes:
@@ -135,7 +135,7 @@ def _curves(exams: Sequence[Exam]) -> list[Curve]:
 
 
 def _spark(score: Score, exams: Sequence[Exam]) -> str:
-    """Return the rates of a row as the points of an SVG line; empty for fewer than two exams."""
+    """Return a row's rates as the points of an SVG line; empty for fewer than two exams."""
     rates = [
         (place, hits / seeds)
         for place, exam in enumerate(exams)

@@ -1,6 +1,6 @@
 """The rows of an exam: each has a case, seeds, and what counts as a detection.
 
-A clean row is a profile of a target without any switch, under one workload. Targets, profiles and
+A clean row is a profile of a target under one workload, without any switch. Targets, profiles and
 workloads that the simulation refuses have no row; `Paper.refused` has the reasons.
 """
 
@@ -47,8 +47,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     first: bool = False  # whether the row ends at its first detection
     defect: str | None = None  # MODULE:NAME (`harness.soak.planting`)
     expected: str = ""  # the checker that should report the defect
-    accepted: str | None = None  # the only checker whose findings count, if others report more
-    reason: str = ""  # the reason why no seed finds the defect, if it is known
+    # if set, only findings of this checker count, because a second bug causes others
+    accepted: str | None = None
+    reason: str = ""  # the known reason why no seed finds the defect, or empty
 
     @property
     def key(self) -> str:
@@ -114,14 +115,18 @@ def make_paper(
 
 
 def case_of(words: str, seed: int = 1) -> Case:
-    """The case of `harness soak --env sim WORDS`; raises `UsageError` for invalid options."""
+    """Return the case of `harness soak --env sim WORDS`; raises `UsageError` for invalid
+    options.
+    """
     parsed = parse_case_options(Parser(prog="harness exam"), shlex.split(words), nemesis=ANY)
     with contextlib.redirect_stderr(io.StringIO()):  # notes about implied options
         return case_from(parsed, seed)
 
 
 def words_of(target: str, switch: BugSwitch, *, switched_on: bool = True) -> str:
-    """The options of `harness soak --env sim` that find a switch, with or without the switch."""
+    """The options of `harness soak --env sim` that find a switch; `switched_on` includes the
+    switch.
+    """
     words = [] if target == DEFAULT_TARGET else [f"--target {target}"]
     words += [f"--bug {switch.id}"] if switched_on else []
     words += [switch.options] if switch.options else []
@@ -158,7 +163,7 @@ def _switches(
             seeds=seeds,
             first=first,
             expected=switch.checker,
-            # A finding of another switch would otherwise count as a detection of this one.
+            # otherwise a finding caused by another switch would count as a detection of this one
             accepted=switch.checker if len(case.bugs) > 1 else None,
         )
 

@@ -41,8 +41,8 @@ class Shrunk(msgspec.Struct, frozen=True):
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one row. `seeds` is the number of seeds that count; CPU times are in seconds.
 
-    `low` and `high` bound the rate with 95 % confidence: Wilson's interval, or with `stopped` the
-    exact interval of a geometric number of trials.
+    `low` and `high` are the 95 % interval of the rate: Wilson's interval or, with `stopped`, the
+    exact interval for a geometric number of trials.
     """
 
     kind: str
@@ -100,7 +100,7 @@ class Tally(msgspec.Struct, frozen=True):
     near: int
     seeds: int
     hits: int
-    decided: int  # seeds without a crash that are not unknown
+    decided: int  # number of seeds that neither crashed nor ended `unknown`
 
 
 class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
         return [score for score in self.scores if score.kind == kind and score.seeds]
 
     def untried(self, kind: str) -> list[Score]:
-        """The scores of rows without any seed: no soak is known that finds them."""
+        """The scores of rows without seeds, because no soak is known to find the defect."""
         return [score for score in self.scores if score.kind == kind and not score.seeds]
 
     def tally(self, kind: str) -> Tally:
@@ -149,7 +149,9 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outdated(self) -> list[Score]:
-        """The defects that were found, although a reason is recorded why they are not."""
+        """The scores of defects that were found, although their row gives a reason why they are
+        not.
+        """
         return [
             score for score in [*self.of(SWITCH), *self.of(DEFECT)] if score.found and score.reason
         ]
@@ -260,7 +262,9 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Return the most frequent checker, rule and fault of hits; on a tie, of the lowest seed."""
+    """Return the most frequent checker, rule and fault of the hits; on a tie, the ones of the
+    lowest seed.
+    """
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]

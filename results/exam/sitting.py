@@ -35,13 +35,13 @@ OnResult = Callable[[Row, SeedResult], None]
 class Sitting:
     """The results of an exam so far.
 
-    `cpu_s` is the CPU time of all results, including saved ones of earlier calls; `cpu_s_max`
+    `cpu_s` is the CPU time of all results, including those saved by earlier calls; `cpu_s_max`
     limits it. Raises `UsageError` if a plug-in or the module of planted defects does not load, and
     `InfrastructureError` for disk errors.
     """
 
     def __init__(self, rows: Sequence[Row], memory: Memory, *, cpu_s_max: float) -> None:
-        """Begin without results; `run` first takes the saved results from `memory`."""
+        """Create an exam without results; `run` first takes the saved results from `memory`."""
         self.rows = [row for row in rows if row.case is not None]
         self.cpu_s = 0.0
         self.runs = 0
@@ -58,7 +58,9 @@ class Sitting:
         return self.cpu_s >= self._cpu_s_max
 
     def results(self, row: Row) -> Results:
-        """The results of a row by seed; with several workers, seeds may be missing in between."""
+        """The results of a row by seed; with several workers, earlier seeds may still be
+        missing.
+        """
         return self._results[row.key]
 
     def is_found(self, row: Row) -> bool:
@@ -82,7 +84,7 @@ class Sitting:
     def run_on_spark(self, url: str, *, on_result: OnResult) -> None:
         """Run all seeds on Spark, row after row, until the CPU time is used up.
 
-        A row that stops at its first detection ends with the wave of seeds that has it.
+        A row that stops at its first detection ends with the wave in which it occurs.
         """
         executor: SoakExecutor = load_plugin("soak_executors", SPARK)
         for row in self.rows:
@@ -108,7 +110,7 @@ class Sitting:
                     yield self._job(row, row.seeds[place])
 
     def _is_over(self, row: Row, seed: int) -> bool:
-        """Whether a row stopped at a hit below `seed`."""
+        """Whether a row has stopped at a hit below `seed`."""
         return row.first and self._hits.get(row.key, seed) < seed
 
     def _remembered(self, row: Row, seed: int, on_result: OnResult) -> bool:

@@ -40,7 +40,7 @@ def text_of(board: Scoreboard, comparison: Comparison | None) -> Iterator[Render
 
 
 def headline(board: Scoreboard, kind: str) -> str:
-    """One sentence about all rows of a kind."""
+    """Summarize all rows of a kind in one sentence."""
     tally = board.tally(kind)
     if kind == CLEAN:
         bound = f", so the rate is below {zero_bound(tally.decided):.2%} (95 %)" * (not tally.hits)
@@ -55,7 +55,7 @@ def headline(board: Scoreboard, kind: str) -> str:
 
 
 def rate_text(score: Score) -> str:
-    """The interval of the rate, in percent."""
+    """Format the interval of the rate, in percent."""
     return f"{score.low:.0%} to {score.high:.0%}"
 
 

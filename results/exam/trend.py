@@ -1,6 +1,6 @@
 """Earlier exams by commit: one line of JSON per exam, in `history.jsonl` next to `exam.json`.
 
-A second exam of the same commit replaces the first one.
+A second exam of a commit replaces the first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Exam(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exam_of(board: Scoreboard) -> Exam:
-    """Return the entry of an exam for `history.jsonl`."""
+    """Return an exam's entry for `history.jsonl`."""
     return Exam(
         commit=board.commit,
         made=board.made,
@@ -65,7 +65,9 @@ def read_history(path: Path) -> list[Exam]:
 
 
 def record(path: Path, board: Scoreboard) -> list[Exam]:
-    """Add an exam to the history, and return the history with it, at most `EXAMS_MAX` exams."""
+    """Add an exam to the history; return the history with it, which has at most `EXAMS_MAX`
+    exams.
+    """
     exams = [exam for exam in read_history(path) if exam.commit != board.commit]
     exams = [*exams, exam_of(board)][-EXAMS_MAX:]
     _write(path, exams)

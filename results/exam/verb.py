@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parse_exam(arguments)
     if parsed.bugs_page is not None:
         return _write_bugs_page(parsed)
-    from results.exam.page import render  # reports a missing Jinja2 before the work
+    from results.exam.page import render  # fails before any work if Jinja2 is missing
 
     before = None if parsed.baseline is None else read_scoreboard(parsed.baseline, "--baseline")
     folder: Path = parsed.store / FOLDER
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         (folder / "results.log").unlink(missing_ok=True)
     sitting = Sitting(paper.rows, Memory(folder / "results.log"), cpu_s_max=parsed.cpu)
     try:
-        with sigterm_interrupts():  # CI systems send this signal first
+        with sigterm_interrupts():  # CI systems send SIGTERM before they kill a job
             _sit(sitting, parsed)
             for board in _boards(paper, sitting, parsed):
                 comparison = None if before is None else compare(board, before)
@@ -108,7 +108,7 @@ def _paper(parsed: argparse.Namespace) -> Paper:
 
 
 def _make_importable() -> None:
-    """Let this process and its workers import modules of the current folder."""
+    """Make modules in the current folder importable, in this process and its workers."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -136,7 +136,7 @@ def _sit(sitting: Sitting, parsed: argparse.Namespace) -> None:
 
 
 def _boards(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Iterator[Scoreboard]:
-    """The scoreboard, and after each size of a shrunk detection again, if sizes are wanted."""
+    """Yield the scoreboard and, if sizes are wanted, once more after each shrunk detection."""
     board = scoreboard(
         [(row, sitting.results(row)) for row in paper.rows],
         commit=commit_here(),

@@ -311,7 +311,7 @@ class _Ends:
         selected = np.flatnonzero(ops.f == f)
         selected = selected[np.argsort(ops.end_index[selected], kind="stable")]
         self._ends = ops.end_index[selected]
-        # For each position: the earliest invocation among the operations from this position on.
+        # for each position: the earliest invocation from this position on
         self._invokes = np.minimum.accumulate(ops.start[selected][::-1])[::-1]
         oks = selected[ops.done[selected] & (ops.type[selected] == TYPES.index("ok"))]
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]

@@ -36,7 +36,7 @@ class Operations:
 
     f: Codes
     start: Ints
-    end: Ints  # undefined for an operation that never completed
+    end: Ints  # undefined if the operation never completed
     end_index: Ints  # the line of the completion; `_NEVER` without a completion
     done: Flags
     type: Codes  # index into `TYPES`
@@ -129,7 +129,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
     size = 1
     for column in columns:
         width = int(column.max()) + 2
-        if size * width >= 1 << 62:  # avoid overflow: number only combinations that occur
+        if size * width >= 1 << 62:  # avoid overflow by numbering only combinations that occur
             there, cells = np.unique(cells, return_inverse=True)
             size = len(there)
         cells = cells * width + (column.astype(np.int64) + 1)
@@ -242,7 +242,7 @@ def turns(
     invocations and completions of a process do not alternate.
     """
     invoked = kind == _INVOKE
-    follows = np.zeros(len(kind), np.bool_)  # whether the previous line has the same process
+    follows = np.zeros(len(kind), np.bool_)  # whether the previous line belongs to the same process
     follows[1:] = same
     before = np.zeros(len(kind), np.bool_)
     before[1:] = invoked[:-1]

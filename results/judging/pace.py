@@ -31,7 +31,8 @@ class Schedule:
     """A simulated schedule: each task, in the given order, runs on the first free slot."""
 
     def __init__(self, costs: Sequence[int], slots: int) -> None:
-        free = [0] * max(1, min(slots, len(costs)))  # heap of the times at which a slot gets free
+        # a heap of the times at which slots become free
+        free = [0] * max(1, min(slots, len(costs)))
         ends = []
         for cost in costs:
             end = heapq.heappop(free) + cost

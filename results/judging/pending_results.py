@@ -42,7 +42,7 @@ FACTS: Final = -1
 """The `place` of facts in the list of required results of a run; checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """DuckDB's memory limit; DuckDB spills larger tables to the disk."""
-# CPU ns per history line and result (measured: 1,500 operations, 13 checkers)
+# CPU ns per history line and result, measured with 1,500 operations and 13 checkers
 NS_A_LINE: Final = 16_000
 AGAIN_FACTOR: Final = 4  # factor for the cost of a result that a smaller budget could not settle
 Place = tuple[str, int]

@@ -92,9 +92,9 @@ class ReportRuns:
         self._facts = facts
         self._slots = slots
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
-        self._found = results  # the stored results, as of the last read
+        self._found = results  # the stored results at the time of the last read
         self._given = results is not None
-        self._appended = False  # whether workers have appended results since then
+        self._appended = False  # whether workers have appended results since that read
         self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
         """The first few runs that lack a result, and the number of such runs; set by `gather`."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}

@@ -85,7 +85,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
-        limited = True  # remains true if the unit fails
+        limited = True  # stays true if the unit fails
         try:
             tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
@@ -117,7 +117,7 @@ class _Tools(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
     """Open the tools of a round once per process; raise the errors of `Lake.open`."""
-    del round_  # only part of the cache key, since another round may have other credentials
+    del round_  # an argument only for the cache's key: another round may have other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)
@@ -138,7 +138,8 @@ class _UnitJudge:
         self.place, self.results = tools
         self.problems = problems
         self.found = Found()
-        self.there: set[tuple[str, str]] = set()  # (run, result id) that an earlier attempt stored
+        # (run, result id) of the results that an earlier attempt stored
+        self.there: set[tuple[str, str]] = set()
         self.limited = False  # whether a budget (perhaps) left some verdict unknown
         self.put_s = self.said_s = time.monotonic()
 

@@ -113,7 +113,7 @@ def _row_of(name: str, result: CheckResult, history: History, key: str | None) -
         row.rule, row.signature = rule_of(result), details.get(SIGNATURE)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
-        if key is None:  # a history of one key has gaps, where operations of other keys were
+        if key is None:  # a history of one key has gaps where other keys' operations were
             row.failed_ops = begun_until(result, history)
     return row
 

@@ -28,7 +28,7 @@ _DAYS: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?")
 class Filters(TypedDict, total=False):
     """The arguments of `Runs.only`; several values of one filter are alternatives."""
 
-    runs: str | Iterable[str]  # keys, as in the column `run`
+    runs: str | Iterable[str]  # keys of runs, as in the column `run`
     target: str | Iterable[str]
     label: str | Iterable[str | None] | None  # None: runs without a label
     day: str | dt.date  # "2026-11-26", or "2026-11-01..2026-11-30" with either end left out

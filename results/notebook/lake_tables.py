@@ -134,7 +134,7 @@ class LakeTables:
             snapshot = self._results
         files = tuple(file for file in snapshot.files(name) if choice.takes_file(file))
         schema = snapshot.schemas[name]
-        if snapshot is self._lake:  # the column `batch` is only useful in results
+        if snapshot is self._lake:  # the column `batch` is only useful for results
             schema = schema.remove(schema.get_field_index(BATCH))
         return dataclasses.replace(snapshot, tables={name: files}, schemas={name: schema})
 

@@ -47,7 +47,7 @@ _COMMENT: Final = re.compile(r"--[^\n]*")
 class Extent(NamedTuple):
     """The extent of a report: limits of its lists, and whether it compares labels."""
 
-    most: int | None = None  # maximum of rows in lists of runs; `None`: all
+    most: int | None = None  # maximum number of rows in lists of runs; `None` for all
     compared: bool = False  # whether two labels are compared, which needs rows of all runs
 
     def names(self) -> list[str]:

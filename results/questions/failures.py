@@ -127,7 +127,7 @@ def signatures(
     for row in rows:
         entry = known.of(row["signature"])
         row["known"] = None if entry is None else entry.words
-    # Failures with equally many runs have the same order as in the list of failing runs.
+    # failures with equally many runs have the same order as in the list of failing runs
     rows.sort(
         key=lambda row: (
             row["verdict"] != "invalid",

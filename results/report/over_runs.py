@@ -45,7 +45,7 @@ def seen(row: Mapping[str, Any]) -> str:
     runs, days_since = row["runs_since"], row["days_since"]
     if not runs:
         return f"seen {days}{code}: in the last run of its setting"
-    if not days_since:  # one day may be one soak, whose runs have no meaningful order
+    if not days_since:  # a single day may be one soak, whose runs have no meaningful order
         return f"seen {days}{code}"
     return (
         f"seen {days}{code}; {counted(runs, 'run')} of its settings in "
@@ -277,7 +277,7 @@ def baseline(report: Report, found: Comparison) -> Section:
         }
         for row in comparable(report.answers.rows("signature_changes"))
     ]
-    for row in changes:  # a list of runs cannot be filtered by rule
+    for row in changes:  # without the links by rule, since a list of runs has no such filter
         if row["level"] == RULE:
             row["label_hits"] = row["label_hits"][0]
     rows = []

@@ -65,7 +65,7 @@ class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     label: str
     lines: tuple[str, ...] = ()
-    small: bool = False  # whether the label is in small letters
+    small: bool = False  # whether the label is printed small
     bars: tuple[Bar, ...] = ()
     line: tuple[float, float] | None = None  # a horizontal line: x of its start and end
     marks: tuple[Mark, ...] = ()

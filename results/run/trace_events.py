@@ -1,4 +1,4 @@
-"""A trace in Chrome's JSON: its events, the tracks that they are on, and its file."""
+"""A trace in Chrome's JSON format: its events, their tracks, and its file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write the whole trace to `path`, or no file; compress it if the name ends in `.gz`."""
+    """Write the whole trace to `path`, or no file at all; compress it if the name ends in `.gz`."""
     try:
         with replacing_bytes(path) as plain:
             if path.suffix == ".gz":
@@ -87,7 +87,9 @@ class Lanes:
         self._names: list[tuple[int, str, int]] = []
 
     def tid(self, name: str, start: int, end: int, order: int) -> int:
-        """Return the track for a slice; slices of one name must come in the order of starts."""
+        """Return the track for a slice; the slices of a name must come in the order of their
+        starts.
+        """
         lanes = self._ends.setdefault(name, [])
         if lanes and lanes[0][0] <= start:
             return self._used(lanes, heapq.heappop(lanes)[1], end)

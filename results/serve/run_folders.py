@@ -207,7 +207,7 @@ class LakeFolders(Folders):
             if record is not None:
                 made.finish(record)
             if matches[0]["folder"] is not None:
-                # copy last, so that a kept page is newer than the other files
+                # copied last, so that a kept page is newer than all other files
                 self._fetch(row, made.path)
             return made.publish(latest=False)
         except BaseException:

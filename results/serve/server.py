@@ -188,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _refuse(self) -> None:
-        self.close_connection = True  # the request may have an unread body
+        self.close_connection = True  # the request may have a body that was not read
         failure = Response(
             status=405,
             content_type="text/plain; charset=utf-8",

@@ -15,7 +15,7 @@ from typing import Final
 
 from harness.errors import InfrastructureError, UsageError
 
-CONNECT_PORT: Final = 15002  # the default of Spark Connect; a standalone master has no default
+CONNECT_PORT: Final = 15002  # the default port of Spark Connect; a standalone master has none
 CONNECT_TIMEOUT_S: Final = 5.0
 MASTERS_MAX: Final = 16
 PROXY_SCHEMES: Final = ("grpc", "https", "http")
@@ -39,7 +39,7 @@ def _address(place: str, url: str, port_default: int | None) -> tuple[str, int]:
     try:
         parts = urllib.parse.urlsplit(f"//{place}")
         host, port = parts.hostname, parts.port or port_default
-    except ValueError:  # the port is no number, or brackets are not closed
+    except ValueError:  # the port is not a number, or a bracket is not closed
         host, port = None, None
     if not host or port is None:
         raise UsageError(f"--spark-master is {url!r}; write spark://host:port or sc://host:port")

@@ -84,7 +84,7 @@ class SparkLake:
         self._results = results
         self._begin: Files | None = Files.of(
             self._found()
-        )  # the stored results, as the first two jobs saw them
+        )  # the stored results, as the first two jobs have seen them
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
@@ -224,7 +224,7 @@ class SparkLake:
     ) -> list[TaskDone]:
         config = RoundConfig(
             uri=self._lake.place.uri,
-            scratch="",  # each executor makes a folder of its own
+            scratch="",  # each executor creates a folder of its own
             round=uuid.uuid4().hex,
             since_s=time.time(),
             limit_memory=True,

@@ -63,9 +63,9 @@ class Asking(NamedTuple):
     since: str  # ignore unsettled results from before this time; empty: use all
     extent: Extent
     settled: bool = False  # whether to answer only if no result is pending
-    above: int = 0  # only results that need a higher budget level are pending
+    above: int = 0  # answer only if just results at a higher budget level are pending
     slots: int = 1  # number of concurrent tasks
-    ranges: Sequence[Range] = (("", None),)  # a task takes the range of its number
+    ranges: Sequence[Range] = (("", None),)  # a task takes the range with its own number
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:

@@ -232,7 +232,7 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
 class _Found(NamedTuple):
     """The combined answers of Spark's workers about their packages."""
 
-    error: str  # why the workers cannot run our code; usually empty
+    error: str  # why the workers cannot run the harness's code; usually empty
     lacking: tuple[str, ...]  # distributions with plug-ins that workers lack
     slots: int  # number of concurrent tasks
 

@@ -53,7 +53,7 @@ class Between(NamedTuple):
     def runs(self) -> Range:
         if self.end is None or self.end[1] < 0:
             return self.first[0], self.end and self.end[0]
-        return self.first[0], f"{self.end[0]} "  # a part of the last run belongs to this task
+        return self.first[0], f"{self.end[0]} "  # another task takes the rest of the last run
 
 
 class Task(NamedTuple):

@@ -1,4 +1,4 @@
-"""Exact intervals of a rate, for a fixed number of trials and for trials until the first hit.
+"""Exact intervals of a rate, for a fixed number of trials or for trials up to the first hit.
 
 The number of trials until the first hit is geometric, so hits divided by trials overestimates the
 rate, and Wilson's interval does not apply: `first_hit_interval` inverts the distribution itself.
@@ -18,21 +18,25 @@ _P_MIN: Final = 1e-12
 
 
 class Outcome(NamedTuple):
-    """Hits of `trials` trials. If `stopped`, the trials were to end at the first hit."""
+    """The number of hits in `trials` trials. If `stopped`, the trials were to end at the first
+    hit.
+    """
 
     hits: int
     trials: int
     stopped: bool = False
 
     def interval(self, alpha: float = ALPHA) -> Interval:
-        """Return the exact two-sided interval of the rate, which misses it with `alpha` at most."""
+        """Return the exact two-sided interval, which misses the rate with a probability of at most
+        `alpha`.
+        """
         if self.stopped and self.hits:
             return first_hit_interval(self.trials, alpha)
         return binomial_interval(self.hits, self.trials, alpha)
 
 
 def first_hit_interval(trials: int, alpha: float = ALPHA) -> Interval:
-    """Return the interval of the rate if the first hit came at the last of `trials` trials."""
+    """Return the interval of the rate if the first hit came in the last of `trials` trials."""
     low = -math.expm1(math.log1p(-alpha / 2) / trials)
     high = 1.0 if trials == 1 else -math.expm1(math.log(alpha / 2) / (trials - 1))
     return Interval(low, high)

@@ -25,10 +25,10 @@ VERDICTS: Final = (NECESSARY, RAISES, LOWERS, NO_DIFFERENCE, UNKNOWN, IMPOSSIBLE
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The runs of one variant that ended, and how many failed in the way to explain.
+    """The runs of one variant that ended, and how many of them failed in the way to explain.
 
-    `failed_otherwise` runs are invalid by another checker or rule only. Runs that crashed the
-    harness, and `unknown` runs, which the checker could not judge, are not among `runs`.
+    `failed_otherwise` counts runs that are invalid only because of another checker or rule. `runs`
+    does not include runs that crashed the harness or are `unknown`.
     """
 
     failed: int = 0
@@ -64,7 +64,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """The rate of the failure given everything that happened before `at_ns` (ns of the run)."""
+    """The failure rate given everything that happened before `at_ns` (ns of the run)."""
 
     at_ns: int
     count: Count
@@ -95,7 +95,7 @@ class Inevitable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The causes of a failure, and the rate of the failure along the time."""
+    """The causes of a failure, and the failure rate over the time of the run."""
 
     schema: int = SCHEMA
     run: str
@@ -104,7 +104,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     checker: str
     rule: str
     reason: str
-    shown_ns: int  # time of the last operation that the checker names
+    shown_ns: int  # end of the last operation that the checker names
     end_ns: int  # end of the history
     seeds: int
     reseeds: int

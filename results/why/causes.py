@@ -1,9 +1,10 @@
-"""The rates of the failure without each part of a case, and what the rates prove.
+"""The failure rates without each part of a case, and what these rates prove.
 
 A part is *necessary* if no run failed without it and the difference to the case is significant
 (Fisher's exact test over seeds, corrected by Holm's method for the number of parts, at 5 %). It
-raises or lowers the rate if the difference is significant. Otherwise no difference is shown, which
-does not prove that there is none: two parts that can replace each other show no difference each.
+raises or lowers the rate if the difference is significant. Otherwise no difference is shown. This
+does not prove that there is none: of two parts that can replace each other, neither shows a
+difference.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _SEEDS: Final = 2**63
 
 
 class Rates(NamedTuple):
-    """The results of all variants: the case itself, the case with recorded operations, causes."""
+    """The results of all variants: of the case itself, of the case with recorded operations,
+    and the causes.
+    """
 
     base: Count
     recorded: Count | None
@@ -49,7 +52,7 @@ class Rates(NamedTuple):
 
 
 def counted_in(count: Count, trial: Trial, kind: Kind) -> Count:
-    """Return `count` with one more trial; `kind` is the failure that counts."""
+    """Return `count` with one more trial; `kind` is the failure that is counted."""
     if trial.result.verdict == CRASH:
         return msgspec.structs.replace(count, crashed=count.crashed + 1)
     failed = kind in trial.kinds
@@ -88,10 +91,11 @@ def find_causes(
     seeds: int,
     on_trial: Callable[[], None],
 ) -> Rates:
-    """Try the case and every variant with up to `seeds` seeds, fewer if the limit of `trials` is
-    reached.
+    """Try the case and each variant with up to `seeds` seeds, or fewer if `trials` reaches its
+    limit.
 
-    A variant whose first third of the seeds shows no sign of a difference gets no more seeds.
+    If the first third of a variant's seeds shows no sign of a difference, the variant gets no more
+    seeds.
 
     `recorded` is the case with recorded operations, for the variants that are compared with it.
     `on_trial` is called after each trial.
@@ -180,7 +184,9 @@ def _place(cause: Cause) -> tuple[int, float]:
 
 
 def verdict_of(without: Count, base: Count, p: float) -> str:
-    """Return the verdict on a part from the counts without it and with it, and their p-value."""
+    """Return the verdict on a part, from the counts with and without it, and the p-value of their
+    difference.
+    """
     if not without.runs:
         return UNKNOWN
     if p >= ALPHA:

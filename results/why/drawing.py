@@ -1,8 +1,9 @@
 """The answer to why a run failed as one self-contained HTML file with two drawings.
 
-The first drawing has a row per part of the case: the rate of the failure without the part, as a dot
-on its 95 % interval, over the interval of the whole case. The second drawing has the rate along the
-run's time, as a line with a band, and the faults below it. There are no scripts.
+The first drawing has one row per part of the case. It shows the failure rate without the part, as a
+dot on its 95 % interval, on top of the interval of the whole case. The second drawing shows the
+rate over the time of the run, as a line with a band, with the faults below. The file contains no
+scripts.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _time_section(why: Why) -> str:
 
 
 def causes_svg(why: Why) -> str:
-    """Draw the rate without each part, each as a dot on its interval."""
+    """Draw the failure rate without each part, as a dot on its interval."""
     drawn = why.causes[:ROWS_MAX]
     rows = [_row(0, "the case with other seeds", why.base, "base", "")]
     if why.recorded is not None:
@@ -167,7 +168,7 @@ def _row(place: int, label: str, count: Count, kind: str, verdict: str) -> str:
 
 
 def time_svg(why: Why) -> str:
-    """Draw the rate along the time of the run, and the faults of the run below it."""
+    """Draw the failure rate over the time of the run, with the run's faults below."""
     end_ns = max(why.shown_ns, *(point.at_ns for point in why.points), 1)
     scale = (WIDTH - TIME_LEFT - TIME_RIGHT) / end_ns
 
@@ -199,7 +200,7 @@ def _up(rate: float) -> float:
 
 
 def _curve(points: Sequence[Point], across: Callable[[int], float]) -> list[str]:
-    """Draw the rate as a line with dots, over the band of its intervals."""
+    """Draw the rate as a line with dots, on the band of its intervals."""
 
     def way(rates: Iterable[tuple[int, float]]) -> str:
         return " ".join(f"{across(at_ns):.1f},{_up(rate):.1f}" for at_ns, rate in rates)
@@ -260,7 +261,7 @@ def _fault_bar(span: FaultSpan, across: Callable[[int], float], y: int, end_ns: 
 
 
 def _step(end_ns: int) -> int:
-    """The distance of ticks, a round number of ns."""
+    """The distance between ticks, a round number of ns."""
     least = max(1, end_ns // TICKS)
     power: int = 10 ** (len(str(least)) - 1)
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)

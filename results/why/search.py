@@ -1,4 +1,4 @@
-"""Searches for the causes of a stored run's failure, and makes the answer."""
+"""The search for the causes of a stored run's failure, which produces the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ REASON_MAX: Final = 300
 
 
 class Progress(NamedTuple):
-    """The state of a search: its part, and the number of ended trials of at most `total`."""
+    """The progress of a search: its current part, and how many of at most `total` trials have
+    ended.
+    """
 
     part: str
     done: int
@@ -40,7 +42,9 @@ class Progress(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The failure to explain: its kind, its reason, and when a checker sees it (ns of the run)."""
+    """The failure to explain: its kind, its reason, and when a checker can see it (ns of the
+    run).
+    """
 
     kind: Kind
     reason: str
@@ -48,7 +52,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(run: StoredRun, results: Results) -> Failure:
-    """Return the worst violation in a run that is proven; raises `UsageError` without any."""
+    """Return a run's worst proven violation; raises `UsageError` if there is none."""
     for result in results.checkers:
         if result.verdict is Verdict.INVALID:
             kind = Kind(result.checker, rule_of(result))
@@ -60,7 +64,7 @@ def failure_of(run: StoredRun, results: Results) -> Failure:
 
 
 def _shown_ns(result: CheckResult, history: History) -> int:
-    """Return when the last of the operations ended that a result involves."""
+    """Return the end of the last operation that a result names."""
     ops = involved(result, history)
     begun = {op.index for op in ops}
     times = [op.time for op in ops]
@@ -143,7 +147,7 @@ def explain(
 
 
 def _require_failure(case: Case, kind: Kind, trials: Trials) -> None:
-    """Raise `UsageError` unless the case still fails in the way that was recorded."""
+    """Raise `UsageError` unless the case still fails in the recorded way."""
     for trial in trials.run([case]):
         if kind not in trial.kinds:
             now = ", ".join(map(str, trial.kinds)) or trial.result.verdict
@@ -189,5 +193,5 @@ def in_words(progress: Progress) -> str:
 
 
 def is_simulated(run: StoredRun) -> bool:
-    """Whether the run is complete, and was made in the simulation."""
+    """Whether the run is complete and was simulated."""
     return run.record is not None and not run.foreign and run.record.environment == SIM

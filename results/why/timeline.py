@@ -1,10 +1,10 @@
-"""The rate of a failure along the time of a run: when did the failure become inevitable?
+"""The failure rate over the time of a run: from when on was the failure inevitable?
 
-At a point of the timeline, the run is repeated with fresh randomness from this point on (the knobs
-`reseed_at_s` and `reseed` of the simulation). All these runs have the same past, so the share that
-fails estimates the probability of the failure, given this past. It rises where the run took a wrong
-turn. The first points divide the run evenly. Each further point halves the interval over which the
-rate changes most.
+At each point of the timeline, the run is repeated several times with fresh randomness from this
+point on (the simulation's knobs `reseed_at_s` and `reseed`). All these runs have the same past, so
+the share that fails estimates the probability of the failure given this past. The share rises where
+the run took a wrong turn. The first points divide the run evenly. Each further point halves the
+interval over which the rate changes most.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def find_points(
 
 
 def _widest(counts: dict[int, Count]) -> int | None:
-    """Return the middle of the interval over which the rate changes most; `None` at the end."""
+    """Return the middle of the interval over which the rate changes most; `None` if no interval can
+    be halved.
+    """
     jumps = [
         (abs(counts[right].rate - counts[left].rate), right - left, left)
         for left, right in itertools.pairwise(sorted(counts))
@@ -92,7 +94,7 @@ def _widest(counts: dict[int, Count]) -> int | None:
 
 
 def inevitable_from(points: Sequence[Point], history: History) -> Inevitable:
-    """Find the time from which on every run failed, and the events of the run just before it."""
+    """Find the time from which on every run fails, and the events of the run just before it."""
     first: Point | None = None
     before: Point | None = None
     for point in reversed(points):

@@ -2,8 +2,8 @@
 
 The parts are all faults together, the faults of each nemesis, each fault, the operations of each
 kind, knobs and options that differ from their defaults, and each bug switch. Operations can only be
-left out of an explicit list. If the case has none, the operations that the run invoked become one,
-and the variants without operations are compared with this case.
+left out of an explicit list. If the case has no list, the operations that the run invoked become
+its list, and variants without operations are compared with the case with this list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _FIELDS: Final = ("rate", "concurrency", "op_timeout_s", "damage")
 
 
 class Variant(NamedTuple):
-    """A case without one part; if it cannot be left out, `case` is `None`, and see `why_not`."""
+    """A case without one part; if the part cannot be left out, `case` is `None` and `why_not` has
+    the reason.
+    """
 
     kind: str
     name: str
@@ -42,7 +44,7 @@ class Variant(NamedTuple):
 
 
 def with_recorded_ops(case: Case, history: History) -> Case:
-    """Return the case with the operations that a run of it invoked, as an explicit list."""
+    """Return the case with an explicit list of the operations that a run of it invoked."""
     if case.ops is not None:
         return case
     ops = tuple(op for op, _ in recorded_ops(case, history))
@@ -52,7 +54,7 @@ def with_recorded_ops(case: Case, history: History) -> Case:
 def variants_of(case: Case, history: History, environment: Environment) -> list[Variant]:
     """Return all variants of a planned case; `history` is of a run of the case.
 
-    Each case is checked: a part that the rest of the case needs cannot be left out.
+    Each variant is checked, since a part that the rest of the case needs cannot be left out.
     """
     variants = [
         *_without_faults(case, history),
@@ -86,8 +88,8 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
         rest = tuple(fault for fault in faults if fault.id not in ids)
         planned = {fault.nemesis for fault in rest}
         idle = {fault.nemesis for fault in left_out} - planned
-        # Without its faults, the nemesis must leave the case, too: a run whose nemesis never
-        # strikes is unknown, which would prove nothing.
+        # If all faults of a nemesis are left out, the nemesis must leave the case, too: a run whose
+        # nemesis never strikes is `unknown`, which would prove nothing.
         active = tuple(nemesis for nemesis in case.nemeses if nemesis not in idle)
         return msgspec.structs.replace(case, faults=rest, nemeses=active or (NONE,))
 
@@ -105,7 +107,7 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
 
 
 class _FaultWords:
-    """Describes faults with the times and targets that they had in the run."""
+    """Describes faults by the times and targets that they had in the run."""
 
     def __init__(self, history: History) -> None:
         self._begun = {fault.id: fault for fault in faults_of(history, most=None)}
@@ -147,7 +149,9 @@ def _without_operations(case: Case, history: History) -> Iterator[Variant]:
 
 
 def _without_knobs(case: Case) -> Iterator[Variant]:
-    """Leave out knobs in groups, such as all of the disk, since a group's bounds must fit."""
+    """Yield variants without groups of knobs, such as all knobs of the disk; the bounds in a group
+    must fit.
+    """
     groups: dict[str, list[str]] = {}
     for name in case.knobs:
         groups.setdefault(name.split("_")[0], []).append(name)

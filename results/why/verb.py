@@ -161,7 +161,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _simulated(parsed: argparse.Namespace, environment: Environment) -> Path:
-    """Return the folder of a simulated run of the case; make the run if there is none yet."""
+    """Return the folder of a simulated run of the case; run the case if it has none."""
     path: Path = parsed.run
     if path.is_dir():
         run = load_run(path)

@@ -1,4 +1,4 @@
-"""The answer as text of at most one screen, with the limits of its numbers."""
+"""The answer as text of at most one screen, including the limits of its numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _fails(count: Count) -> str:
 
 
 def others_in_words(count: Count) -> str:
-    """The numbers of runs that failed in another way or are unknown, as text, or ""."""
+    """The numbers of runs that failed in another way or are `unknown`, as text, or ""."""
     parts = []
     if count.failed_otherwise:
         parts.append(f"{count.failed_otherwise} fail in another way")
@@ -85,7 +85,7 @@ def _time(why: Why) -> list[str]:
 
 
 def turns_in_words(why: Why) -> list[str]:
-    """Describe the times at which the rate rises most, and from which it stays at 100 %."""
+    """Name the times at which the rate rises most, and from which it stays at 100 %."""
     rises = [
         (after.count.rate - before.count.rate, before, after)
         for before, after in itertools.pairwise(why.points)
@@ -108,14 +108,14 @@ def _percent(point: Point) -> str:
 
 
 def seconds(time_ns: int) -> str:
-    """A time of the run as text, with three digits below the second."""
+    """Format a time of the run in seconds, with three decimals."""
     return f"{time_ns / NS_PER_S:.3f} s"
 
 
 def inevitable_in_words(
     inevitable: Inevitable, points: tuple[Point, ...], shown_ns: int
 ) -> list[str]:
-    """State the time from which the failure was inevitable, and the events just before it."""
+    """State from when the failure was inevitable, and the events just before."""
     if inevitable.from_ns is None:
         return [
             "no inevitable failure: some runs still pass that are equal to the failed run until "

@@ -1,7 +1,8 @@
 """Systems without Python: nodes, client, leader and operations from one TOML file.
 
 `harness run --system FILE.toml`; `docs/your-system.md` explains the file. `file` and `document`
-read it, `nodes` and `compose` make nodes of it, `protocols` and `operations` talk to them.
+read the file, `nodes` and `compose` declare its nodes, and `protocols` and `operations` talk to
+them.
 """
 
 from targets.declared.target import DeclaredTarget

@@ -1,9 +1,9 @@
 """One client process of a declared system.
 
-It keeps one session with one node. After a failure it goes on to the next node, unless it is
-pinned, and pauses if nothing was sent: a dead node refuses at once, and without a pause these
-failures would use up the rate of the workload. An operation that failed before it sent a request
-which may have an effect did not happen: `fail`. After that its outcome is unknown: `info`.
+The client keeps one session with one node. After a failure it goes on to the next node, unless it
+is pinned. If nothing was sent, it first pauses: a dead node refuses at once, and without a pause
+such failures would use up the rate of the workload. An operation fails (`fail`) if no request that
+may have an effect was sent. Otherwise its outcome is unknown (`info`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACK_OFF_S: Final = 0.2
 
 
 class DeclaredClient:
-    """A `harness.plugins.Client`. Process p begins with node number p modulo their number."""
+    """A `harness.plugins.Client`. Process p begins with node p modulo the number of nodes."""
 
     def __init__(
         self,
@@ -45,7 +45,9 @@ class DeclaredClient:
         return self._nodes[self._number % len(self._nodes)]
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation and return its completion, classified as the module's docstring says."""
+        """Do one operation and return its completion, classified as described in the module's
+        docstring.
+        """
         address, start = self._address, self._env.clock.monotonic_ns()
         session: Session | None = None
         try:
@@ -68,7 +70,8 @@ class DeclaredClient:
             await self.close()
             raise
         attempts = () if session is None else tuple(session.attempts)
-        if session is None and error is not None:  # the connection failed, or the node refused it
+        # no session: the connection failed, or the node refused it
+        if session is None and error is not None:
             end = self._env.clock.monotonic_ns()
             attempts = (Attempt(address.node, start, end, error),)
         if error is not None and (session is None or not session.sent):

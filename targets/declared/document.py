@@ -1,8 +1,8 @@
 """A TOML file whose errors name the file, the line, and the line's text.
 
-`tomllib` gives no positions. A key belongs to the line at which the shortest prefix of the file
-that is TOML has the key: whole values count, so this holds for values over several lines, too.
-Errors are rare and files are short, so the prefixes are only parsed for an error.
+`tomllib` gives no positions. To find a key, prefixes of the file are parsed: the shortest prefix
+that is valid TOML and has the key ends at the last line of the key's value. Errors are rare and
+files are short, so this is only done for an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def path_of(key: str) -> Path:
 
 
 def error_at(name: str, text: str, number: int, what: str) -> UsageError:
-    """Return an error that quotes line `number` of the file `name`, which has this text."""
+    """Return an error that quotes line `number` of the file `name` with this text."""
     lines = text.splitlines()
     written = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     quoted = f", `{clipped(written, _TEXT_SHOWN_MAX)}`" if written else ""
@@ -59,7 +59,7 @@ class Document:
     """The text of a TOML file and its values."""
 
     def __init__(self, name: str, text: str) -> None:
-        """Parse the text; raises `UsageError`. Errors call the file `name`."""
+        """Parse the text; raises `UsageError`. Errors refer to the file as `name`."""
         self.name, self.text = name, text
         if len(text) > CHARACTERS_MAX:
             raise UsageError(
@@ -94,7 +94,7 @@ class Document:
         return UsageError(f"{self.name}: {what}")
 
     def explained(self, error: UsageError) -> UsageError:
-        """Return an error that begins with a key, such as `operations.read: ...`, with its line."""
+        """Add the line to an error that begins with a key, such as `operations.read: ...`."""
         key = _KEY.match(str(error))
         if key is None:
             return UsageError(f"{self.name}: {error}")
@@ -127,7 +127,7 @@ class Document:
             try:
                 values = tomllib.loads("".join(lines[:number]))
             except tomllib.TOMLDecodeError:
-                continue  # this line is inside of a value
+                continue  # the prefix ends inside of a value
             if _is_at(values, path):
                 return self._first_of(lines, whole, number)
             whole = number
@@ -135,7 +135,9 @@ class Document:
 
     @staticmethod
     def _first_of(lines: Sequence[str], before: int, last: int) -> int:
-        """The first line with content after line `before`: the value's, which ends in `last`."""
+        """The first line with content after line `before`, where a value begins that ends in line
+        `last`.
+        """
         for number in range(before + 1, last):
             text = lines[number - 1].strip()
             if text and not text.startswith("#"):
@@ -157,7 +159,7 @@ def _is_index(step: object, values: object) -> bool:
 
 
 def _explained(error: str) -> tuple[str, Path]:
-    """Split msgspec's message into its words and the path of the value."""
+    """Split msgspec's message into its text and the path of the value."""
     place = _PLACE.match(error)
     if place is None:
         return error, ()
@@ -177,7 +179,7 @@ def _in_words(what: str) -> str:
 
 
 def _struct_at(kind: Any, path: Path) -> Any:
-    """The struct that decodes the value at `path` inside of a value of type `kind`."""
+    """The struct type by which the value at `path` is decoded, within a value of type `kind`."""
     for step in path:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             for field in msgspec.structs.fields(kind):
@@ -187,7 +189,7 @@ def _struct_at(kind: Any, path: Path) -> Any:
 
 
 def _struct_in(kind: Any) -> Any:
-    """The first struct among the members of a union and the elements of its containers."""
+    """The first struct type among the members of a union and the element types of containers."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     inner = (_struct_in(each) for each in getattr(kind, "__args__", ()))

@@ -1,7 +1,8 @@
 """The declaration of a system: a TOML file as structs, checked before anything starts.
 
-`docs/your-system.md` explains the keys. At the top level a declaration may also have the keys of
-`harness.toml`, which the command line reads (`harness.cli.project`): one file can be both.
+`docs/your-system.md` explains the keys. At the top level, a declaration may also contain the keys
+of `harness.toml`, which the command line reads (`harness.cli.project`). So one file can serve as
+both.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Each(_Table, frozen=True, kw_only=True):
-    """A text for each node, joined to one list."""
+    """A text that is filled once per node; the results are joined."""
 
     each: str
     between: str = ","
 
 
 class FromFile(_Table, frozen=True, kw_only=True):
-    """A text that a file contains."""
+    """A text that is read from a file."""
 
     source: str = msgspec.field(name="from")
 
@@ -85,7 +86,9 @@ class NodeTable(_Table, frozen=True, kw_only=True):
 
 
 class Client(_Table, frozen=True, kw_only=True):
-    """The keys of the table `[client]` for every protocol; other keys belong to the protocol."""
+    """The keys of the table `[client]` that all protocols share; all other keys belong to the
+    protocol.
+    """
 
     protocol: str
     port: int | None = None
@@ -94,7 +97,7 @@ class Client(_Table, frozen=True, kw_only=True):
 
 
 class Leader(_Table, frozen=True, kw_only=True):
-    """The table `[leader]`: how to see which node leads."""
+    """The table `[leader]`, which tells how to find the node that leads."""
 
     probe: str | dict[str, Any]
     leads: str
@@ -120,7 +123,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
 
 
 class Declared:
-    """A declaration with its document and its folder."""
+    """A declaration, together with its document and its folder."""
 
     def __init__(self, document: Document, folder: Folder) -> None:
         """Decode the document; raises `UsageError`."""
@@ -162,7 +165,7 @@ class Declared:
 
 
 def _check_keys(document: Document, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for an unknown key at the top, among all keys that may be there."""
+    """Raise `UsageError` for an unknown top-level key, or if the table `[client]` is missing."""
     system_keys = [field.encode_name for field in msgspec.structs.fields(Declaration)]
     for key in values:
         if key not in system_keys:
@@ -201,7 +204,7 @@ def from_case(text: str) -> Declared:
 
 
 def as_text(declared: Declared) -> str:
-    """Return the text that a case keeps: the declaration and all that was read for it."""
+    """Return the text for a case: the declaration and everything that was read for it."""
     if KEPT in declared.document.values:
         return declared.document.text
     return bundled(declared.document.text, declared.folder.kept(declared.document.name))

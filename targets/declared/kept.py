@@ -1,9 +1,9 @@
 """The files that a declaration reads, on disk or in a case.
 
-Every file that the declaration reads when a case is made is appended to the declaration's own text
-as its table `[kept]`. The result is one TOML document: the case needs no file, a changed file
-changes no stored case, and lines keep their numbers. Only the build context of an image stays on
-disk: the case has its digest, and a context with another digest is refused.
+When a case is made, every file that the declaration reads is appended to its text, in the table
+`[kept]`. The result is one TOML document: the case needs no file, a changed file changes no stored
+case, and line numbers stay the same. Only the build context of an image stays on disk: the case has
+its digest, and a context with another digest is refused.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ KEY: Final = "kept"
 class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table `[kept]`: the declaration's file and folder, and the files that it read.
 
-    `missing` are files that were looked for and did not exist; `variables` are the shell's, where
-    false means not set; `contexts` maps folders to digests.
+    `missing` lists files that did not exist; `variables` has the shell's variables (false: not
+    set); `contexts` maps folders to digests.
     """
 
     file: str
@@ -44,7 +44,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Folder:
-    """The folder of a declaration: reads from disk and remembers, or only from a case."""
+    """The folder of a declaration. It reads from disk and records every read, or reads from a
+    case.
+    """
 
     def __init__(self, path: Path, *, kept: Kept | None = None) -> None:
         self.path = path
@@ -56,7 +58,7 @@ class Folder:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the files belong to a case, and are not on disk."""
+        """Whether the files come from a case rather than from disk."""
         return self._kept is not None
 
     def at(self, name: str) -> Path:
@@ -114,8 +116,8 @@ class Folder:
         return bool(self.files_below(name, must_exist=False))
 
     def files_below(self, name: str, *, must_exist: bool = True) -> dict[str, str]:
-        """Map the paths below a folder to the names of its files; a file has the path "". Raises
-        `UsageError` if there is nothing.
+        """Map the paths below a folder to the names of its files; if `name` is a file, its path is
+        "". Raises `UsageError` if there is nothing.
         """
         start = name.rstrip("/")
         below: dict[str, str] = {}
@@ -160,7 +162,7 @@ class Folder:
         return path
 
     def kept(self, file: str) -> Kept:
-        """Return all that was read so far."""
+        """Return everything that was read so far."""
         return Kept(
             file=file,
             folder=str(self.path),
@@ -205,5 +207,5 @@ def bundled(text: str, kept: Kept) -> str:
 
 
 def _quoted(value: str | bool) -> str:
-    """A value as TOML, whose basic strings have JSON's escapes, except for DEL."""
+    """Encode a value as TOML, whose basic strings use JSON's escapes except for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

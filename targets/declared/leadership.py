@@ -1,4 +1,4 @@
-"""The leader of a system, by the probe of `[leader]` or by the protocol's own knowledge."""
+"""The leader of a system, found by the probe in `[leader]` or by the protocol itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _WITHIN_S: Final = 1.0
 
 
 class Seen(NamedTuple):
-    """The roles of the nodes that answered, and what the probe got from the others."""
+    """The roles of the nodes that answered, and the answers or errors of the probe on the
+    others.
+    """
 
     by_node: Mapping[str, NodeRole]
     problems: Mapping[str, str]
@@ -35,7 +37,7 @@ class Seen(NamedTuple):
 
     @property
     def leaders(self) -> list[str]:
-        """The nodes that say that they lead."""
+        """The nodes that report that they lead."""
         return [name for name, role in self.by_node.items() if role.role == LEADER]
 
 
@@ -74,12 +76,12 @@ class Leadership:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything can tell who leads."""
+        """Whether the file or the protocol can tell which node leads."""
         return self.is_declared or self._protocol.knows_leader
 
     @property
     def port(self) -> int:
-        """The port that the probe asks."""
+        """The port that the probe calls."""
         return self._port
 
     async def seen(self, env: ClientEnv, names: Sequence[str]) -> Seen:

@@ -1,7 +1,7 @@
-"""The nodes of `[nodes]`: one command line for several nodes, in processes and in Docker.
+"""The nodes in `[nodes]`: one command line for several nodes, in processes and in Docker.
 
-In addition to the placeholders of `harness.cluster.NodeSpec`, texts may have `{number}` (from 1),
-`{address:2380}`, `{peer:2380}` and `{address}` for the node itself, and the lists of `each`.
+In addition to the placeholders of `harness.cluster.NodeSpec`, texts may contain `{number}` (from
+1), `{address:2380}`, `{peer:2380}` and `{address}` for the node itself, and the lists in `each`.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def words(declared: Declared, key: str, written: str | Sequence[str]) -> tuple[s
 
 
 def _texts(table: NodeTable) -> Iterable[str]:
-    """All texts of a table that may have placeholders, except the texts of files."""
+    """All texts of a table that may contain placeholders, except the contents of files."""
     for written in (table.command, table.clock_probe, *table.setup):
         yield from [written] if isinstance(written, str) else written
     if table.ready is not None:
@@ -174,7 +174,7 @@ def _texts(table: NodeTable) -> Iterable[str]:
 
 
 def _placeholders(texts: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    """All placeholders of the texts: as written, the kind, and the text after the colon."""
+    """All placeholders in the texts: the placeholder, its kind, and the rest after the colon."""
     for text in texts:
         for match in _PLACEHOLDER.finditer(text):
             yield match[0], match[1], match[2] or ""
@@ -275,7 +275,7 @@ class _Builder:
         return tuple(self._filled(key, word) for word in words(self.declared, key, written))
 
     def _filled(self, key: str, text: str) -> str:
-        """Fill the placeholders that only this module knows; check the names of the others."""
+        """Fill the placeholders that only this module knows; check the names in all others."""
 
         def value(match: re.Match[str]) -> str:
             kind, rest = match[1], match[2]
@@ -297,7 +297,7 @@ class _Builder:
         return _PLACEHOLDER.sub(value, text)
 
     def _list(self, name: str) -> str:
-        """The text of `each` for every node of the group, joined."""
+        """The text of the list `name` in `each`, filled for every node of the group, and joined."""
         written = self.table.each[name]
         each = written if isinstance(written, Each) else Each(each=written)
 
@@ -323,7 +323,7 @@ class _Builder:
         return each.between.join(texts)
 
     def _placed(self, word: str) -> str:
-        """A word of the command; a path that begins with ./ belongs to the file's folder."""
+        """A word of the command; a path that begins with ./ is relative to the file's folder."""
         if not _HERE.match(word):
             if _SCRIPT.fullmatch(word) and self._lies_here(word):
                 raise self.declared.error(
@@ -344,7 +344,7 @@ class _Builder:
         return str(self.declared.folder.at(word))
 
     def _lies_here(self, word: str) -> bool:
-        """Whether a node would look in vain for a file in the folder of the TOML file."""
+        """Whether the word is a file next to the TOML file, which the node would not find."""
         folder = self.declared.folder
         return not (self.has_image or folder.is_kept) and folder.at(word).is_file()
 
@@ -369,7 +369,7 @@ class _Builder:
             )
         if self.environment not in {None, "docker"} or table.image is not None:
             return None
-        if table.dockerfile is not None:  # also while a case is made, which keeps the digest
+        if table.dockerfile is not None:  # also for a case, which keeps the digest
             try:
                 return str(self.declared.folder.context(table.dockerfile))
             except UsageError as error:

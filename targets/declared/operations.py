@@ -1,9 +1,9 @@
 """Operations of vocabularies as templates of a protocol, and answers as values of completions.
 
-The table `[operations]` of a file has the operations of registers and transactions by their names
-(`read`, `write`, `cas`, `txn`), and the operations of any other vocabulary in a table of its name
-(`[operations.set]`). `setup` has requests that are sent before the first operation, and may be
-sent again. The protocol has defaults for operations that the file leaves out.
+In a file, the table `[operations]` has the operations of registers and transactions by name
+(`read`, `write`, `cas`, `txn`). The operations of any other vocabulary are in a table with its name
+(`[operations.set]`). `setup` lists requests that are sent before the first operation and may be
+sent again. The protocol has defaults for operations that the file omits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Speaker:
         self._only_numbers = True
 
     async def prepare(self, session: Session) -> None:
-        """Make what operations need in the system, such as tables; may be repeated."""
+        """Create what operations need in the system, such as tables; may be repeated."""
         for template in self._setup:
             await session.perform(template, {}, changes=True)
 
@@ -128,7 +128,8 @@ class Operations:
             for where, each in _setup_of(written.get(SETUP, ()))
         )
         self._templates = {name: dict(ops) for name, ops in protocol.defaults().items()}
-        keyless = False  # a register of the file that has no key is one register
+        # whether the file has a single register, so that its templates do not suit `registers`
+        keyless = False
         for where, vocabulary, f, text in _entries(written):
             shape = SHAPES[vocabulary][f]
             template = self._parsed(where, text, shape)
@@ -155,7 +156,7 @@ class Operations:
 
     @property
     def vocabularies(self) -> frozenset[str]:
-        """The vocabularies all of whose operations have templates."""
+        """The vocabularies for which all operations have templates."""
         return frozenset(name for name in SHAPES if not self._missing(name))
 
     def speaking(self, vocabulary: str) -> Speaker:
@@ -184,7 +185,7 @@ def _setup_of(written: object) -> list[tuple[str, object]]:
 
 
 def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
-    """The templates of a file: where each is, its vocabulary, its operation, and its text."""
+    """The templates of a file, each as (key in the file, vocabulary, operation, template)."""
     entries = []
     for name, text in written.items():
         if name == SETUP:

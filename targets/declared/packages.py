@@ -1,4 +1,4 @@
-"""Images for Docker that have one Debian package more than the harness's own image."""
+"""Docker images that add one Debian package to the harness's own node image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USER 65532:65532
 
 
 def folder_with(package: str) -> Path:
-    """Return the folder of a Dockerfile that installs a Debian package."""
+    """Return a folder with a Dockerfile that installs a Debian package."""
     folder = cache_folder() / "packages" / package
     folder.mkdir(parents=True, exist_ok=True)
     file, text = folder / "Dockerfile", _DOCKERFILE.format(package=package)

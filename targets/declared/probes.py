@@ -1,9 +1,9 @@
-"""Conditions on an answer: `leads` and `term` of the table `[leader]`.
+"""Conditions on an answer: `leads` and `term` in the table `[leader]`.
 
-A condition is a regular expression in slashes, which must match somewhere in the answer as text, or
-a path of JSON, or a comparison of a path with another path or with JSON: `/role:master/`,
-`is_leader`, `leader == header.member_id`, `state == "primary"`. A path that the answer lacks is an
-error and never "does not lead".
+A condition is a regular expression between slashes, which must match somewhere in the answer's
+text; a JSON path; or a comparison of a path with another path or with JSON. Examples are
+`/role:master/`, `is_leader`, `leader == header.member_id` and `state == "primary"`. If an answer
+lacks the path, that is an error, and never means "does not lead".
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _RULE: Final = (
 
 
 def condition(text: str) -> Callable[[Any], bool]:
-    """Return the condition as a function of an answer, which raises `ValueError` for an answer that
-    lacks a path. Raises `UsageError` for a text that is no condition.
+    """Return the condition as a function of an answer; the function raises `ValueError` for an
+    answer without the path. Raises `UsageError` for a text that is not a condition.
     """
     if len(text) > 2 and text[0] == text[-1] == "/":
         pattern = _pattern(text)
@@ -47,8 +47,8 @@ def condition(text: str) -> Callable[[Any], bool]:
 
 
 def number(text: str) -> Callable[[Any], int]:
-    """Return `term` as a function of an answer, which raises `ValueError` if there is no number. In
-    a regular expression, the first group is the number.
+    """Return `term` as a function of an answer; the function raises `ValueError` if there is no
+    number. In a regular expression, the first group is the number.
     """
     if len(text) > 2 and text[0] == text[-1] == "/":
         pattern = _pattern(text)

@@ -1,4 +1,4 @@
-"""Commands of `[nodes]` that are Python programs: `python:MODULE:CALLABLE`."""
+"""Commands in `[nodes]` that are Python programs: `python:MODULE:CALLABLE`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["import_path"]
 def import_path(
     declared: Declared, key: str, place: str, path: str, environment: str | None
 ) -> dict[str, str]:
-    """Check the place of a program, the value of `key`; return the variable that lets Python find
-    it. The folders of `path` are relative to the file's. Raises `UsageError`.
+    """Check where the program in the value of `key` is; return the environment variable by which
+    Python finds it. The folders of `path` are relative to the file's folder. Raises `UsageError`.
     """
     try:
         program_of(NodeSpec(name=key, role="", ports=(), command=(place,)))

@@ -1,4 +1,4 @@
-"""The number of nodes of a role that must be able to serve without the others."""
+"""The quorum of a role: the number of its nodes that must be able to serve without the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def quorum_of(declared: Declared, role: str, count: int) -> int:
 
 
 def check_quorum(declared: Declared, roles: dict[str, int]) -> None:
-    """Raise `UsageError` for a quorum that roles with these numbers of nodes cannot have."""
+    """Raise `UsageError` for a quorum that is impossible with these numbers of nodes per role."""
     written = declared.declaration.quorum
     for role in written if isinstance(written, dict) else ():
         if role not in roles:

@@ -1,4 +1,4 @@
-"""The key `ready` of a table of nodes: when a node is ready."""
+"""The key `ready` of a table of nodes: the condition under which a node is ready."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def readiness(
     client_port: int,
     command: Callable[[str, Sequence[str]], tuple[str, ...]],
 ) -> Ready | None:
-    """Return when a node with these ports is ready: as the table at `key` says, or once the port of
-    clients accepts connections. Raises `UsageError`.
+    """Return the condition under which a node with these ports is ready: the condition in the table
+    at `key`, or else that the client port accepts connections. Raises `UsageError`.
     """
     written, within_s = table.ready, table.ready_within
     key = f"{key}.ready"

@@ -1,4 +1,4 @@
-"""Failures to start, with the line of the declaration or of the Compose file that is to blame."""
+"""Failed starts, explained by the line of the declaration or Compose file that is to blame."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def explained(parts: Parts, error: StartError) -> UsageError:
 
 
 def _narrowed(values: Any, place: Path, part: str) -> Path:
-    """Return the path of the key that has this part of the table at `place`, or of the table."""
+    """Return the path of the key that has this part of the table at `place`, or else the table's
+    path.
+    """
     for step in place:
         values = values[step]
     key = next((key for key in _KEYS[part] if key in values), None)
@@ -52,6 +54,6 @@ def _narrowed(values: Any, place: Path, part: str) -> Path:
 
 
 def _of_whole(what: str, parts: Parts) -> tuple[str, ...]:
-    """The key that is to blame if all nodes run, and the system does not get ready."""
+    """The key that is to blame if all nodes run but the system does not become ready."""
     leads = parts.declared.declaration.leader is not None and "[leader]" in what
     return ("leader", "leads") if leads else ("client",)

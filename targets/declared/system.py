@@ -1,4 +1,4 @@
-"""A deployed system that a file declares, as the harness sees it."""
+"""A deployed system that a file declares, as the harness uses it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _ANSWER_SHOWN_MAX: Final = 200
 
 
 class DeclaredSystem(System):
-    """Ready means: every node that clients talk to answers, at least one of them serves a read, and
-    if the file says how to see the leader, one leads.
+    """A deployed declared system. It is ready if every node to which clients talk answers, at least
+    one of them serves a read and, if the file tells how to find the leader, one node leads.
 
-    If at first exactly one node leads and the others say that they follow, a second leader at the
-    end is a split brain: the system is not at rest.
+    If at first exactly one node leads and the others say that they follow, two leaders at the end
+    are a split brain: then the system is not at rest.
     """
 
     def __init__(self, deployment: Deployment, parts: Parts) -> None:
@@ -105,11 +105,13 @@ class DeclaredSystem(System):
 
     @property
     def _may_split(self) -> bool:
-        """Whether a second leader is a split brain, by what the protocol itself says."""
+        """Whether two leaders are a split brain, according to the nodes' own reports."""
         return not self._leadership.is_declared and not self._protocol.joins_as_follower
 
     async def _prepare(self) -> list[str]:
-        """Make what operations need on the first node that can; return why none can."""
+        """Prepare what operations need, on the first node that can do it; return why no node
+        can.
+        """
         problems = []
         for address in self._addresses:
             try:
@@ -124,7 +126,7 @@ class DeclaredSystem(System):
         return problems
 
     async def _not_serving(self) -> list[str]:
-        """The reasons why nodes do not serve, after one harmless operation on each."""
+        """The reasons why nodes do not serve, after trying one harmless operation on each."""
         problems: dict[str, str] = {}
         refusals: dict[str, str] = {}
 
@@ -155,7 +157,7 @@ def _by_role(nodes: Mapping[str, NodeSpec]) -> dict[str, list[str]]:
 
 
 def _not_led(seen: Seen) -> list[str]:
-    """The reason why no node leads by the probe of the file, with the answer of each node."""
+    """The reason why no node leads according to the file's probe, with the answer of each node."""
     if seen.leaders:
         return []
     got = [f"{name}: {text}" for name, text in {**seen.answers, **seen.problems}.items()]

@@ -1,7 +1,7 @@
-"""The target `declared`: a system that a TOML file declares, without a line of Python.
+"""The target `declared`: a system that is declared in a TOML file, without any Python.
 
-The option `system` has the text of the file, with everything it refers to (`kept`).
-On the command line, `--system FILE` reads it.
+The option `system` contains the text of the file and of everything that the file refers to
+(`kept`). On the command line, `--system FILE` reads the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPTION: Final = "system"
 
 
 class DeclaredTarget(Target):
-    """Any system that a file declares; `configured` gives it the name and the vocabularies."""
+    """Any system that a file declares; `configured` sets the target's name and vocabularies."""
 
     api_version = TARGET_API_VERSION
     name = "declared"
@@ -51,7 +51,7 @@ class DeclaredTarget(Target):
     @override
     def read_file(self, path: Path) -> dict[str, Any]:
         declared = from_disk(path)
-        Parts(declared).nodes(None)  # reads all files that the declaration refers to
+        Parts(declared).nodes(None)  # makes the declaration read all files that it refers to
         return {_OPTION: as_text(declared), SYSTEM_NAME: declared.name}
 
     @override

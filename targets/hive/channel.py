@@ -102,9 +102,9 @@ async def serve(
             try:
                 number, body = _REQUEST.decode(frame)
             except msgspec.MsgspecError:
-                return  # not this protocol: close the connection
+                return  # the peer does not speak this protocol: close the connection
             if number <= last:
-                continue  # a late copy of an answered request
+                continue  # a late copy of a request that was already answered
             last = number
             answer = _encode((number, await handle(body)))
             try:

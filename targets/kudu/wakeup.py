@@ -17,7 +17,7 @@ class Wakeup:
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[bool] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of all waiting tasks
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of all tasks that wait
 
     def set(self) -> None:
         """Resume the waiting task, or the next task that waits."""

@@ -1,10 +1,12 @@
-"""Programs of simloop's documentation: a lost update between two clients, and plain exchanges."""
+"""The programs of simloop's documentation: a lost update between two clients, and plain
+exchanges.
+"""
 
 import asyncio
 import os
 
 PORT = 8080
-HOST = None  # what the servers bind; simloom finds a server only by the name that it binds
+HOST = None  # the host that servers bind; simloom finds a server only by this name
 count = 0
 
 
@@ -34,7 +36,7 @@ async def call(line):
 
 
 async def increment():
-    """Read the count, and write back one more."""
+    """Read the counter, and write it back increased by one."""
     await asyncio.sleep(float(os.environ.get("START_S", "0")))
     seen = int(await call(b"get\n"))
     await call(b"%d\n" % (seen + 1))

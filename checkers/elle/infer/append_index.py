@@ -27,13 +27,13 @@ class AppendIndex:
     element: IntArray
     writer: IntArray
     reads: IntArray  # micro-operation of each read of an ok transaction
-    # per read: whether it is no prefix of the longest read, or its key has duplicates
+    # per read: whether it is not a prefix of the longest read, or its key has duplicates
     straying: BoolArray
-    contradicts: BoolArray  # per read: whether it is no prefix of the longest read
-    # per read: the version that it returned, -1 if its last element is not in the order
+    contradicts: BoolArray  # per read: whether it is not a prefix of the longest read
+    # per read: the version that it returned; -1 if its last element is not in the order
     version: LongArray
     position: (
-        LongArray  # per append (as micro-operation): the version it made, -1 if no read saw it
+        LongArray  # per append (as micro-operation): the version that it made; -1 if no read saw it
     )
     stray_row: LongArray  # per element in a straying read: the position of this read in `reads`
     stray_value: IntArray

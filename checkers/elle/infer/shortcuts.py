@@ -107,7 +107,7 @@ def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
             take(int(source[edge]), int(target[edge]), int(kind), REALTIME)
     forth = source.astype(np.int64) * component.members + target
     back = target.astype(np.int64) * component.members + source
-    # Each pair of relations, one per direction, can make a kind of cycle that no other pair makes.
+    # each pair of relations, one per direction, can make a kind of cycle that no other pair makes
     for there, here in combinations_with_replacement(np.unique(relation).tolist(), 2):
         if Cycle((0, 1), (there, here)).name in cycles:
             continue

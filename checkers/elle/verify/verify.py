@@ -85,7 +85,9 @@ class Verifier(Raw):
             return same and source.end < target.call
         wrote, made = self.wrote(source, key), self.wrote(target, key)
         saw, met = self.reads(source, key), self.reads(target, key)
-        if not self.lists:  # visible to others: the last write, and a read before any write
+        # other transactions can only see the last write of a key, and only a read before any write
+        # sees them
+        if not self.lists:
             wrote, made = wrote[-1:], made[-1:]
             saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]
             met = [s for write, s, _ in self.acts(target, key)[:1] if not write]

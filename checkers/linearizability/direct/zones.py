@@ -160,7 +160,7 @@ class _History:
                 makers = self._makers.get(value, ())
                 is_late = all(maker.call > access.end for maker in makers)
                 if value != self._initial and is_late:
-                    # no operation can have written the value by then
+                    # when `access` returned, no operation can have written the value
                     raise _ContradictionError([access])
                 self._witness[value] = access
                 if not self._is_unique(value) or not makers or makers[0].end < math.inf:

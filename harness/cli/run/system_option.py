@@ -21,7 +21,7 @@ DECLARED: Final = "declared"
 
 
 def add_system(group: Any) -> None:
-    """Give a group of a parser the option `--system`."""
+    """Add the option `--system` to a group of a parser."""
     group.add_argument(
         SYSTEM,
         metavar="FILE",
@@ -32,7 +32,7 @@ def add_system(group: Any) -> None:
 
 
 def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The options of the target for the file that `--system` names; none without the option."""
+    """The target's options that `--system` sets; none without this option."""
     if parsed.system is None:
         return {}
     if parsed.target not in {None, DECLARED}:
@@ -45,7 +45,7 @@ def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def keep_system(parsed: argparse.Namespace, given: Mapping[str, Any]) -> None:
-    """Make the content of the declaration an option of the target, as if it was typed."""
+    """Set the target's options from the declaration, as if the user had typed them."""
     for name, value in given.items() if parsed.system is not None else ():
         # a flag on the command line wins over the file
         if getattr(parsed, f"target:{name}", None) is None:

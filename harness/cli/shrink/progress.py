@@ -28,7 +28,7 @@ class ShrinkProgress:
         self._trials = trials
 
     def on_step(self, step: Step, case: Case) -> None:
-        """Note a reduction: the case is smaller now."""
+        """Note that a reduction has made the case smaller."""
         ops = "" if case.ops is None else f", {counted(len(case.ops), 'operation')}"
         self._size = f"{counted(len(case.faults or ()), 'fault')}{ops} ({step.words})"
         self.show()

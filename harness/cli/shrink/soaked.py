@@ -36,8 +36,8 @@ def shrink_groups(
 ) -> list[ShrunkRun]:
     """Shrink the first runs of the first `most` groups of invalid seeds below `folder`.
 
-    A run that cannot be shrunk gives a note. Ctrl-C ends the shrinking and keeps the runs that are
-    ready.
+    A note reports a run that cannot be shrunk. Ctrl-C ends the shrinking and keeps the runs that
+    are done.
     """
     limits = Limits(cpu_s=CPU_S_DEFAULT, jobs=jobs, seeds=SEEDS_DEFAULT)
     made: list[ShrunkRun] = []

@@ -53,7 +53,8 @@ exit codes: 0 the case was shrunk, 254 usage, or the case does not fail, 255 cra
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The work: a case, its kind of failure if it is known, and the place of the shrunk run.
+    """The input of a shrink: a case, the kind of its failure if known, and the folder for the new
+    run.
 
     `first` is the folder of the run that the case comes from; `None` if the case is a file.
     """

@@ -231,7 +231,8 @@ class RealNetwork:
                     return
                 await conn.greet(self._name)
         except (ConnectionResetError, TimeoutError):
-            conn.abort()  # another program called, or the caller gave up during a cut
+            # another program has connected, or the caller gave up while the link was cut
+            conn.abort()
             return
         try:
             await on_connect(conn)

@@ -105,7 +105,7 @@ class _Output:
         self._node = node
         self._open = True
         self.before_the_end: Callable[[], None] | None = None  # `panic` calls this before it exits
-        self.asked_to_end = False  # whether SIGTERM has arrived; later failures do not count
+        self.asked_to_end = False  # whether SIGTERM has arrived; failures after that do not count
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -232,7 +232,8 @@ def main(arguments: list[str] | None = None) -> int:
     path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE) or None
     if path is None and NODE_VARIABLE not in os.environ:
         parser.error(f"no node file: give --file PATH or set {NODE_FILE_VARIABLE}")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the driver stops the nodes
+    # ignore Ctrl-C, after which the driver itself stops the nodes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         node = _read_file(path)
         output = _Output(node.name)

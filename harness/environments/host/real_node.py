@@ -118,7 +118,8 @@ class RealNode(ABC):
     # --- verbs -------------------------------------------------------------------------------
 
     async def start(self, variant: str | None = None) -> bool:
-        """Start the node if it is down, as `variant` or, without one, as its previous variant.
+        """Start the node if it is down, as `variant` or, if that is `None`, as its previous
+        variant.
 
         Raises `UsageError` for an undeclared variant, `TargetError` if the set-up fails, and
         `InfrastructureError` for failures of the host.

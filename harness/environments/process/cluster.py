@@ -29,12 +29,14 @@ from harness.environments.process.node import ProcessNode
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE, *STREAMS), Fidelity.EXACT)
-    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # runs at full speed for a part of each 0.1 s
+    # a slowed node runs at full speed for part of each 0.1 s
+    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
-    Capability.PARTITION,  # the end of a connection passes a cut
+    Capability.PARTITION,  # the end of a connection is not delayed by a cut
     Capability.PARTITION_ONE_WAY,
-    Capability.RESET,  # connections are closed, not reset, and the proxy refuses new ones briefly
+    # the proxy closes connections rather than resetting them, and briefly refuses new ones
+    Capability.RESET,
 )
 _HAVE_PACKETS: Final = ("sim", "docker")
 

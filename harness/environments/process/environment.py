@@ -111,7 +111,8 @@ def _check(plan: DeploymentPlan) -> None:
                     f"the variant {name!r} of node {spec.name!r} changes only its image, and "
                     "processes do not run in images; use --env docker"
                 )
-        account_of(spec.user)  # raises `UsageError` for a user that this machine lacks
+        # check the user: raises `UsageError` if this machine does not have it
+        account_of(spec.user)
     check_clocks(sorted(plan.clocks))
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:
@@ -139,7 +140,7 @@ def _require_programs(spec: NodeSpec) -> None:
     for command, form in asked:
         program = command[0]
         if is_program(form) and command is form.command:
-            program_of(form)  # raises `UsageError` if it is malformed
+            program_of(form)  # check the command: raises `UsageError` if it is malformed
             continue
         path = form.environment.get("PATH", os.environ.get("PATH"))
         if "{" in program or shutil.which(program, path=path) is not None:

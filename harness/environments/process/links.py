@@ -204,7 +204,8 @@ class LinkFaults:
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
                     except BaseException:
-                        fault.undone = True  # incomplete, but no other program changed it
+                        # the toxic is incomplete, but no other program changed it
+                        fault.undone = True
                         raise
 
     def _guard_key(self, toxic: _Toxic) -> str:
@@ -266,7 +267,8 @@ class LinkFaults:
                     self._find_undone(fault, fault.all_toxics(), proxies)
                 self._seen = self._strange(proxies)
         except TimeoutError:
-            return self._seen  # the server is busy; `LinkProxy` detects a stopped server
+            # the server is too busy to answer; `LinkProxy` detects a stopped server
+            return self._seen
         except ToxiproxyError as error:
             self._seen = Interference(f"the link proxy does not answer: {error}")
         end_s = loop.time()

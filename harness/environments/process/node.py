@@ -58,7 +58,7 @@ def _held_bytes(folder: Path) -> int | None:
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
                 held += status.st_size if stat.S_ISREG(status.st_mode) else 0
-    except OSError:  # for instance, a folder was removed during the walk
+    except OSError:  # for instance, a folder was removed while it was being read
         return None
     return held
 
@@ -332,7 +332,7 @@ class ProcessNode(RealNode):
         try:
             taken = self._ports.hold_again(self.spec.name)
             return self._port_watch.squatter(None) or self._port_watch.unshared(taken)
-        except OSError as error:  # for instance, the driver has no free descriptor
+        except OSError as error:  # for instance, the driver has no descriptor left
             return f"the programs that use its ports could not be determined: {error}"
 
     @property

@@ -104,7 +104,8 @@ class SimCluster:
             return
         for spring in tuple(self._traps.get(kind, ())):
             event = self._event(node, kind, encoded, by_driver)
-            with self._world.inside(driver.loop):  # `spring` is code of the harness, not the node
+            # `spring` is code of the harness, so run it outside of the node
+            with self._world.inside(driver.loop):
                 begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
 
     def publish(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
@@ -132,7 +133,8 @@ class SimCluster:
     async def start(self, node: str, variant: str | None = None) -> bool:
         machine = self._machine(node)
         if variant is not None and machine.spec is not None:
-            as_variant(machine.spec, variant)  # raises `UsageError` for an undeclared variant
+            # check the variant: raises `UsageError` if it is not declared
+            as_variant(machine.spec, variant)
         if machine.state is not NodeState.DOWN:
             return False
         machine.variant = variant or machine.variant

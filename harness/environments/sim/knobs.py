@@ -42,7 +42,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     trace: str | None = None  # path of a file that records every message and event
     # Virtual time at which all random streams switch to fresh ones; everything before stays equal.
     reseed_at_s: float | None = None
-    reseed: int = 0  # number of the fresh streams; only with `reseed_at_s`
+    reseed: int = 0  # selects the fresh streams; only with `reseed_at_s`
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a knob out of range, which msgspec turns into its own error."""
@@ -76,14 +76,15 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 NETWORKS: Final[tuple[dict[str, Any], ...]] = (
-    {},  # the default is a fast local network
+    {},  # a default knob: a fast local network
     {"latency_ms_min": 1.0, "latency_ms_max": 10.0},
     {"latency": "uniform", "latency_ms_min": 0.2, "latency_ms_max": 40.0},
 )
 DISKS: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"disk_ms_min": 2.0, "disk_ms_max": 25.0},
-    {"disk_ms_min": 5.0, "disk_ms_max": 50.0},  # so slow that much data is not yet durable
+    # so slow that much data is not yet durable when a node dies
+    {"disk_ms_min": 5.0, "disk_ms_max": 50.0},
 )
 PROCESSORS: Final[tuple[dict[str, Any], ...]] = ({}, {"cpu_us": 100.0})
 

@@ -16,7 +16,7 @@ from harness.environments.sim.knobs import Knobs
 
 _MS: Final = 1_000_000
 _TAIL_NS_MIN: Final = 300_000
-_TAIL_DOUBLINGS: Final = 12.7  # 0.3 ms times 2**12.7 is 2 s
+_TAIL_DOUBLINGS: Final = 12.7  # the longest tail delay: 0.3 ms times 2**12.7 is 2 s
 
 
 def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:

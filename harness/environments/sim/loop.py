@@ -108,19 +108,20 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.clock = clock
         self.cost_ns = cost_ns  # virtual time that each callback takes
         self.armed = name != CLIENT  # whether tripwires are active while its callbacks run
-        self.busy_until_ns = 0  # a blocking call keeps the node from its next callback until then
+        # until then, a blocking call keeps the node from running another callback
+        self.busy_until_ns = 0
         self.due_ns = -1  # time at which the next callback takes effect; -1 if none is ready
         self.alive = True
         self.paused = False
         self._frozen: list[asyncio.Future[None]] = []
-        self.scheduled = False  # whether the world already knows that callbacks are ready
+        self.scheduled = False  # whether the world already knows that the loop has callbacks to run
         self.ready: deque[NodeHandle | NodeTimer] = deque()
         self.on_callback_error: Callable[[BaseException], None] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._tasks_max = _TASKS_KEPT_MIN
         self._tasks_named = 0
 
-    # --- what asyncio asks of a loop --------------------------------------------------------
+    # --- the interface that asyncio uses ---------------------------------------------------------
 
     def time(self) -> float:
         return self.clock.monotonic_ns() / _NS
@@ -215,7 +216,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         return not self.alive
 
-    # --- what the world asks of a loop ------------------------------------------------------
+    # --- the interface that the world uses -------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The unfinished tasks and the failed tasks with unretrieved errors, oldest first."""

@@ -199,7 +199,8 @@ class Incarnation:
         self.listeners: dict[int, SimListener] = {}
         self.pages: PageDoor | None = None
         self.ends: dict[int, SimConn] = {}
-        self.exit_waiters: list[asyncio.Future[Any]] = []  # get the result `None` at the end
+        # futures that get the result `None` when the node ends
+        self.exit_waiters: list[asyncio.Future[Any]] = []
         self.stopping = False
         self._main: asyncio.Task[None] | None = None
 

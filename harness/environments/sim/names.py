@@ -1,7 +1,7 @@
 """The names and addresses of a simulated network: each node has one IPv4 address.
 
-Nodes have the addresses 10.0.0.1, 10.0.0.2, ... in the order of their declaration, and the driver
-has 10.0.255.1. A name is that of a node, or an alias (`Cluster.alias`).
+Nodes have the addresses 10.0.0.1, 10.0.0.2, ... in the order of their declaration; the driver has
+10.0.255.1. A name belongs to a node or is an alias (`Cluster.alias`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Names:
         return self._addresses[node]
 
     def node_at(self, host: str, caller: str) -> str | None:
-        """The node that `host` means for `caller`: a name, an address or a loopback address."""
+        """The node to which `host` (a name, an address or a loopback address) refers for
+        `caller`.
+        """
         if host in _LOOPBACK or host in _ANY or host.startswith("127."):
             return caller
         if host in self._nodes:
@@ -49,7 +51,7 @@ class Names:
         return name if name in self._addresses else None
 
     def binds(self, host: str | None, node: str) -> str:
-        """The local address that binding `host` on a node means; raises `OSError`."""
+        """The local address that a node binds for `host`; raises `OSError`."""
         if not host or host in _ANY:
             return _ANY[0]
         if host in _LOOPBACK or host.startswith("127."):
@@ -91,5 +93,5 @@ class Names:
 
 
 def ephemeral(number: int) -> int:
-    """The local port of the calling end of connection `number`."""
+    """The local port of the calling end of connection number `number`."""
     return _EPHEMERAL[number % len(_EPHEMERAL)]

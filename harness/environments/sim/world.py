@@ -72,7 +72,7 @@ class World:
         self._lines_logged: dict[str, int] = {}
         self.schedule(virtual_ns_max, self._run_out_of_time, virtual_ns_max)
 
-    # --- for its loops and machines ----------------------------------------------------------
+    # --- the interface for loops and machines ----------------------------------------------------
 
     def new_loop(
         self, name: str, clock: SimClock, *, cost_ns: int, kind: type[NodeLoop] = NodeLoop

@@ -69,7 +69,7 @@ class Link:
                 return
             last = self._stubs[-1]
             if not await last.interrupt():
-                return  # the stream has ended, so the toxic would have no effect
+                return  # the stream has already ended, so the toxic would have no effect
             stub = self._append(entry)
             last.start()
             stub.start()

@@ -57,7 +57,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
             while data := os.read(descriptor, READ_BUFFER_BYTES):
                 self._received.feed_data(data)
         except OSError:
-            return  # the receive buffer is empty now
+            return  # the receive buffer is empty for now
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -255,7 +255,7 @@ def _number(token: str, start: int) -> Any:
         number = number_of(token)
     except ValueError as error:
         raise MistakeError(f"the number {_short(token)} {error}", start) from error
-    return f"#'{token}" if number is None else number  # no number: a symbol such as + or ->
+    return f"#'{token}" if number is None else number  # not a number but a symbol, such as + or ->
 
 
 def _short(text: str) -> str:

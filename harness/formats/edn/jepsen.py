@@ -103,7 +103,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
         raise _incomplete(form, position) from None
     f = loose(f)
     if type(process) is not int and not isinstance(f, str):
-        f = _text(f) or "nil"  # ops of the nemesis are not judged
+        f = _text(f) or "nil"  # the name does not matter, since ops of the nemesis are not judged
     elif f is None and isinstance(form.get(":value"), list):
         f = "txn"
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:

@@ -213,7 +213,7 @@ def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise QuickRefusedError from error
     if _encode(values).count(b'":') != text.count(b'":'):
-        raise QuickRefusedError  # a map has a key twice
+        raise QuickRefusedError  # a map contains a key twice
     return values
 
 

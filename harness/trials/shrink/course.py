@@ -31,11 +31,11 @@ START_SEEDS: Final = 100
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest failing case that was found, and how it was found.
+    """The smallest failing case that was found, and facts about the search.
 
     `operations` is the number of operations of clients, without final reads and probes. It is
-    `None` if the failure needs the generator of the workload, because operations at fixed times
-    did not fail. `exhausted` means that the limit of CPU time ended the search.
+    `None` if the failure needs the workload's generator, because the case did not fail with
+    operations at fixed times. `exhausted` means that the limit of CPU time ended the search.
     """
 
     case: Case
@@ -50,7 +50,7 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def faults(self) -> int:
-        """The number of faults that are left."""
+        """The number of faults in the shrunk case."""
         return len(self.case.faults or ())
 
 
@@ -68,8 +68,8 @@ def shrink(
 
     Every candidate is tried with `seeds` seeds, and accepted if a run fails with `kind`: the same
     checker reports the same rule. Without `kind`, the worst failure of the case decides; a kind
-    with an empty rule matches every rule of its checker. If the case does not fail with its own
-    seed (any more), up to `start_seeds` seeds are tried.
+    with an empty rule matches every rule of its checker. If the case does not, or no longer, fail
+    with its own seed, up to `start_seeds` seeds are tried.
 
     Raises `UsageError` if no seed fails in this way, and the errors of `Trials`.
     """
@@ -106,7 +106,9 @@ def _first_failure(
     seeds: int,
     on_trial: Callable[[], None],
 ) -> tuple[Trial, Kind]:
-    """The first seed that fails, as a case without draws, and its kind of failure."""
+    """The first seed that fails, as a case in which nothing is drawn, and the kind of its
+    failure.
+    """
     first: tuple[Trial, Kind] | None = None
     others: dict[Kind, None] = {}
 
@@ -169,7 +171,7 @@ def _shrink(search: Search) -> None:
 
 
 def _record_operations(search: Search) -> bool:
-    """Replace the generator by its operations; if that fails, make the generator do less."""
+    """Replace the generator by the operations that it generated; if that fails, reduce its load."""
     if operations.record_operations(search, few=True):
         return True
     fast = search.best
@@ -193,7 +195,7 @@ def _record_operations(search: Search) -> bool:
 
 def _cut_after_failure(search: Search) -> None:
     """End the run soon after the operations that the failed checker names."""
-    if search.exhausted:  # the witness is a run of its own
+    if search.exhausted:  # running the witness may have used up the CPU time
         return
     listed = operations.recorded(search.witness())
     last_ns = max((op.at_ns for op, blamed in listed if blamed), default=None)

@@ -55,7 +55,7 @@ def in_plain_words(case: Case) -> Case:
 
 
 def packed(case: Case, faults: Sequence[Fault]) -> Case:
-    """Return the case with only these faults, the first of which begins soon.
+    """Return the case with only these faults, and let the first one begin soon.
 
     The times between faults stay the same, and the chaos phase ends soon after the last fault.
     """
@@ -75,7 +75,7 @@ def end_of(faults: Sequence[Fault]) -> int:
 
 
 def packed_cases(case: Case, counts: Sequence[int]) -> Iterator[Case]:
-    """Yield packed cases with these numbers of neighbouring faults; of many faults, with none."""
+    """Yield packed cases with these numbers of neighbouring faults; from many faults, also none."""
     faults = case.faults or ()
     for count in counts:
         if count == 0:
@@ -99,7 +99,9 @@ def shrink_faults(search: Search) -> None:
 
 
 def wait_less(search: Search) -> None:
-    """Let faults strike at earlier occurrences of their events, which fewer operations reach."""
+    """Let faults strike at earlier occurrences of their events, which fewer operations suffice to
+    reach.
+    """
     for number in range(len(search.case.faults or ())):
         search.first(_earlier_events(search.case, number), "an earlier event")
 
@@ -116,7 +118,9 @@ def _earlier_events(case: Case, number: int) -> Iterator[Case]:
 
 
 def _shorter(case: Case, number: int) -> Iterator[Case]:
-    """Yield the case with one fault at a quarter and at half of its duration, rounded."""
+    """Yield the case with one fault shortened to a quarter, and to half, of its duration,
+    rounded.
+    """
     fault = (case.faults or ())[number]
     for part in (4, 2):
         shorter_ns = fault.duration_ns // part // ROUND_NS * ROUND_NS

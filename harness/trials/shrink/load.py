@@ -1,4 +1,4 @@
-"""Reductions of the load and the world: time limit, rate, clients, options, nodes and knobs."""
+"""Reductions of the load and of the world: time limit, rate, clients, options, nodes and knobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OP_TIMEOUT_DEFAULT_S: Final = Case(seed=0).op_timeout_s
 
 
 def shrink_time(search: Search) -> None:
-    """Shorten the chaos phase; it may end before a fault ends, which then lasts until the heal."""
+    """Shorten the chaos phase; a fault that would outlive it then lasts until the heal."""
     case = search.case
     lasting = max((fault.at_ns for fault in case.faults or ()), default=0) / NS_PER_S
     lasting = max([lasting, *(op.at_ns / NS_PER_S for op in case.ops or ())])
@@ -68,7 +68,9 @@ def shrink_world(search: Search) -> None:
 
 
 def _with_fewer_clients(case: Case) -> Iterator[Case]:
-    """Yield the case with one client, with only the clients that have operations, and with half."""
+    """Yield the case with one client, with only the clients that have operations, and with half of
+    the clients.
+    """
     clients = sorted({op.process for op in case.ops or ()})
     counts = {1, case.concurrency // 2} if case.ops is None else {1, 2}
     for count in sorted(counts | {len(clients)}):
@@ -94,7 +96,7 @@ def _reset_options(search: Search, field: str, options: tuple[Option, ...]) -> N
 
 
 def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[Case]:
-    """Yield the case with options of the target that lead to fewer nodes, fewest first."""
+    """Yield the case with target options that lead to fewer nodes, the fewest first."""
     case, smaller = search.case, []
     count = _nodes(search, case)
     for option in options:

@@ -1,4 +1,4 @@
-"""Reductions of operations: the operations that a generator made become a list, whose items can be
+"""Reductions of operations: the generated operations become a list, from which operations can be
 dropped.
 """
 
@@ -32,7 +32,8 @@ GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 
 
 def record_operations(search: Search, *, few: bool = False) -> bool:
-    """Replace the generator of the best case by the operations that it made, or by a `few` of them.
+    """Replace the generator of the best case by the operations that it generated, or by a `few` of
+    them.
 
     A list of operations begins with the chaos phase, so recorded operations and faults all come
     later by the length of the warm-up. Returns whether the case still fails.
@@ -79,9 +80,9 @@ def _indices(pair: Pair) -> set[int]:
 
 
 def _guesses(listed: Sequence[tuple[ScheduledOp, bool]]) -> list[list[ScheduledOp]]:
-    """The operations that may suffice, the fewest first and all operations last.
+    """Yield lists of operations that may suffice: the shortest first, all operations last.
 
-    An operation is related to a blamed one if both have a text in common, such as a table's name.
+    An operation is related to a blamed one if both contain the same text, such as a table's name.
     """
     blamed = [op for op, is_blamed in listed if is_blamed]
     texts = {text for op in blamed for text in _texts(op.value)}
@@ -111,7 +112,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def merge_names(search: Search) -> None:
-    """Give tables and other objects the name that most operations use.
+    """Rename tables and other objects to the name that most operations use.
 
     A name is a text of a field that several operations share, such as `name` and `new_name`.
     """
@@ -128,7 +129,9 @@ def merge_names(search: Search) -> None:
 
 
 def _names(op: ScheduledOp) -> Iterator[tuple[str, str]]:
-    """The fields and texts that an operation gives directly: a table, but not its columns."""
+    """Yield the fields and texts that an operation contains directly: a table, but not its
+    columns.
+    """
     if isinstance(op.value, dict):
         for key, text in op.value.items():
             if isinstance(text, str):

@@ -1,9 +1,9 @@
 """The search of a shrink: smaller variants are tried with several seeds, and the first variant that
-fails in the same way becomes the best case.
+fails in the same way becomes the new best case.
 
 Variants and seeds have a fixed order, and the first success in this order counts, even if another
-worker ends earlier. So the result does not depend on the number of workers, unless the limit of CPU
-time ends the search.
+worker succeeds earlier. So the result does not depend on the number of workers, unless the limit of
+CPU time ends the search.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEEDS_DEFAULT: Final = 4
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A reduction that kept the failure, in words, and the trials and CPU time until then."""
+    """A reduction that kept the failure, described in words, and the trials and CPU time so far."""
 
     words: str
     runs: int
@@ -51,7 +51,7 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 class Search:
-    """The best case so far, and the means to find a smaller one.
+    """The best case so far, and methods to find a smaller one.
 
     `best` always fails with `kind`. `on_step` is called after each reduction, and `on_trial` after
     each trial.
@@ -116,7 +116,7 @@ class Search:
                     positions.append(position)
                     yield msgspec.structs.replace(planned, seed=(begin.seed + number) % 2**63)
 
-        # Trials in progress end, rather than being killed: a new worker costs more than a trial.
+        # Trials in progress are completed rather than killed: a new worker costs more than a trial.
         with contextlib.closing(self._trials.in_order(cases())) as results:
             for number, trial in enumerate(results):
                 if not failed and self.kind in trial.kinds:
@@ -199,7 +199,9 @@ class Search:
 
 
 def seen(case: Case, environment: Environment, logs_below: Path | None = None) -> Witness:
-    """Run a case in this process and judge it. Raises `KeyboardInterrupt` after an interrupt."""
+    """Run a case in this process and judge it. Raises `KeyboardInterrupt` if the user interrupts
+    the run.
+    """
     plan = plan_case(case, environment)
     outcome = conduct(plan, environment, run_id="shrink", folder=None, logs_below=logs_below)
     if outcome.stop_asked:

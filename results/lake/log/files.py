@@ -40,7 +40,7 @@ _MERGED_FILE: Final = re.compile(r"c-(\d+)-([0-9a-f]{32})\.parquet")
 
 STATISTICS_COLUMNS_MAX: Final = 32
 """The number of leading columns with statistics in the log, as in Delta's own writers."""
-STATISTICS_TEXT_MAX: Final = 64  # longer texts would bloat the log and help no reader
+STATISTICS_TEXT_MAX: Final = 64  # longer texts would make the log larger without helping readers
 
 Partition = tuple[str | None, str | None, dt.date | None]
 """Values of the columns `PARTITION`: target, label and day."""
@@ -141,7 +141,7 @@ def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
             continue
         nulls[name] = sum(part.null_count for part in bounds)
         some = [part for part in bounds if part.has_min_max]
-        # A row group with only nulls has no minimum, and needs none.
+        # a row group that contains only nulls has no minimum, and needs none
         if not some or any(part.num_values and not part.has_min_max for part in bounds):
             continue
         low, high = min(part.min for part in some), max(part.max for part in some)

@@ -116,7 +116,7 @@ class Place:
             # The standard strategy allows 100 retries per process, and more after successes.
             # Arrow never reports successes to the strategy, so retries would end after 100.
             retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
-            allow_delayed_open=True,  # one request per small file instead of three
+            allow_delayed_open=True,  # one request per small file rather than three
             **more,
         )
         return fs.SubTreeFileSystem(self.uri.removeprefix("s3://"), store)

@@ -62,7 +62,7 @@ class Encoder:
             if failed is None:
                 self._writer.close()
         finally:
-            self._writer.is_open = False  # or its `__del__` could write a footer after an error
+            self._writer.is_open = False  # otherwise `__del__` could write a footer after an error
 
     def written(self) -> tuple[int, str]:
         """Return the complete file's number of rows, and its statistics for the table's log."""

@@ -131,7 +131,8 @@ def read_about(folder: Path, name: str | None = None) -> About:
     state, trouble = FINISHED, ""
     try:
         record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
-        _ = day_of(record.started)  # raises if invalid: a lake is partitioned by the day
+        # check the day, by which a lake is partitioned: raises an error if it is invalid
+        _ = day_of(record.started)
     except FileNotFoundError:
         state, trouble = TORN, TROUBLES[TORN][1]
     except _UNREADABLE as error:

@@ -76,7 +76,7 @@ class Shredder:
         for number in at:
             rests[number] = None
         columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
-        columns = {  # only fields that some value has
+        columns = {  # only the fields that some value has
             name: column
             for name, column in zip(
                 (*self.fields, *self._untyped), columns_of, strict=bool(structs)
@@ -103,7 +103,7 @@ class Shredder:
     def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
         """Return, by position, the rest (JSON) of each struct that has untyped fields."""
         rests: dict[int, list[bytes]] = {}
-        for name in self._untyped:  # sorted, so the fields of a rest are sorted
+        for name in self._untyped:  # sorted, so that the fields of the remainder are sorted
             for place, raw in enumerate(columns.get(name, ())):
                 if raw is not None:
                     rests.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))

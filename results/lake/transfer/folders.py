@@ -35,7 +35,7 @@ FILES_MAX: Final = 10_000
 BYTES_MAX: Final = 256 << 20
 _TORN: Final = (
     zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
-    FileExistsError, NotADirectoryError,  # a file has the name of a needed folder
+    FileExistsError, NotADirectoryError,  # raised if a file has the name of a needed folder
 )  # fmt: skip
 _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 

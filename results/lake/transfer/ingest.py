@@ -268,7 +268,7 @@ class _Work:
             return
         for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
-            if first < (group.gathered.last or ""):  # only if an id contains `@`
+            if first < (group.gathered.last or ""):  # possible only if an id contains `@`
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes

@@ -96,7 +96,7 @@ class SoakedRuns:
         for key, run, digest, verdict in zip(
             *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
-            if verdict is not None:  # null: the run was ingested unfinished
+            if verdict is not None:  # `None` if the run was ingested unfinished
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:

@@ -135,7 +135,7 @@ def _folder_for(store: Path) -> Path:
     repair = "free some space, or choose another folder for the store"
     try:
         require_writable(folder, repair)
-        Place(str(folder))  # refuses paths that Delta and Arrow read differently
+        Place(str(folder))  # check the folder: refuses paths that Delta and Arrow read differently
     except UsageError:  # includes missing permissions
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         try:

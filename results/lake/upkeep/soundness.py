@@ -107,7 +107,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         except _GoneError as error:
             raise AgainError(str(error)) from error
         except RefusedError:
-            raise  # a file without read permission may still be sound
+            raise  # a file that may not be read can still be sound
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue

@@ -78,7 +78,9 @@ _ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
 class Head:
-    """Makes the texts of a page's head from texts of the run, so the page must escape them."""
+    """Makes the texts in the head of a page. They contain texts of the run, so the page must escape
+    them.
+    """
 
     def __init__(self, stored: StoredRun, results: Results, timeline: Timeline) -> None:
         self._stored = stored
@@ -136,7 +138,7 @@ class Head:
         if not _OTHER_LED.search(first):
             if first == self._timeline.sentence(worst):
                 lines = lines[1:]
-            if "by_invariant" in worst.details:  # the reason begins with the count of violations
+            if "by_invariant" in worst.details:  # the reason begins with the number of violations
                 lines = [line for line in lines if _LABEL.match(line)] or lines
         text = _LABEL.sub("", lines[0], count=1) if lines[0].startswith("[") else lines[0]
         text = _NO_ORDER.sub(

@@ -1,7 +1,7 @@
-"""A Compose file: YAML whose errors name the line, with its variables replaced.
+"""A Compose file: YAML with its variables replaced, whose errors name the line.
 
-Variables come from the file `.env` in the same folder and from the environment of the shell, as in
-Docker Compose, where the shell wins.
+Variables come from the file `.env` in the same folder and from the environment of the shell, which
+wins, as in Docker Compose.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ComposeDocument:
         self.values = self._parsed()
 
     def beside(self, name: str) -> str:
-        """Return a path that the file names, relative to the folder of the declaration."""
+        """Return a path in the file relative to the folder of the declaration."""
         return posixpath.normpath(posixpath.join(self._here, name))
 
     def error(self, path: Path, what: str) -> UsageError:
@@ -95,7 +95,7 @@ class ComposeDocument:
             )
         if isinstance(node, yaml.MappingNode):
             place = id(node)  # determinism: no node runs this module
-            if place not in self._flattened:  # an anchor's table is visited again
+            if place not in self._flattened:  # a table with an anchor is visited several times
                 self._refuse_twice(node, path)
                 self._flattened.add(place)
                 loader.flatten_mapping(node)
@@ -119,7 +119,7 @@ class ComposeDocument:
         return table
 
     def _refuse_twice(self, node: Any, path: Path) -> None:
-        """Raise `UsageError` for a key that one table has twice, which YAML's parser accepts."""
+        """Raise `UsageError` if a table has a key twice, which the YAML parser accepts."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = str(key_node.value)
@@ -158,7 +158,7 @@ class ComposeDocument:
 
 
 def variables_in(text: str) -> dict[str, str]:
-    """Return the variables of an environment file: lines NAME=VALUE, maybe in quotes."""
+    """Return the variables in an environment file: lines NAME=VALUE, with optional quotes."""
     variables: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip().removeprefix("export ").strip()

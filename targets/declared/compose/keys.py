@@ -1,4 +1,6 @@
-"""The keys of Compose files: used, without effect here, or refused with the fix."""
+"""The keys of Compose files: used keys, keys without effect, and refused keys with the
+fix.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The services of a Compose file as nodes.
 
-A key that changes a service is either done or refused by name. Keys about the way in which Docker
-Compose itself runs services (restarts, logging) are not used, and are noted.
+A key that changes a service is either applied or refused by name. Keys about how Docker Compose
+itself runs services (restarts, logging) have no effect, and a note lists them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 def compose_nodes(
     declared: Declared, port: int, addresses: Sequence[Address] = ()
 ) -> list[NodeSpec]:
-    """Declare one node per service; `port` is the port of clients, which also use `addresses`.
+    """Declare one node per service; `port` is the client port, and clients also use `addresses`.
     Raises `UsageError`.
     """
     declaration = declared.declaration
@@ -72,7 +72,8 @@ class _Services:
         specs = [self._node(name, service, services) for name, service in services.items()]
         self._check_shared_volumes(services)
         notes = self._notes()
-        if notes and not self.declared.folder.is_kept:  # once, when the case is made
+        # print notes only once, when the case is made
+        if notes and not self.declared.folder.is_kept:
             _log.warning("%s", notes)
         return specs
 
@@ -141,7 +142,9 @@ class _Services:
                     )
 
     def _check_networks(self, services: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raise `UsageError` if services are in different networks, which would be one here."""
+        """Raise `UsageError` if services are in separate networks, which the harness would
+        merge.
+        """
         first: tuple[str, list[str]] | None = None
         for name, service in services.items():
             written = service.get("networks") or ["default"]
@@ -271,7 +274,7 @@ class _Services:
         return (volumes[0].target if volumes else None), files
 
     def _bound(self, mount: Mount) -> dict[str, str]:
-        """The files that a bind places into the container, by absolute path."""
+        """The files that a bind mount places into the container, by absolute path."""
         try:
             names = self.declared.folder.files_below(mount.source)
             texts = {inner: self.declared.folder.text(name) for inner, name in names.items()}
@@ -368,7 +371,7 @@ class _Services:
 
 
 def _is_harmless(key: str, value: object) -> bool:
-    """Whether the value of a refused key asks for nothing but what the harness does anyway."""
+    """Whether a refused key has a value that only asks for what the harness does anyway."""
     match key, value:
         case "links", list():
             return not any(":" in str(name) for name in value)  # no other name

@@ -25,7 +25,9 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Mount(NamedTuple):
-    """A volume of a service: `source` is the name of a volume, a path, or empty (anonymous)."""
+    """A volume of a service; `source` is a volume's name, a path, or empty for an anonymous
+    volume.
+    """
 
     source: str
     target: str
@@ -35,7 +37,7 @@ class Mount(NamedTuple):
 
 
 class Reader:
-    """Reads values of one file; every method raises `UsageError` for a value that is wrong."""
+    """Reads the values of one file; every method raises `UsageError` for a wrong value."""
 
     def __init__(self, document: ComposeDocument, folder: Folder) -> None:
         self.document, self.folder = document, folder
@@ -51,7 +53,9 @@ class Reader:
         return str(value)
 
     def words(self, path: Path, value: object) -> tuple[str, ...]:
-        """A command: a list of words, or one text that is split as a shell would, without one."""
+        """A command: a list of words, or one text that is split by the rules of a shell, without
+        running one.
+        """
         if value is None:
             return ()
         if isinstance(value, list):
@@ -63,7 +67,9 @@ class Reader:
 
     @staticmethod
     def listed(value: object) -> list[Any]:
-        """A list as it is, nothing as an empty list, and another value as a list of one."""
+        """Return a list unchanged, an empty list for nothing, and any other value as a list of
+        one.
+        """
         if value is None:
             return []
         return value if isinstance(value, list) else [value]
@@ -96,7 +102,7 @@ class Reader:
             raise self.wrong(path, value, "it must be a number") from None
 
     def environment(self, service: Mapping[str, Any], path: Path) -> dict[str, str]:
-        """The variables of `env_file` and then `environment`, which wins."""
+        """The variables in `env_file` and `environment`; `environment` wins."""
         variables: dict[str, str] = {}
         place = (*path, "env_file")
         for entry in self.listed(service.get("env_file")):
@@ -116,7 +122,7 @@ class Reader:
         else:
             pairs = dict(self.table(place, written))
         for name, value in pairs.items():
-            if value is None:  # the shell's own value, as in Docker Compose
+            if value is None:  # without a value, the shell's variable counts, as in Docker Compose
                 shell = self.folder.variable(name)
                 if shell is not None:
                     variables[name] = shell
@@ -131,14 +137,14 @@ class Reader:
         return self.checked(path, lambda: self.folder.text(name))
 
     def checked(self, path: Path, read: Callable[[], str]) -> str:
-        """Return what `read` returns; its errors get the place of the value at `path`."""
+        """Return the result of `read`; its errors name the place of the value at `path`."""
         try:
             return read()
         except UsageError as error:
             raise self.document.error(path, f"is wrong: {error}") from error
 
     def ports(self, service: Mapping[str, Any], path: Path) -> tuple[int, ...]:
-        """The ports of the container in `ports` and `expose`."""
+        """The container ports in `ports` and `expose`."""
         ports: list[int] = []
         for key in ("ports", "expose"):
             for index, entry in enumerate(self.listed(service.get(key))):
@@ -167,7 +173,9 @@ class Reader:
         return range(first, last + 1)
 
     def holds_data(self, mount: Mount) -> bool:
-        """Whether a mount is a volume, or a folder that Docker Compose makes, empty, for data."""
+        """Whether a mount is for data: a volume, or a folder that Docker Compose would create
+        empty.
+        """
         if not mount.is_bind:
             return True
         return not mount.read_only and not self.folder.exists(mount.source)
@@ -203,7 +211,7 @@ class Reader:
 
 
 def waits_for_end(condition: object) -> bool:
-    """Whether an entry of `depends_on` waits until the other service has ended."""
+    """Whether an entry in `depends_on` waits until the other service has ended."""
     return (
         isinstance(condition, dict)
         and condition.get("condition") == "service_completed_successfully"

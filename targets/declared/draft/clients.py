@@ -30,7 +30,7 @@ _REQUIRED: Final = re.compile(r"requirepass\s+[\"']?([^\s\"']+)")
 
 
 class Line(NamedTuple):
-    """A key of the file with its value, and a comment that says where the value is from."""
+    """A key of the file with its value, and a comment about the source of the value."""
 
     key: str
     value: Any
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 class Ports(NamedTuple):
-    """The ports on which services serve clients, and the one among them that is assumed, or 0."""
+    """The ports on which services serve clients; `assumed` is the one that is a guess, or 0."""
 
     by_service: Mapping[str, int]
     assumed: int
@@ -50,7 +50,8 @@ def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> 
     visible = Counter(filter(None, ports.values())).most_common(1)
     for service in services:
         if not ports[service.name] and not service.ports and visible:
-            ports[service.name] = visible[0][0]  # like its peers, which publish the port
+            # assume the same port as for its peers, which publish it
+            ports[service.name] = visible[0][0]
     unknown = [service for service in services if not ports[service.name]]
     if not unknown:
         return Ports(ports, 0)
@@ -81,7 +82,7 @@ def port_of(kind: Kind | None, service: Service) -> int:
 
 
 def _port_text(kind: Kind | None, service: Service) -> str | None:
-    """The setting of a service that has its port, at the end of its value."""
+    """The setting of a service whose value ends in the service's port."""
     if kind is ETCD:
         text = service.flag("--listen-client-urls", "-listen-client-urls") or service.variable(
             "ETCD_LISTEN_CLIENT_URLS"
@@ -108,8 +109,8 @@ def _port_text(kind: Kind | None, service: Service) -> str | None:
 def client_lines(
     kind: Kind | None, services: Sequence[Service], support: Sequence[Service], ask: Questions
 ) -> list[Line]:
-    """Return the settings of the protocol; raises `UsageError` for a server that needs settings
-    which the protocol lacks.
+    """Return the settings of the protocol; raises `UsageError` for a server that needs a setting
+    which the protocol does not have.
     """
     if kind is None:
         return []
@@ -146,7 +147,8 @@ def _postgres(services: Sequence[Service], _: object, ask: Questions) -> list[Li
     )
     database = _first(services, "POSTGRES_DB", "POSTGRESQL_DATABASE", "PGDATABASE")
     if not database and user.why == "POSTGRES_USER":
-        database = Setting(user.value, "POSTGRES_USER")  # the image names the database after it
+        # by default, the image names the database after the user
+        database = Setting(user.value, "POSTGRES_USER")
     trusted = _first(services, "POSTGRES_HOST_AUTH_METHOD").value == "trust"
     lines = [_line("user", user), _password(password, trusted, "PostgreSQL", ask)]
     return [line for line in (*lines, _line("database", database)) if line.value or line.why]
@@ -226,7 +228,7 @@ def _master(sentinels: Sequence[Service]) -> Setting:
 
 
 def http_operations(kind: Kind | None, ask: Questions) -> tuple[list[Line], list[Line]]:
-    """Return the lines of `[operations]` and of `[leader]` for a service that speaks HTTP."""
+    """Return the lines of `[operations]` and `[leader]` for an HTTP service."""
     if kind is CONSUL:
         read = {
             "request": "GET /v1/kv/{key}?consistent",

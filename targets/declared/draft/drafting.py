@@ -1,7 +1,7 @@
-"""From a Compose file to a declaration: look, ask what the file does not show, write TOML.
+"""From a Compose file to a declaration: read the file, ask for missing facts, and write TOML.
 
-Every line whose value is a guess has a comment. The declaration goes through the loader before it
-is returned, so a feature of the Compose file that the harness lacks is an error here.
+Each line with a guessed value has a comment. The loader reads the declaration before it is
+returned, so a feature of the Compose file that the harness does not support is an error here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _DRIVERS: Final = frozenset({POSTGRES.protocol, MYSQL.protocol, ZOOKEEPER.protoc
 
 
 def drafted(compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
-    """Return the declaration for a Compose file, which stays in its place relative to the current
-    folder. Raises `UsageError`.
+    """Return the declaration for a Compose file. The declaration refers to the file by its path
+    relative to the current folder. Raises `UsageError`.
     """
     here = Path.cwd()
     name = os.path.relpath(compose, here)
@@ -92,7 +92,7 @@ class _Drafting:
         return "\n".join(lines) + "\n"
 
     def seen(self) -> Iterable[str]:
-        """Say what the file showed, one line per fact."""
+        """Report what the file shows, one line per fact."""
         what = self.protocol if self.chosen.kind is None else self.chosen.kind.name
         yield f"{what}: {names_of(self.chosen.members)}, port {self.port}{self._why()}"
         for name, port in self.apart.items():
@@ -154,7 +154,7 @@ class _Drafting:
         return lines + client_lines(kind, self.serving, self.chosen.support, self.questions)
 
     def _needs_all(self) -> bool:
-        """Whether the system has replicas and nothing that makes one of them the primary."""
+        """Whether the system has replicas but nothing that promotes one of them to primary."""
         if self.chosen.kind not in {REDIS, POSTGRES, MYSQL} or len(self.chosen.members) < 2:
             return False
         if any(each.kind_name == SENTINEL.name for each in self.chosen.support):
@@ -167,7 +167,9 @@ class _Drafting:
         return not any(word in texts for word in (*_PROMOTES, "cluster-enabled"))
 
     def _folders(self) -> dict[str, Setting]:
-        """Map nodes to the folder that power cuts should reach; ask if a node has several."""
+        """Map each node to its data folder, which power cuts should affect; ask if a node has
+        several.
+        """
         chosen: dict[str, Setting] = {}
         answers: dict[tuple[str, ...], Setting] = {}
         for service in self.nodes:
@@ -186,7 +188,7 @@ class _Drafting:
 
 
 def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
-    """Map roles to services: the kind of server, or the service's own name."""
+    """Map roles to services; a role is the kind of server, or else the name of a service."""
     roles: dict[str, list[str]] = {}
     for service in services:
         roles.setdefault(service.kind_name or service.name, []).append(service.name)
@@ -194,7 +196,7 @@ def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
 
 
 def _plain(name: str) -> str:
-    """A name without the characters that names of systems cannot have."""
+    """Return a name without the characters that names of systems must not contain."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
 
 

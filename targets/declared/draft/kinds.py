@@ -1,7 +1,8 @@
 """The kinds of servers that a service of a Compose file can be, and how a service shows its kind.
 
-A service is recognized by the program that it runs, its image, its Dockerfile, the names of its
-variables, its ports and its name, in this order: an image such as Patroni's also runs etcd.
+The evidence is the program that the service runs, its image, its Dockerfile, the names of its
+variables, its ports and its name, in this order. The program comes first because one image may run
+several: Patroni's also runs etcd.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ __all__ = [
 
 
 class Kind(NamedTuple):
-    """One kind of server: its protocol (empty if no client speaks to it) and its usual port."""
+    """A kind of server: its protocol (empty if no client supports it) and its default port."""
 
     name: str
     protocol: str
     port: int
     images: str  # a regular expression for the last part of an image's name
     programs: tuple[str, ...]
-    variables: str = r"(?!)"  # names that clients of the server do not have
+    variables: str = r"(?!)"  # names of variables that the server has, but its clients do not
     packages: tuple[str, ...] = ()
     data: tuple[str, ...] = ()  # the folders that power cuts should reach, best first
 
@@ -119,7 +120,7 @@ _TOOLS: Final = re.compile(
 
 
 class Recognized(NamedTuple):
-    """The kind of a service, and the evidence in words."""
+    """The kind of a service, and what shows the kind, in words."""
 
     kind: Kind
     why: str
@@ -151,13 +152,13 @@ def recognized(
 
 
 def foreign_name(*names: str) -> str:
-    """Return the known server without a protocol here that a name or an image mentions, or ""."""
+    """Return the known server in a name or image for which the harness has no protocol, or ""."""
     match = _FOREIGN.search(" ".join(map(_last, names)).lower())
     return match[1] if match else ""
 
 
 def tool_name(*names: str) -> str:
-    """Return the tool or proxy that a name, an image or a program mentions, or ""."""
+    """Return the tool or proxy that appears in the name of a service, image or program, or ""."""
     match = _TOOLS.search(" ".join(map(_last, names)).lower())
     return match[1].strip("-_") if match else ""
 

@@ -1,4 +1,4 @@
-"""Questions about things that a Compose file does not show, each with a default."""
+"""Questions about facts that a Compose file does not show; each has a default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE: Final = "none"
 
 
 class Setting(NamedTuple):
-    """A value, and where it is from; false without a value."""
+    """A value and its source; false if there is no value."""
 
     value: str
     why: str
@@ -27,7 +27,9 @@ class Setting(NamedTuple):
 
 
 class Questions:
-    """Asks, checks the answers, and remembers the questions whose answer is the default."""
+    """Asks questions, checks the answers, and records the questions that were answered by the
+    default.
+    """
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -36,8 +38,8 @@ class Questions:
     def text(
         self, question: str, usual: str, wrong: Callable[[str], str] = lambda _: ""
     ) -> Setting:
-        """Return the answer for which `wrong` returns no complaint; the default is assumed. Raises
-        `UsageError` after several wrong answers.
+        """Return the first answer about which `wrong` does not complain; the default is marked as
+        assumed. Raises `UsageError` after several wrong answers.
         """
         asked = question
         for _ in range(_TRIES_MAX):

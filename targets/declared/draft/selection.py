@@ -1,4 +1,4 @@
-"""The services of a Compose file that belong to the system under test, and those left out."""
+"""The choice of the services in a Compose file that belong to the system under test."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ AS_ASKED: Final = "as --without says"
 
 
 class Selection(NamedTuple):
-    """The members, which clients talk to; the services that support them; and the names of all
-    others with the reason why each is left out.
+    """The chosen services: the members, to which clients talk, and the services that support them.
+    `left_out` maps each other service to the reason why it is not part of the system.
     """
 
-    kind: Kind | None  # none for an HTTP service of any kind
+    kind: Kind | None  # `None` for an HTTP service of an unknown kind
     members: Sequence[Service]
     support: Sequence[Service]
     left_out: Mapping[str, str]
@@ -93,17 +93,17 @@ def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
 
 
 def _may_serve(service: Service) -> bool:
-    """Whether a service of no known kind may be a server of HTTP."""
+    """Whether a service of unknown kind may be an HTTP server."""
     return _is_open(service) and bool(service.ports)
 
 
 def _is_open(service: Service) -> bool:
-    """Whether a service may have any part in the system."""
+    """Whether a service may be part of the system at all."""
     return not (service.tool or service.ends or service.recognized)
 
 
 def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
-    """Whether a server of another kind has one of this kind in its settings."""
+    """Whether a server of another kind names a server of this kind in its settings."""
     return any(
         user.recognized is not None and user.kind_name != kind.name and user.mentions(used.name)
         for user in services
@@ -113,7 +113,9 @@ def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
 
 
 def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
-    """The services that clients talk to: of this kind, or else the largest group of one image."""
+    """The services to which clients talk: the ones of this kind, or else the largest group with one
+    image.
+    """
     if kind is not None:
         return [each for each in services if each.kind_name == kind.name]
     served = [each.image or each.built for each in services if _may_serve(each)]
@@ -122,7 +124,9 @@ def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
 
 
 def _needed(services: Sequence[Service], members: Sequence[Service]) -> list[Service]:
-    """The services that members need, directly or not, and the Sentinels that watch them."""
+    """The services that the members need, directly or indirectly, and the Sentinels that watch
+    them.
+    """
     kept = list(members)
     for user in kept:  # the list grows during the loop
         for other in services:

@@ -1,4 +1,4 @@
-"""The services of a Compose file, as far as a draft of a declaration needs them."""
+"""The services of a Compose file, reduced to what a draft of a declaration needs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SCRIPT_CHARACTERS_MAX: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Service:
-    """One service: its kind or its role as a tool, and everything that drafts look at."""
+    """A service: the kind of server or tool that it is, and everything else that drafts look at."""
 
     name: str
     image: str
-    built: str  # the folder of its Dockerfile, or empty
+    built: str  # the folder of its Dockerfile; empty without one
     words: tuple[str, ...]  # entry point and command
     variables: Mapping[str, str]
     ports: tuple[int, ...]
@@ -37,7 +37,7 @@ class Service:
     recognized: Recognized | None
     foreign: str
     tool: str
-    ends: bool  # a job, which ends by itself
+    ends: bool  # whether it is a job, which ends by itself
 
     @property
     def kind_name(self) -> str:
@@ -57,19 +57,19 @@ class Service:
         return next((self.variables[name] for name in names if self.variables.get(name)), "")
 
     def mentions(self, other: str) -> bool:
-        """Whether the service depends on another service, or has its name in a setting."""
+        """Whether the service depends on the other service, or names it in a setting."""
         pattern = re.compile(rf"(?<![\w./-]){re.escape(other)}(?![\w-])")
         texts = [*self.words, *self.variables.values(), *self.texts]
         return other in self.after or any(pattern.search(text) for text in texts)
 
 
 def names_of(services: Sequence[Service]) -> str:
-    """Return the names as a list with commas."""
+    """Return the names of the services, separated by commas."""
     return ", ".join(service.name for service in services)
 
 
 class Survey:
-    """Reads the services. Values that the loader will refuse are left out here, not refused."""
+    """Reads the services of a file. It leaves out values that the loader will refuse."""
 
     def __init__(self, document: ComposeDocument, folder: Folder) -> None:
         self._document, self._folder = document, folder
@@ -155,7 +155,7 @@ class Survey:
 
 
 def _or(read: Any, usual: Any) -> Any:
-    """Return what `read` returns, or `usual` for a value that is wrong."""
+    """Return the result of `read`, or `usual` if the value is wrong."""
     try:
         return read()
     except UsageError:
@@ -163,7 +163,7 @@ def _or(read: Any, usual: Any) -> Any:
 
 
 def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """The names of services whose end another service waits for."""
+    """The names of the services that another service expects to end."""
     for table in tables:
         after = table.get("depends_on")
         for name, how in after.items() if isinstance(after, dict) else ():
@@ -172,7 +172,7 @@ def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _commands(words: Sequence[str]) -> Iterable[str]:
-    """The command as one text, or the scripts that it gives to a shell."""
+    """The command as one text, or the scripts that the command passes to a shell."""
     first = words[0].rpartition("/")[2] if words else ""
     if first in _SHELLS:
         yield from (word for word in words[1:] if not word.startswith("-"))

@@ -1,13 +1,13 @@
 """The seam between a declared target and the protocol of its system: one module per protocol.
 
-A `Protocol` has read the file's settings and understands the file's templates. It opens `Session`s,
-each of which is one connection to one node. `targets.declared.operations` maps operations of a
-vocabulary to templates and calls `Session.perform`; the client opens and closes sessions, chooses
-the node and classifies the outcome by `Session.sent` and `Session.may_have_changed`.
+A `Protocol` holds the file's settings and parses the file's templates. It opens `Session`s, each of
+which is one connection to one node. `targets.declared.operations` maps operations of a vocabulary
+to templates and calls `Session.perform`; the client opens and closes sessions, chooses the node and
+classifies the outcome by `Session.sent` and `Session.may_have_changed`.
 
 No protocol retries: one request is one attempt. An empty, torn or malformed answer, a value of the
-wrong type and a failed connection raise; they never become a value. Only an answer in which the
-protocol itself says that there is nothing (a nil, no row, a status that the file names) is null.
+wrong type and a failed connection raise an exception; they never become a value. An answer is null
+only if the protocol itself says that there is nothing (nil, no row, a status that the file lists).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ T = TypeVar("T")
 class DeclinedError(Exception):
     """The system refused a request and did nothing: the operation is a `fail`.
 
-    `value` goes into the completion. `elsewhere` says that another node may accept the request
+    `value` is put into the completion. `elsewhere` means that another node may accept the request
     (a redirect, a read-only replica).
     """
 
@@ -80,11 +80,11 @@ class DeclinedError(Exception):
 
 
 class MalformedError(ValueError):
-    """The answer is not what its protocol or its template promises."""
+    """The answer violates its protocol or its template."""
 
 
 class NotSentError(ConnectionError):
-    """The connection was gone before the request: certainly, nothing was sent."""
+    """The connection had ended before the request, so certainly nothing was sent."""
 
 
 class Template:
@@ -92,8 +92,8 @@ class Template:
 
 
 class Session(ABC):
-    """One connection to one node. After any exception other than `DeclinedError`, the client closes
-    it and opens another.
+    """A connection to one node. After any exception other than `DeclinedError`, the client closes
+    the session and opens another.
     """
 
     def __init__(self, env: ClientEnv, address: Address) -> None:
@@ -124,18 +124,18 @@ class Session(ABC):
         """Close the connection at once, without waiting for the peer; safe to call twice."""
 
     async def leadership(self) -> tuple[bool, int]:
-        """Return whether the node says that it leads, and its term, or 0 where there are none.
+        """Return whether the node reports that it leads, and its term, or 0 without terms.
 
         Only for protocols with `knows_leader`. Raises one of `FAILURES`, or `DeclinedError`.
         """
         raise InternalError(f"a session of {type(self).__name__} knows no leader")
 
     def had_no_effect(self) -> None:
-        """Declare that all requests so far changed nothing, so the operation may be tried again."""
+        """State that no request so far had an effect, so the operation may be tried again."""
         self.may_have_changed = False
 
     async def attempt(self, exchange: Awaitable[T], *, changes: bool) -> T:
-        """Await one exchange with the node and record it as an attempt."""
+        """Await one exchange with the node, and record it as an attempt."""
         start, outcome = self.env.clock.monotonic_ns(), "not answered"
         self.sent = True
         before, self.may_have_changed = self.may_have_changed, self.may_have_changed or changes
@@ -182,24 +182,28 @@ class Protocol(ABC):
 
     @abstractmethod
     def template(self, where: str, written: object, answer: Answer) -> Template:
-        """Parse a template of the file. Raises `UsageError`; `where` is its key in the file, such
-        as `operations.read`. The placeholders are checked already.
+        """Parse a template in the file. Raises `UsageError`; `where` is the template's key in the
+        file, such as `operations.read`. The placeholders have already been checked.
         """
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        """Return the templates that need no words in the file: vocabulary -> operation."""
+        """Return the built-in templates, which need no entry in the file: vocabulary -> operation
+        -> template.
+        """
         return {}
 
     def setup(self, vocabulary: str) -> Sequence[Template]:
-        """Return what the defaults of a vocabulary need in the system; it may be sent again."""
+        """Return requests that create what a vocabulary's built-in templates need; they may be sent
+        again.
+        """
         del vocabulary
         return ()
 
     @abstractmethod
     async def open(self, env: ClientEnv, address: Address, *, observes: bool = False) -> Session:
         """Connect to a node. Raises one of `FAILURES`, or `DeclinedError` if the node answers but
-        is none for clients, such as a replica: nothing was sent in either case. A session that
-        `observes` may have any node.
+        does not serve clients, such as a replica; in both cases nothing was sent. A session that
+        `observes` may use any node.
         """
 
 
@@ -207,9 +211,10 @@ class Protocol(ABC):
 async def session_with(
     protocol: Protocol, env: ClientEnv, address: Address, *, observes: bool = False
 ) -> AsyncIterator[Session]:
-    """Open a session for one question, and close it: a system is not told when its run ends.
+    """Open a session for one request, and close it afterwards: a system is not told when its run
+    ends.
 
-    A session that `observes` may have any node, for example a replica.
+    A session that `observes` may use any node, for example a replica.
     """
     session = await protocol.open(env, address, observes=observes)
     try:
@@ -242,7 +247,7 @@ def settings_of(kind: type[S], settings: Mapping[str, Any], where: str = "client
 
 
 def checked(value: Any, answer: Answer) -> Any:
-    """Return the value of an answer if it has the type that was asked for."""
+    """Return the value of an answer if it has the required type."""
     if answer in {"ran", "done"}:
         return None
     if answer == "whether" and not isinstance(value, bool):
@@ -255,5 +260,5 @@ def checked(value: Any, answer: Answer) -> Any:
 
 
 def described(error: BaseException) -> str:
-    """Return the error as one bounded line for histories."""
+    """Describe an error in one line of bounded length, for histories."""
     return described_within(error, _ERROR_CHARACTERS_MAX)

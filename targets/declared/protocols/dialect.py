@@ -1,6 +1,7 @@
-"""The tables and statements of every vocabulary, in the dialect of one database.
+"""The tables and statements of all vocabularies, in the SQL dialect of one database.
 
-A vocabulary has its tables, `harness_register` and so on. Keys are texts, and values are JSON.
+Each vocabulary has tables of its own, such as `harness_register`. Keys are texts, and values are
+JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _INSERT: Final = "insert into TABLE (KEY, value) values ({key}, VALUE)"
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """The differences between databases in the statements that all vocabularies need.
+    """The statements that differ between databases.
 
-    `key` is the quoted name of the column, and `options` end the creation of a table of rows.
-    `conflict` lets an insert update the row that exists, to `new`, the value of the insert, or to
-    the `sum` of both numbers, or to both lists `joined`. `insert_once` keeps a row that exists, and
-    `is_empty` tells whether a table has no such row. TABLE is replaced by the name of the table.
+    `key` is the quoted name of the key column, and `options` end the statement that creates a table
+    of rows. `conflict` lets an insert update an existing row: to `new`, the inserted value, to the
+    `sum` of both numbers, or to both lists `joined`. `insert_once` leaves an existing row as it is,
+    and `is_empty` is true if the table has no such row. TABLE is replaced by the name of the table.
     """
 
     key: str

@@ -1,7 +1,7 @@
-"""etcd, by its JSON gateway (`/v3/...`): every operation is one transaction of etcd.
+"""etcd, through its JSON gateway (`/v3/...`): every operation is one transaction of etcd.
 
-Values are stored as JSON texts. A template of the file is an HTTP request to the gateway, in which
-`{key:base64}` and `{value:base64}` are what the gateway expects.
+Values are stored as JSON texts. A template in the file is an HTTP request to the gateway, which
+expects `{key:base64}` and `{value:base64}`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _TXN: Final = "/v3/kv/txn"
 
 
 class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a file. `serializable`: a member answers reads from its own state, without a
-    quorum.
+    """The settings of a file. `serializable`: a member answers reads from its own state, without
+    asking a quorum.
     """
 
     serializable: bool = False
 
 
 class Cas(Update):
-    """Set `{key}` to `{new}` if its value is `{old}`: in one request, unless that is null, which
-    an item that does not exist is, too.
+    """Set `{key}` to `{new}` if its value is `{old}`. This takes one request, unless `{old}` is
+    null, which also means a missing item.
     """
 
 
@@ -110,7 +110,7 @@ class EtcdSession(VersionedSession):
 
     async def _written(self, asked: Mapping[str, Any], count: int) -> bool:
         answer = await self._txn(asked)
-        succeeded = answer.get("succeeded", False)  # the gateway leaves out false values
+        succeeded = answer.get("succeeded", False)  # the gateway omits false values
         if not isinstance(succeeded, bool):
             raise MalformedError(f"`succeeded` is {shown(succeeded)}")
         if succeeded:
@@ -129,10 +129,12 @@ class EtcdSession(VersionedSession):
         return member == leader, int(term)
 
     async def _ask(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the gateway and return its answer, which counts only with a header."""
+        """Send a request to the gateway and return the answer, which is only accepted with a
+        header.
+        """
         response = await self._http.fetch("POST", path, body=encoded(asked).encode())
         text = response.body.decode("utf-8", "replace").strip()
-        if response.status == 400:  # the request was wrong, in etcd's eyes
+        if response.status == 400:  # etcd rejected the request as wrong
             raise DeclinedError(f"status 400: {text}")
         if response.status != 200:
             raise MalformedError(f"status {response.status}: {text}")
@@ -153,7 +155,7 @@ def _responses(answer: Mapping[str, Any], count: int) -> list[Any]:
 
 
 def _item_of(response: Any) -> tuple[Any, int]:
-    """The value and the revision in an answer to a range of one key."""
+    """The value and the revision in the answer to a range request for one key."""
     part = response.get("response_range") if isinstance(response, dict) else None
     if not isinstance(part, dict) or not isinstance(part.get("header"), dict):
         raise MalformedError(f"not an answer to a range: {shown(response)}")

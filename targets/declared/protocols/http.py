@@ -1,10 +1,10 @@
-"""HTTP: a template is a request, and what of its answer is the value.
+"""HTTP: a template is a request, and tells which part of the answer is the value.
 
     read = { request = "GET /kv/{key}", value = "node.value", nothing = [404] }
     write = 'PUT /kv/{key} {"value": {value}}'
 
-In the path and the query, arguments are percent-encoded. In a body, each is its JSON. A body may
-also be a table, in which a text that is one placeholder becomes the argument itself.
+In the path and the query, arguments are percent-encoded; in a body, they are JSON. A body may also
+be a table, in which a text that consists of one placeholder becomes the argument itself.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ programs answer a form like this once they have stored it.
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a file: headers of all requests, and a path that a node must answer before a
-    new connection is used (Docker's port proxy accepts connections even for a dead container).
+    """The settings of a file: the headers of all requests, and a path that a node must serve before
+    a new connection is used (Docker's port proxy accepts connections even for a dead container).
     """
 
     headers: dict[str, str] = {}
@@ -64,7 +64,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A template as the file has it."""
+    """A template as written in the file."""
 
     request: str
     headers: dict[str, str] = {}
@@ -85,7 +85,7 @@ class Filled(NamedTuple):
 
 
 class Exchange(Template):
-    """A request, and how to read its answer."""
+    """A request, and how to read the answer to it."""
 
     def __init__(
         self, method: str, path: str, body: object, written: Written, answer: Answer
@@ -182,7 +182,7 @@ class Http(Protocol):
 
 
 class HttpSession(Session):
-    """Requests to one node, over one connection as long as the node keeps it open."""
+    """Requests to one node, over one connection for as long as the node keeps it open."""
 
     def __init__(self, env: ClientEnv, address: Address, settings: HttpSettings) -> None:
         super().__init__(env, address)
@@ -190,7 +190,7 @@ class HttpSession(Session):
         self._streams: Any = None
 
     async def connect(self) -> None:
-        """Connect and greet, unless there is a connection."""
+        """Connect and send the greeting, unless there is an open connection."""
         if self._streams is not None and self._streams[0].at_eof():
             await self.close()
         if self._streams is not None:
@@ -203,7 +203,7 @@ class HttpSession(Session):
             except BaseException:
                 await self.close()
                 raise
-            if self._streams is None:  # the server closes each connection, but it is there
+            if self._streams is None:  # the server closes each connection, so it is still alive
                 self._streams = await dial(*self.env.endpoint(self.address))
 
     async def perform(
@@ -213,7 +213,7 @@ class HttpSession(Session):
         return await self.attempt(self.exchange(template, arguments), changes=changes)
 
     async def exchange(self, template: Exchange, arguments: Mapping[str, Any]) -> Any:
-        """Send a template and return the value of its answer, without recording an attempt."""
+        """Send a template and return the value in the answer, without recording an attempt."""
         filled_in = template.filled(arguments)
         response = await self.fetch(
             template.method, filled_in.path, filled_in.headers, filled_in.body
@@ -223,7 +223,7 @@ class HttpSession(Session):
     async def fetch(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Response:
-        """Send one request and return its answer with any status."""
+        """Send one request and return the answer, with any status."""
         try:
             await self.connect()
         except FAILURES as error:
@@ -254,8 +254,9 @@ def _check_status(response: Response) -> None:
 
 
 def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
-    """Return the value at a path such as `kvs.0.value`. If it is `optional`, a missing name, an
-    index beyond the end, or a null on the way is null; else they raise `MalformedError`.
+    """Return the value at a path such as `kvs.0.value`. If a name is missing, an index is beyond
+    the end, or a value on the way is null, return `None` if the value is `optional`, and raise
+    `MalformedError` otherwise.
     """
     value = answer
     for step in [] if path == _WHOLE else path.split("."):

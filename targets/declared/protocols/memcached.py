@@ -1,4 +1,6 @@
-"""memcached, by its text protocol. Values are JSON texts; versions are memcached's CAS numbers."""
+"""memcached, through its text protocol. Values are JSON texts; versions are memcached's CAS
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +59,16 @@ class Memcached(VersionedProtocol):
 
 
 class MemcachedSession(VersionedSession):
-    """One connection: commands one at a time, each with its answer."""
+    """A connection with one command at a time in progress."""
 
     def __init__(self, env: ClientEnv, address: Address, stream: Stream) -> None:
         super().__init__(env, address)
         self._stream = stream
 
     async def greet(self) -> None:
-        """Wait for an answer, since Docker's port proxy accepts connections for dead servers."""
+        """Wait for an answer, since Docker's port proxy accepts connections even for dead
+        servers.
+        """
         await self._stream.send(b"version\r\n")
         line = await self._stream.line()
         if not line.startswith(b"VERSION "):
@@ -118,7 +122,7 @@ class MemcachedSession(VersionedSession):
 
 
 def _key_of(key: str) -> str:
-    """Return the key as memcached allows it: without spaces and control characters."""
+    """Return the key in a form that memcached allows: without spaces and control characters."""
     name = quote(key, safe="") or "%"
     if len(name) > _KEY_BYTES_MAX:
         raise DeclinedError(f"a key of {len(name)} bytes; memcached allows {_KEY_BYTES_MAX}")
@@ -126,8 +130,8 @@ def _key_of(key: str) -> str:
 
 
 def _refuse(line: bytes) -> None:
-    """Raise for an error of the protocol. A SERVER_ERROR may come after an effect: a set that finds
-    no memory removes the old item.
+    """Raise the exception for an error reply. A SERVER_ERROR may come after an effect: a set that
+    finds no memory removes the old item.
     """
     if line == b"ERROR" or line.startswith(b"CLIENT_ERROR"):
         raise DeclinedError(line.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, over aiomysql at the endpoint that the environment gives to each client."""
+"""MySQL and MariaDB through aiomysql, at the endpoint that the environment gives to each client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _DIALECT: Final = Dialect(
     key="`key`",
     key_type="varchar(191)",
     text_type="longtext",
-    options=" character set utf8mb4 collate utf8mb4_bin",  # texts that differ are not equal
+    # lets different texts never compare as equal
+    options=" character set utf8mb4 collate utf8mb4_bin",
     conflict="on duplicate key update value = ",
     new="values(value)",
     sum="value + values(value)",
@@ -50,8 +51,8 @@ _DIALECT: Final = Dialect(
 class MySqlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
-    `primary`: use only nodes that are not read-only. `isolation`: of transactions with several
-    statements; empty for the server's own default.
+    `primary`: use only nodes that are not read-only. `isolation`: the isolation level of
+    transactions with several statements; empty for the server's default.
     """
 
     user: str = "root"
@@ -65,7 +66,7 @@ class MySql(SqlProtocol):
     """MySQL and MariaDB."""
 
     name, port, knows_leader = "mysql", 3306, True
-    joins_as_follower = True  # read-only: a group may have several primaries
+    joins_as_follower = True  # a node joins as read-only, and a group may have several primaries
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         try:
@@ -102,7 +103,8 @@ class MySql(SqlProtocol):
                 password=settings.password,
                 charset="utf8mb4",
                 autocommit=True,
-                client_flag=CLIENT.FOUND_ROWS,  # an update counts the rows that match
+                # an update counts the rows that it matches, not the rows that it changes
+                client_flag=CLIENT.FOUND_ROWS,
             )
         except aiomysql.Error as error:
             raise ConnectionError(str(error)) from error
@@ -145,7 +147,7 @@ class MySqlSession(SqlSession):
         return read_only == 0, 0
 
     async def enter(self, database: str) -> None:
-        """Use a database; create it if there is none."""
+        """Use a database; create it if it does not exist."""
         try:
             await self.execute(f"use `{database}`", ())
         except MalformedError:
@@ -186,7 +188,9 @@ class MySqlSession(SqlSession):
 
 
 def _translated(error: Exception) -> Exception:
-    """Return a refusal if the statement did certainly nothing, else an error of the connection."""
+    """Return a refusal if the statement certainly did nothing, and else an error of the
+    connection.
+    """
     import aiomysql
 
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0

@@ -1,4 +1,4 @@
-"""PostgreSQL, over psycopg 3 at the endpoint that the environment gives to each client."""
+"""PostgreSQL through psycopg 3, at the endpoint that the environment gives to each client."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _NEXT_ID: Final = Statements("value", "insert into harness_ids default values re
 class PostgresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
-    `primary`: use only nodes that are not in recovery. `isolation`: of transactions with several
-    statements; empty for the server's own default.
+    `primary`: use only nodes that are not in recovery. `isolation`: the isolation level of
+    transactions with several statements; empty for the server's default.
     """
 
     user: str = "postgres"
@@ -107,13 +107,13 @@ class Postgres(SqlProtocol):
                 password=settings.password or None,
                 dbname=settings.database,
                 autocommit=True,
-                prepare_threshold=None,  # a prepared statement takes a request of its own
+                prepare_threshold=None,  # preparing a statement would take a request of its own
                 sslmode="disable",
                 gssencmode="disable",
             )
         except psycopg.Error as error:
             raise ConnectionError(str(error).strip()) from error
-        for kind in ("json", "jsonb"):  # so that all texts of JSON are decoded in one place
+        for kind in ("json", "jsonb"):  # so that all JSON texts are decoded in one place
             connection.adapters.register_loader(kind, TextLoader)
         session = PostgresSession(env, address, connection, settings)
         try:
@@ -186,8 +186,8 @@ class PostgresSession(SqlSession):
         return Result(rows, cursor.rowcount)
 
     async def _answer(self, asking: Coroutine[Any, Any, Result]) -> Result:
-        """Await the driver in a task of its own, which is not cancelled: a cancelled driver asks
-        the server to stop and waits for its reply, which takes seconds if the link is cut.
+        """Await the driver in a separate task, which is never cancelled: a cancelled driver asks
+        the server to stop and waits for the reply, which takes seconds if the link is cut.
         """
         self._asked = asyncio.ensure_future(asking)
         try:
@@ -203,7 +203,8 @@ class PostgresSession(SqlSession):
         if self._asked is None or self._asked.done():
             await self._connection.close()
             return
-        # The driver's task still uses the socket, so only shut it down; `_end` closes it.
+        # The driver's task is still using the socket, so only shut the socket down; `_end` closes
+        # it.
         self._asked.add_done_callback(self._end)
         with (
             contextlib.suppress(OSError),  # raised if the peer has closed the connection
@@ -220,7 +221,9 @@ class PostgresSession(SqlSession):
 
 
 def _translated(error: Exception) -> Exception:
-    """Return a refusal if the statement did certainly nothing, else an error of the connection."""
+    """Return a refusal if the statement certainly did nothing, and else an error of the
+    connection.
+    """
     import psycopg
 
     code, text = getattr(error, "sqlstate", None) or "", str(error).strip()
@@ -228,6 +231,6 @@ def _translated(error: Exception) -> Exception:
         return DeclinedError(f"{code}: {text}", elsewhere=code == _READ_ONLY)
     if code:
         return MalformedError(f"{code}: {text}")
-    if isinstance(error, psycopg.DataError):  # a parameter that the driver does not send
+    if isinstance(error, psycopg.DataError):  # the driver refused to send a parameter
         return DeclinedError(text)
     return ConnectionError(text or type(error).__name__)

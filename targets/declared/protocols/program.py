@@ -4,15 +4,16 @@ A request has an id, the operation and its arguments:
 
     {"id": 1, "f": "write", "key": "register", "value": 5, "client": "client-0"}
 
-The program does one attempt at the node that its command names, and answers with the same id and
+The program makes one attempt at the node in its command line, and answers with the same id and
 exactly one of
 
     {"id": 1, "ok": VALUE}     it happened; VALUE is the answer, null where there is none
     {"id": 1, "fail": "why"}   certainly, it did not happen
     {"id": 1, "info": "why"}   unknown
 
-A connection of a client is one process. It is killed when the client leaves the node, and when it
-answers anything else or not in time; then the outcome of a change is unknown.
+Each connection of a client is one process. The process is killed when the client leaves the node.
+If it does not answer in time, or answers anything else, it is also killed, and the outcome of a
+change is unknown.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ _PLACES: Final = frozenset({"node", "host", "port"})
 
 
 class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a file: the command, as a text or a list of words, in which `{node}`,
-    `{host}` and `{port}` are the node's; and the vocabularies that the program speaks.
+    """The settings of a file: the command, as a text or a list of words with the placeholders
+    `{node}`, `{host}` and `{port}` for the node; and the vocabularies that the program supports.
     """
 
     command: str | list[str]
@@ -136,7 +137,7 @@ class Program(Protocol):
 
 
 class ProgramSession(Session):
-    """One process: requests one at a time, each with its answer."""
+    """A process with one request at a time in progress."""
 
     def __init__(self, env: ClientEnv, address: Address, process: Process) -> None:
         super().__init__(env, address)
@@ -187,7 +188,7 @@ class ProgramSession(Session):
         return content
 
     async def _listen(self) -> None:
-        """Keep the end of what the program writes to stderr."""
+        """Read the program's stderr, and keep its end."""
         stderr = self._process.stderr
         assert stderr is not None
         while data := await stderr.read(_READ_BYTES):

@@ -1,11 +1,11 @@
-"""Redis, and what speaks its protocol (RESP 2): a template is a command.
+"""Redis, and other systems with its protocol (RESP 2): a template is a command.
 
     read = "GET {key}"
     write = ["SET", "{key}", "{value}"]
 
 Values are stored as JSON texts. The words of a command are split before the arguments are filled
-in, so an argument is always one word. An error reply to one command means that it did nothing;
-after an error of a script, which may have written before, the outcome is unknown.
+in, so an argument is always one word. An error reply to a single command means that it did nothing.
+After an error in a script, the outcome is unknown, since the script may already have written.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ return all
 class RedisSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
-    `primary`: use only nodes that say they are primaries. `sentinels`: use only the node that a
-    Sentinel, such as "s1:26379", calls the primary of `master`. `wait`: after each change, `WAIT`
-    for this number of replicas at most `wait_ms`; if fewer have it, the outcome is unknown.
+    `primary`: use only nodes that report that they are primaries. `sentinels`: use only the node
+    that a Sentinel, such as "s1:26379", names as the primary of `master`. `wait`: after each
+    change, `WAIT` for this number of replicas for at most `wait_ms`; if fewer replicas have the
+    change, the outcome is unknown.
     """
 
     username: str = ""
@@ -97,12 +98,12 @@ class Command(Template):
 
     @property
     def is_script(self) -> bool:
-        """Whether an error reply may follow a write."""
+        """Whether the command is a script, which may have written before an error reply."""
         return self.words[0].upper() in _SCRIPTS
 
 
 class Transaction(Template):
-    """The micro-operations of a transaction as commands between MULTI and EXEC."""
+    """The micro-operations of a transaction, as commands between MULTI and EXEC."""
 
     def __init__(self, read: Sequence[str], answer: Answer) -> None:
         """Take the command that reads a key, and the kind of its answer."""
@@ -205,7 +206,7 @@ class Redis(Protocol):
 
 
 class RedisSession(Session):
-    """One connection: commands one at a time, each with its reply."""
+    """A connection with one command at a time in progress."""
 
     def __init__(
         self,
@@ -306,15 +307,17 @@ class RedisSession(Session):
 
 
 def _refuse(error: ReplyError, *, sure: bool) -> None:
-    """Raise `DeclinedError` if the command certainly did nothing, else `MalformedError`."""
+    """Raise `DeclinedError` if the command certainly did nothing, and `MalformedError`
+    otherwise.
+    """
     if sure or error.code in _BEFORE:
         raise DeclinedError(str(error), elsewhere=error.code in _ELSEWHERE)
     raise MalformedError(f"error reply: {error}")
 
 
 def _refuse_transaction(opened: Any, words: Sequence[Any], ran: ReplyError) -> None:
-    """Raise `DeclinedError` if certainly no command of the transaction ran. A command runs alone if
-    MULTI was refused, and the reason is over when the command comes.
+    """Raise `DeclinedError` if certainly no command of the transaction ran. If MULTI was refused
+    for a reason that has passed when the first command arrives, this command runs by itself.
     """
     why = next((each for each in (opened, *words) if isinstance(each, ReplyError)), ran)
     discarded = opened == "OK" and (ran.code == "EXECABORT" or ran.code in _BEFORE)
@@ -359,7 +362,7 @@ def _raw(reply: Any) -> Any:
 
 
 def _plain(reply: Any) -> Any:
-    """The JSON value of a reply; a status such as OK is none."""
+    """The JSON value of a reply; a status such as OK has no value."""
     if reply is None or isinstance(reply, int):
         return reply
     if isinstance(reply, bytes):

@@ -1,6 +1,7 @@
-"""Sentinels of Redis: which primary each of them names.
+"""Redis Sentinels: the primary that each of them names.
 
-A primary is compared by the id of its run (`run_id` of INFO), since addresses have several forms.
+Primaries are compared by the id of their run (`run_id` of INFO), since an address can have several
+forms.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ _QUESTIONS: Final = ("GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS")
 
 
 class _Primary(NamedTuple):
-    """The primary that a Sentinel names: the id of its run, if known, and the epoch from 0."""
+    """The primary that a Sentinel names: its run id, if known, and its epoch, from 0."""
 
     run_id: bytes | None
     epoch: int
 
 
 class Sentinels:
-    """The Sentinels of a file, which watch one primary under a name."""
+    """The Sentinels that a declaration names; they watch one primary under a name."""
 
     def __init__(self, nodes: Sequence[str], master: str) -> None:
-        """Take nodes such as "s1:26379"; raises `UsageError`."""
+        """Take nodes such as "s1:26379"; raises `UsageError` for any other text."""
         self.addresses, self._master = [_address_of(node) for node in nodes], master
 
     def __bool__(self) -> bool:
@@ -52,8 +53,8 @@ class Sentinels:
         raise DeclinedError("no Sentinel answers", elsewhere=True)
 
     async def term(self, env: ClientEnv, run_id: bytes) -> int:
-        """The highest epoch in which a Sentinel names this primary, from 1; 0 if none does, as for
-        a primary that was replaced behind a partition.
+        """The highest epoch in which a Sentinel names this primary, from 1. The term is 0 if no
+        Sentinel names it, for example because it was replaced behind a partition.
         """
         asked = (self._named_by(env, address) for address in self.addresses)
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -66,8 +67,9 @@ class Sentinels:
         return max(terms)
 
     async def _named_by(self, env: ClientEnv, sentinel: Address) -> _Primary:
-        """Ask one Sentinel. While it reconfigures the replicas after a failover, it names the new
-        primary by its address, but still lists it among the replicas of the old one.
+        """Ask one Sentinel for its primary. While a Sentinel reconfigures the replicas after a
+        failover, it already names the new primary by its address, but still lists it among the
+        replicas of the old one.
         """
         stream = await Stream.open(env, sentinel)
         try:

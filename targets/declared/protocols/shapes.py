@@ -15,8 +15,8 @@ a table, or a list of pairs; the whole answer as plain data, without decoding, f
 
 
 class Shape(NamedTuple):
-    """One operation: its arguments, the answer that its template must give, whether it may change
-    anything, and whether a vocabulary is complete without it.
+    """One operation: its arguments, the answer that its template must return, whether it may change
+    something, and whether a vocabulary is complete without it.
     """
 
     arguments: frozenset[str]

@@ -4,10 +4,10 @@
     transfer = ["update account set ...", "update account set ..."]
     txn = { r = "select ...", append = "insert ..." }
 
-A placeholder becomes a parameter of the driver: `{key}` as text, every other argument as its JSON
-text, which also suits columns of numbers. `{table:name}` becomes part of the statement. A text that
-is read is JSON, too. A change that affects no row did not happen; in a transaction, it rolls
-everything back. Until `commit` is sent, nothing of a transaction can have happened.
+A placeholder becomes a parameter of the driver: `{key}` as text, and any other argument as its JSON
+text, which also works for numeric columns. `{table:name}` becomes part of the statement. Texts in
+answers are JSON, too. A change that affects no row did not happen; in a transaction, this rolls
+everything back. Before `commit` is sent, no part of a transaction can have taken effect.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ROWS_MAX: Final = 1_000_000
 
 
 class Result:
-    """The rows of a statement, if it is one that has rows, and how many it affected."""
+    """The rows of a statement, if it returns rows, and the number of affected rows."""
 
     def __init__(self, rows: Sequence[Sequence[Any]] | None, affected: int) -> None:
         self.rows, self.affected = rows, affected
@@ -93,7 +93,7 @@ class Statement(Template):
     """One statement, in the driver's style, and the names of its parameters."""
 
     def __init__(self, text: str) -> None:
-        """Take a statement whose placeholders are outside of quotes."""
+        """Take a statement whose placeholders are not inside quotes."""
         self.written = text
         self._parameters: list[tuple[str, str | None]] = []
         self._text = PLACEHOLDER.sub(self._parameter, text.replace("%", "%%"))
@@ -118,7 +118,9 @@ class Statement(Template):
 
 
 class Statements(Template):
-    """Statements whose last rows are the answer; several of them are one transaction."""
+    """A list of statements, of which the last rows are the answer; several statements are one
+    transaction.
+    """
 
     def __init__(self, answer: Answer, *statements: str) -> None:
         self.answer = answer
@@ -126,8 +128,8 @@ class Statements(Template):
 
 
 class Transaction(Template):
-    """One statement per kind of micro-operation; all statements of an operation are one
-    transaction. The statement of `r` returns one value, or with `joined` the elements of a list,
+    """A statement for each kind of micro-operation; all statements of an operation are one
+    transaction. The statement for `r` returns one value or, with `joined`, the elements of a list,
     separated by commas.
     """
 
@@ -165,12 +167,12 @@ class SqlProtocol(Protocol):
 
 
 class SqlSession(Session):
-    """One connection with one statement at a time."""
+    """A connection with one statement at a time in progress."""
 
     @abstractmethod
     async def execute(self, text: str, parameters: Sequence[str]) -> Result:
-        """Execute a statement. Raises `DeclinedError` if the database says that it did nothing, and
-        one of `FAILURES` if that is unknown.
+        """Execute a statement. Raises `DeclinedError` if the database reports that nothing
+        happened, and one of `FAILURES` if that is unknown.
         """
 
     @property
@@ -194,8 +196,8 @@ class SqlSession(Session):
             raise
 
     async def _commit(self, statements: Coroutine[Any, Any, Any], *, changes: bool) -> Any:
-        """Begin a transaction with these statements and commit it; roll it back if it is declined.
-        Only the commit may change something.
+        """Begin a transaction with these statements, and commit it, or roll it back if a statement
+        is declined. Only the commit can change something.
         """
         try:
             value = await self.attempt(statements, changes=False)
@@ -275,7 +277,7 @@ def _cell(row: Sequence[Any]) -> Any:
 
 
 def _value(cell: Any) -> Any:
-    """The JSON value of a column; a text is JSON itself."""
+    """The value of a column; a text is parsed as JSON."""
     if isinstance(cell, str | bytes):
         return decoded(cell)
     if isinstance(cell, Decimal) and cell.is_finite() and cell == cell.to_integral_value():

@@ -1,4 +1,6 @@
-"""Bytes to and from a node: one TCP connection, with limits, that is closed without waiting."""
+"""Byte streams to and from a node: one TCP connection with limits, which is closed without
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class Stream:
-    """A connection with one request at a time; answers are lines and blocks of known size."""
+    """A connection with one request at a time; answers consist of lines and of blocks of known
+    size.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -33,7 +37,7 @@ class Stream:
 
     async def send(self, data: bytes) -> None:
         """Send a request. Raises `NotSentError` if the peer has closed the connection, and
-        `MalformedError` if bytes are left that belong to no request.
+        `MalformedError` if there are unread bytes that answer no request.
         """
         if self._reader.at_eof():
             raise NotSentError("the server had closed the connection")
@@ -43,8 +47,8 @@ class Stream:
         await self._writer.drain()
 
     async def line(self, end: bytes = b"\r\n") -> bytes:
-        """Read a line, without its end. Raises `EOFError` for a torn line, `MalformedError` for one
-        that is too long.
+        """Read a line and return it without its end. Raises `EOFError` for a torn line and
+        `MalformedError` for a line that is too long.
         """
         while (at := self._buffer.find(end)) < 0:
             if len(self._buffer) > LINE_BYTES_MAX:

@@ -1,8 +1,8 @@
 """Placeholders in templates, and values as JSON text.
 
-A placeholder is `{name}` or `{name:encoding}`, such as `{value}` or `{key:base64}`. The braces of
-JSON are no placeholders, because its names are quoted. Without an encoding, `{key}` is the plain
-text of the key, and every other argument is its JSON text, so that 5 and "5" differ in any store.
+A placeholder is `{name}` or `{name:encoding}`, such as `{value}` or `{key:base64}`. Braces of JSON
+are not placeholders, because JSON quotes its names. Without an encoding, `{key}` is the plain text
+of the key, and every other argument is its JSON text, so that 5 and "5" differ in any store.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def encoded(value: Any) -> str:
-    """Return a value as compact JSON text, with all characters as they are."""
+    """Return a value as compact JSON text, without escapes for characters beyond ASCII."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def decoded(data: bytes | bytearray | str) -> Any:
-    """Return the value of a JSON text; raises `MalformedError` for anything else, such as nothing,
-    NaN, or a lone half of a character.
+    """Return the value of a JSON text; raises `MalformedError` for anything else, such as an empty
+    text, NaN, or a lone surrogate.
     """
     try:
         text = data if isinstance(data, str) else bytes(data).decode("utf-8")
         value = json.loads(text, parse_constant=_refuse)
-        if "\\u" in text:  # an escape may have made half a character, which no history can hold
+        # an escape may have produced a lone surrogate, which no history can contain
+        if "\\u" in text:
             encoded(value).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"not JSON: {shown(data)} ({described(error)})") from error
@@ -49,7 +50,7 @@ def _refuse(constant: str) -> Any:
 
 
 def text_of(name: str, value: Any) -> str:
-    """Return the text for `{name}` if the template names no encoding."""
+    """Return the text for `{name}` without an encoding."""
     return value if name in PLAIN and isinstance(value, str) else encoded(value)
 
 
@@ -75,8 +76,8 @@ ENCODINGS: Final[Mapping[str, Callable[[str, Any], str]]] = {
 def filled(
     template: str, arguments: Mapping[str, Any], plain: Callable[[str, Any], str] = text_of
 ) -> str:
-    """Return the template with its placeholders replaced; `plain` encodes the ones without
-    an encoding.
+    """Return the template with its placeholders replaced; `plain` encodes those without an
+    encoding.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -92,7 +93,7 @@ def names_in(written: object) -> Iterator[str]:
 
 
 def check_names(where: str, written: object, known: Collection[str]) -> None:
-    """Raise `UsageError` for a placeholder that names no argument or no encoding."""
+    """Raise `UsageError` for a placeholder with an unknown argument or encoding."""
     for match in (match for text in _texts(written) for match in PLACEHOLDER.finditer(text)):
         name, encoding = match.groups()
         if name not in known:

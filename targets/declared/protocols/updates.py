@@ -1,7 +1,7 @@
 """The operations of all vocabularies as pure functions of items, for stores with versions.
 
-Transactions have one item for each of their keys. Every other object of a vocabulary is one item:
-a set is kept as a list, a lock as its holder, and a bank as a table of balances.
+A transaction uses one item per key. Every other object is a single item: a set is a list, a lock is
+its holder, and a bank is a table of balances.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ BANK: Final = {str(account): 10 for account in range(8)}
 
 
 def played(mops: Sequence[Any], items: Items) -> tuple[list[list[Any]], dict[str, Any]]:
-    """Return the answer of a transaction on these items, and the new content of those it changed.
+    """Return the answer of a transaction on these items, and the new values of the items that it
+    changed.
 
-    Items are lists in a transaction that appends, and registers in one that writes.
+    Items are lists in a transaction with appends, and registers in one with writes.
     """
     now, changed, answer = dict(items), {}, []
     for f, key, element in mops:
@@ -69,8 +70,8 @@ def _number(value: Any) -> int:
 
 
 def _one(change: Callable[[Any, Arguments], tuple[Any, Any]]) -> Update:
-    """Make an operation on the item `{key}` from a function of its value: the answer, and the new
-    value, which equals the old one if nothing is to be written.
+    """Make an operation on the item `{key}` from a function that maps its value to the answer and
+    the new value. If the two values are equal, nothing is written.
     """
 
     def changed(items: Items, arguments: Arguments) -> tuple[Any, Items]:
@@ -125,8 +126,8 @@ _OPEN_BANK: Final = Update(
 
 
 def _one_item(key: str, update: Update) -> Update:
-    """Return the same operation for stores that change one item at a time: all items of the
-    operation are entries of the item `key`.
+    """Return the operation for a store that changes only one item at a time: all items of the
+    operation become entries of the item `key`.
     """
 
     def change(items: Items, arguments: Arguments) -> tuple[Any, Items]:
@@ -170,7 +171,7 @@ def _templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
 
 
 class VersionedProtocol(Protocol):
-    """A protocol of a store with versions, which needs no templates from the file.
+    """The protocol of a store with versions, which needs no templates in the file.
 
     `several_items` says whether the store can change several items at once.
     """
@@ -185,7 +186,7 @@ class VersionedProtocol(Protocol):
 
 
 def built_in(store: str, where: str, written: object) -> UsageError:
-    """Return the refusal of a template for a store that takes none."""
+    """Return the error for a template in the file, since this store takes none."""
     return UsageError(
         f"{where} is {shown(written)}: {store}'s operations are built in; remove it, or use the "
         "protocol 'program' for others"

@@ -1,9 +1,9 @@
-"""Operations on stores whose items have versions: read, compute, write if nothing changed.
+"""Operations on stores whose items have versions: read, compute, and write if nothing has changed.
 
-etcd, ZooKeeper and memcached store an item only if its version is still the one that was read. So
-any pure function of the items is an atomic operation there. Every request of such an operation is
-an attempt of its own. A refused write had no effect, so the operation reads and tries again; only
-the client's timeout bounds this, as it bounds a single request.
+etcd, ZooKeeper and memcached can store an item only if its version is still the one that was read.
+This makes any pure function of items an atomic operation. Every request of such an operation is an
+attempt of its own. A refused write had no effect, so the operation reads and tries again; as for a
+single request, only the client's timeout ends this.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class VersionedSession(Session):
 
     @abstractmethod
     async def load(self, keys: Sequence[str]) -> Mapping[str, tuple[Any, Any]]:
-        """Read items at one moment, each with its version; one attempt for each request."""
+        """Read items as of one moment, each with its version; every request is one attempt."""
 
     @abstractmethod
     async def store(self, items: Items, seen: Mapping[str, Any]) -> bool:
         """Write items if all versions in `seen` are still current, and return whether they were;
-        one attempt for each request.
+        every request is one attempt.
         """
 
     @abstractmethod
     async def put(self, key: str, value: Any) -> None:
-        """Write one item of any version."""
+        """Write one item, regardless of its version."""
 
     async def perform(
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool

@@ -1,7 +1,8 @@
-"""ZooKeeper: sessions of our own in kazoo's wire format, so that one request is one attempt.
+"""ZooKeeper: the harness's own sessions in kazoo's wire format, so that one request is one attempt.
 
-kazoo's client would retry and move sessions between servers by itself. Items are znodes whose data
-are JSON texts, created by the first write. A read is as old as its server, unless `sync` is set.
+kazoo's client would retry and move sessions between servers by itself. Items are znodes with JSON
+texts, created by the first write. Unless `sync` is set, a read may be as old as the state of its
+server.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _STATUS_BYTES_MAX: Final = 16 * 1024
 class ZooKeeperSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
-    `sync`: send a sync before each read. `root`: an existing znode below which all others are.
+    `sync`: send a sync before each read. `root`: an existing znode, below which all items are.
     """
 
     sync: bool = False
@@ -94,7 +95,7 @@ class ZooKeeper(VersionedProtocol):
 
 
 class Word(Template):
-    """A four-letter word, whose answer is text."""
+    """A four-letter word, as a request that is answered by text."""
 
     def __init__(self, word: str) -> None:
         self.word = word
@@ -109,7 +110,7 @@ class _RefusedError(Exception):
 
 
 class ZooKeeperSession(VersionedSession):
-    """A session with one server: requests one at a time, each with its answer."""
+    """A session with one server, which has one request at a time in progress."""
 
     def __init__(
         self, env: ClientEnv, address: Address, stream: Stream, settings: ZooKeeperSettings
@@ -118,7 +119,7 @@ class ZooKeeperSession(VersionedSession):
         self._stream, self._settings, self._xid = stream, settings, 0
 
     async def greet(self) -> None:
-        """Ask for a session, which takes a majority of the ensemble."""
+        """Request a session; this takes a majority of the ensemble."""
         from kazoo.protocol.serialization import Connect
 
         asked = Connect(0, 0, self._settings.session_ms, 0, b"\0" * 16, False)
@@ -155,8 +156,8 @@ class ZooKeeperSession(VersionedSession):
         return await self._written(key, value, seen[key])
 
     async def put(self, key: str, value: Any) -> None:
-        """Set the znode; if there is none, create it. A request that is refused for this reason did
-        nothing, so the other one follows.
+        """Set the znode, or create it if it does not exist. A refusal for this reason proves that
+        nothing happened, so the other request follows.
         """
         while True:
             for version in (_ANY_VERSION, _ABSENT):
@@ -169,7 +170,7 @@ class ZooKeeperSession(VersionedSession):
         return await self.attempt(exchange, changes=True)
 
     async def _write(self, path: str, data: bytes, version: int) -> bool:
-        """Write a znode if it has this version; return whether it had."""
+        """Write a znode if it still has this version; return whether it had."""
         from kazoo.protocol.serialization import Create, SetData
         from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -193,7 +194,7 @@ class ZooKeeperSession(VersionedSession):
         return await super().perform(template, arguments, changes=changes)
 
     async def _answer_to(self, word: str) -> str:
-        """The answer to a four-letter word, which takes a connection of its own."""
+        """The answer to a four-letter word, which needs a connection of its own."""
         stream = await Stream.open(self.env, self.address)
         try:
             await stream.send(word.encode())

@@ -59,11 +59,11 @@ class Operation:
     """The state of an operation in progress."""
 
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
-    maybe_done: bool = False  # an attempt to change something has an unknown outcome
+    maybe_done: bool = False  # whether an attempt to change something has an unknown outcome
     node: str | None = None
     error: str = "NO_METASTORE: none accepted a connection"
     uris: list[str] = dataclasses.field(default_factory=list)  # all metastores that the client knew
-    listed: tuple[Address, ...] = ()  # configured metastores when the operation began
+    listed: tuple[Address, ...] = ()  # the configured metastores when the operation began
 
 
 class MetastoreClient:

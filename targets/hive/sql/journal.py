@@ -95,7 +95,7 @@ class Journal:
     async def _recover(self) -> None:
         path = self._path(self._number)
         for other in await self._disk.list("wal-"):
-            if other != path:  # left by a process killed during a checkpoint
+            if other != path:  # left behind by a process that was killed during a checkpoint
                 await self._disk.remove(other)
         self._file = file = await self._disk.open(path)
         data = await file.read(0, file.size())

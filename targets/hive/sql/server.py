@@ -99,7 +99,7 @@ def server_node(
         # A killed server leaves its pid file, which stops a start if another process has the pid.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
-        clock_probe=(  # prints the time of the server's clock
+        clock_probe=(  # this command prints the time of the server's clock
             *("psql", "--host={host}", f"--port={{port:{port}}}", f"--username={USER}"),
             *("--dbname=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
         ),

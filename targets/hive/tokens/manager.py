@@ -52,9 +52,9 @@ class TokenTimes(msgspec.Struct, frozen=True):
     """Lifetimes of delegation tokens and master keys, in ms."""
 
     max_age_ms: int
-    renew_ms: int  # from an issue or a renewal to the expiry
+    renew_ms: int  # time from an issue or a renewal to the expiry
     key_ms: int  # lifetime of a metastore's current key
-    scan_ms: int  # between two scans for expired tokens
+    scan_ms: int  # time between two scans for expired tokens
 
 
 DEFAULT_TIMES: Final = TokenTimes(7 * 86_400_000, 86_400_000, 86_400_000, 3_600_000)
@@ -84,7 +84,7 @@ class TokenManager:
         self._times = times
         self._bugs = bugs
         self._sequence = 0
-        self._keys: dict[int, MasterKey] = {}  # all keys when the store was last read
+        self._keys: dict[int, MasterKey] = {}  # all keys in the store when it was last read
         self._current: tuple[int, MasterKey] | None = None
         self._rolled_ms = 0
         self._rolling = asyncio.Lock()

@@ -79,7 +79,7 @@ class Call:
             return "not-found"
         present = m.AppStatus.ALREADY_PRESENT
         if code is m.MasterErrorCode.TABLE_ALREADY_PRESENT and status is present:
-            return "exists"  # with another status, the name is only reserved
+            return "exists"  # with any other status, the name is only reserved
         is_alter = isinstance(self.request, m.AlterTableRequest)
         return "invalid" if code is m.MasterErrorCode.INVALID_SCHEMA and is_alter else None
 
@@ -198,7 +198,7 @@ def _tablet(location: m.TabletLocations) -> dict[str, Any]:
 def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
     value = {**_changed(response), "tablets": [_tablet(t) for t in response.tablets]}
     if len(response.tablets) >= LOCATIONS_MAX:
-        value["truncated"] = True  # the list is incomplete: more tablets may follow
+        value["truncated"] = True  # the list is cut: more tablets may follow
     return value
 
 

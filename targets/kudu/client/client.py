@@ -70,8 +70,9 @@ class _Operation:
     call: Call
     deadline: Deadline
     attempts: list[Attempt]
-    maybe_done: bool = False  # the outcome of at least one attempt is unknown
-    done: Completion | None = None  # the answer to the first copy, while another copy is under way
+    maybe_done: bool = False  # whether the outcome of at least one attempt is unknown
+    # the answer to the first copy, while another copy is in progress
+    done: Completion | None = None
     error: str = _NO_LEADER
     node: str | None = None
 
@@ -96,7 +97,7 @@ class KuduClient:
         self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
         self._seq_no = 0
         self._late: dict[asyncio.Task[None], None] = {}
-        self._revision = 0  # the newest revision in any answer
+        self._revision = 0  # the newest revision in any answer so far
         self._tables = TableCache(env, rpc, self._leader, self._policy)
         replicas = Replicas(env, rpc, self._tables, self._policy)
         addresses = {address.partition(":")[0]: address for address in masters}

@@ -51,7 +51,7 @@ class Target:
     tablet: Tablet
     deadline: Deadline
     attempts: list[Attempt]
-    any_replica: bool = False  # if false, only the leader may answer
+    any_replica: bool = False  # if false, only the leader may answer the request
     tried: list[str] = dataclasses.field(default_factory=list)
     rounds: int = 0
     gone: bool = False

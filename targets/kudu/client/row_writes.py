@@ -198,7 +198,7 @@ class RowWriter:
             self._time.learn(answer.timestamp, answer.propagated_timestamp)
             return True
         if error.code is m.TabletErrorCode.REQUEST_STALE:
-            part.maybe_done = True  # the server has forgotten the answer, if there was one
+            part.maybe_done = True  # the server no longer has the answer, if there was one
             return True
         if error.indeterminate:
             part.maybe_done = True

@@ -64,7 +64,7 @@ class _PendingRead:
 class _Transfer:
     """A transfer of leadership in progress."""
 
-    successor_uuid: str | None  # None: the first voter that has caught up
+    successor_uuid: str | None  # `None` means the first voter that has caught up
     deadline_ns: int
     asked: bool = False  # whether this leader has asked a successor to run
 
@@ -321,7 +321,7 @@ class Leader:
         if response.responder_term != self._state.term:
             return
         if error is not None and error.code is not _MISMATCH:
-            return  # the peer refused for now; the next heartbeat tries again
+            return  # the peer has refused for now; the next heartbeat tries again
         peer.note_contact(self._state.now_ns)
         if error is None:
             matched = response.last_received_current_leader.index

@@ -152,7 +152,7 @@ class ConsensusCalls:
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core
         self._step = step
-        self._waiting: deque[Answer] = deque()  # oldest first; may include answers already sent
+        self._waiting: deque[Answer] = deque()  # the oldest first; some may already have been sent
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
@@ -231,7 +231,7 @@ class ConsensusCalls:
         data = bytes(incoming.data)
         self._incoming = None
         if len(data) != request.total_size or zlib.crc32(data) != request.crc:
-            return None  # the answer asks the sender to begin again at offset 0
+            return None  # the answer tells the sender to begin again at offset 0
         return data
 
     def step_down(self, request: msg.LeaderStepDownRequest) -> msg.LeaderStepDownResponse:

@@ -144,7 +144,7 @@ class ReplicaTimer:
         if self._stopped:
             return
         if self._deadline_ns > self._clock.monotonic_ns() + _SLACK_NS:
-            self._arm()  # the deadline has moved since this timer was set
+            self._arm()  # the deadline has been moved since this timer was set
             return
         try:
             self._expire()

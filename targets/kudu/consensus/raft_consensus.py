@@ -115,7 +115,7 @@ class Replica:
         self._forced: deque[ev.ConfigForced] = deque()  # effects whose entry is not durable yet
         self._announced: tuple[Role, int] | None = None
         self._announced_vote: tuple[int, str | None] = (0, None)
-        self._elections = {"started": 0, "won": 0}  # since the start of the node
+        self._elections = {"started": 0, "won": 0}  # counts since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
         self._wal = Wal(
@@ -242,7 +242,8 @@ class Replica:
         self._timer.start(core)
         self._announce()
         if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self._local_uuid):
-            self.step(ev.ElectionTimeout())  # the group has no other member to wait for
+            # the group has no other member, so there is nothing to wait for
+            self.step(ev.ElectionTimeout())
 
     async def _recover(self) -> RaftCore:
         recovered = await cmeta.recover(

@@ -204,7 +204,8 @@ class RaftCore:
         commit_before = log.commit_index
         self._handlers[type(event)](event)
         if self.role is _LEADER and not self._leader.leads:
-            self._become_follower(state.term, None)  # `Leader` has ended its leadership itself
+            # `Leader` itself has already ended its leadership
+            self._become_follower(state.term, None)
         if configs.active is not self._config:
             self._config = configs.active
             if self.role is not _LEADER:
@@ -420,7 +421,7 @@ class RaftCore:
         response = RequestConsensusVoteResponse(self.uuid, self.term, code is None, error)
         self._state.effects.append(ev.Reply(reply, response))
 
-    # --- what the roles do ------------------------------------------------------------------
+    # --- actions by role -------------------------------------------------------------------------
 
     def _on_leader_contact(self, event: ev.LeaderContact) -> None:
         self._follow(event.caller_term, event.caller_uuid)

@@ -55,7 +55,8 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: Replica | None = None
-        self._epoch: Epoch | None = None  # set before `_is_ready`, to write the cluster id
+        # set before `_is_ready`, because writing the cluster id needs it
+        self._epoch: Epoch | None = None
         self._is_ready = False
         self._last_term: int = -1  # newest term for which this master has begun to load the catalog
         self._view = Catalog.load(rows, 0)
@@ -113,7 +114,7 @@ class Leadership:
         if waits and not await self._wait_caught_up(replica):
             return
         if replica.role != "LEADER" or replica.term != term:
-            return  # deposed during the wait; the next won election starts another task
+            return  # deposed during the wait; winning the next election starts another task
         catalog = Catalog.load(self._rows, term)
         if Bug.KUDU_1353 in self._node.bugs:
             catalog.heard = {}

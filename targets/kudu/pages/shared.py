@@ -125,7 +125,8 @@ def partition_text(start: str, end: str) -> Html:
 
 def columns_table(columns: list[Mapping[str, Any]]) -> Html:
     """The columns of a schema, keys first."""
-    typed = any("type" in column for column in columns)  # tablet servers dump only ids and names
+    # dumps of tablet servers have only ids and names of columns
+    typed = any("type" in column for column in columns)
     rows = (
         (
             column["name"],

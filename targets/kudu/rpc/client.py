@@ -229,7 +229,7 @@ class _Link:
             try:
                 answer = decode(frame)
             except msgspec.MsgspecError:
-                break  # not this protocol: close the connection
+                break  # the peer does not speak this protocol: close the connection
             if answer.kind not in _ANSWERS:
                 break
             call = self._calls.pop(answer.call_id, None)

@@ -145,7 +145,7 @@ class RpcServer:
                 try:
                     request = decode(frame)
                 except msgspec.MsgspecError:
-                    return  # not this protocol: close the connection
+                    return  # the peer does not speak this protocol: close the connection
                 if request.kind == REQUEST and seen.add(request.call_id):
                     answer = self._dispatch(request, conn)
                     if answer is not None and not _try_send(conn, answer):

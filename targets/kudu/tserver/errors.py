@@ -1,4 +1,4 @@
-"""The error with which a tablet server refuses a request, and the limits at which it does so."""
+"""The error by which a tablet server refuses a request, and the limits beyond which it does so."""
 
 from __future__ import annotations
 

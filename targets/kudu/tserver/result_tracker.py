@@ -97,7 +97,7 @@ class Results:
                 break
             if age[0] > timestamp - self._results_ttl:
                 return False
-            if self._is_kept(*age):  # if not, the result was removed before
+            if self._is_kept(*age):  # otherwise the result was removed earlier
                 count -= 1
                 row_errors -= len(self._clients[age[1]].results[age[2]].errors)
         excess = len(self._clients) - limits.CLIENTS_MAX

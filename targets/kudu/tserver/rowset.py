@@ -73,7 +73,7 @@ class RowFiles:
         self.digest = digest
         self._files: list[tuple[int, int]] = []
         self._obsolete: list[int] = []
-        self._number_next: int | None = None  # `None` until the folder was read
+        self._number_next: int | None = None  # `None` until the folder has been read
 
     @property
     def counters(self) -> dict[str, int]:

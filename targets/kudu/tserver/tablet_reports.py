@@ -61,7 +61,7 @@ class ReportTracker:
         self._failures_before_backoff = failures_before_backoff
         self._needs_register = True
         self._needs_full = True
-        self._leads = False  # according to the master's last answer
+        self._leads = False  # whether the master led, according to its last answer
         # newest term in which the master, as leader, acknowledged a full report
         self._full_report_term = -1
         self._next_sequence = 0

@@ -1,7 +1,7 @@
-"""The substitute for `asyncio`: the real module, except for what blocks, starts threads or has no
-order.
+"""The substitute for `asyncio`: the real module, except functions that block, start threads, or
+depend on the order of sets.
 
-`asyncio.wait`, `as_completed`, `all_tasks` and `TaskGroup` of Python 3.11 keep tasks in real sets,
+In Python 3.11, `asyncio.wait`, `as_completed`, `all_tasks` and `TaskGroup` keep tasks in real sets,
 which iterate in the order of addresses.
 """
 
@@ -31,7 +31,7 @@ async def wait(
     timeout: float | None = None,  # noqa: ASYNC109 - the signature of `asyncio.wait`
     return_when: str = asyncio.ALL_COMPLETED,
 ) -> Any:
-    """`asyncio.wait`, which returns sets with an order."""
+    """Act like `asyncio.wait`, but return ordered sets."""
     futures = list(fs)
     done, _ = await asyncio.wait(futures, timeout=timeout, return_when=return_when)
     complete = OrderedSet(future for future in futures if future in done)
@@ -39,19 +39,19 @@ async def wait(
 
 
 def as_completed(fs: Any, *, timeout: float | None = None) -> Any:
-    """`asyncio.as_completed`, which creates tasks in the order of its argument."""
+    """Act like `asyncio.as_completed`, but create tasks in the order of `fs`."""
     tasks = [asyncio.ensure_future(future) for future in dict.fromkeys(fs)]
     return asyncio.as_completed(tasks, timeout=timeout)
 
 
 class Calls:
-    """The functions of `asyncio` that concern the program's loop."""
+    """The functions of `asyncio` that deal with the program's loop."""
 
     def __init__(self, loop: ProgramLoop) -> None:
         self._loop = loop
 
     def all_tasks(self, loop: Any = None) -> Any:
-        """`asyncio.all_tasks`, in the order of creation."""
+        """Act like `asyncio.all_tasks`, but return tasks in the order of their creation."""
         del loop
         tasks = self._loop.tasks()
         return OrderedSet(task for task in tasks if not self._loop.is_system(task))
@@ -71,7 +71,7 @@ class Calls:
         return Runner(self._loop)
 
     def loop(self) -> ProgramLoop:
-        """`asyncio.get_event_loop` and `new_event_loop`: a simulated node has one loop."""
+        """Replace `asyncio.get_event_loop` and `new_event_loop`: a simulated node has one loop."""
         return self._loop
 
     async def subprocess(self, *_: Any, **__: Any) -> NoReturn:
@@ -84,7 +84,7 @@ class Calls:
 
 
 class Runner:
-    """Runs coroutines from the synchronous part of a program."""
+    """A runner of coroutines for the synchronous part of a program."""
 
     def __init__(self, loop: ProgramLoop) -> None:
         self._loop = loop
@@ -110,12 +110,12 @@ class Runner:
             loop.main = None
 
     def close(self) -> None:
-        """Cancel the tasks that are left; the loop itself ends with the node."""
+        """Cancel the remaining tasks; the loop itself ends with the node."""
         self._loop.complete(self._loop.create_task(end_tasks(self._loop)))
 
 
 class Policy(asyncio.AbstractEventLoopPolicy):
-    """The policy of a program, which has one loop."""
+    """The event loop policy of a program, which has a single loop."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -136,7 +136,7 @@ class Policy(asyncio.AbstractEventLoopPolicy):
 
 
 def asyncio_module(loop: ProgramLoop) -> ModuleType:
-    """A copy of `asyncio` for the program of `loop`."""
+    """A copy of `asyncio` for the program on `loop`."""
     calls = Calls(loop)
     policy = Policy(calls)
     module = ModuleType("asyncio", asyncio.__doc__)
@@ -162,7 +162,7 @@ def asyncio_module(loop: ProgramLoop) -> ModuleType:
 
 
 async def end_tasks(loop: ProgramLoop) -> None:
-    """Cancel the program's remaining tasks, as `asyncio.run` does at its end."""
+    """Cancel the program's remaining tasks, as `asyncio.run` does before it returns."""
     mine = asyncio.current_task()
     left = [task for task in loop.tasks() if task is not mine and not loop.is_system(task)]
     for task in left:

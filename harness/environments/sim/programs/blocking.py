@@ -1,8 +1,8 @@
 """Calls that block until a future is done, such as `asyncio.run` in a program's `main`.
 
-The synchronous part of a program runs in a greenlet. A call that blocks switches back to the
-node's task, which waits for the future and then switches to the greenlet again. So the world runs
-on while the program waits, in one thread.
+The synchronous part of a program runs in a greenlet. A blocking call switches back to the node's
+task, which waits for the future and then switches to the greenlet again. So the world continues
+while the program waits, although there is only one thread.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _CLOSE_ATTEMPTS_MAX = 100
 
 
 class Interruption:
-    """An error that a callback raised, on its way to the call that blocks the program."""
+    """An error raised by a callback, on its way to the program's blocking call."""
 
     def __init__(self) -> None:
         self.waiter: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
 
     def send(self, error: BaseException) -> bool:
-        """Raise `error` in the call that blocks; returns false if no call blocks."""
+        """Raise `error` in the blocking call; return false if no call blocks."""
         if self.waiter is None or self.waiter.done():
             return False
         self._error = error
@@ -33,13 +33,13 @@ class Interruption:
         return True
 
     def take(self) -> BaseException | None:
-        """Return the error to raise, once."""
+        """Return the error to raise, and forget it."""
         error, self._error = self._error, None
         return error
 
 
 async def run_blocking(function: Callable[[], Any], interruption: Interruption) -> Any:
-    """Call a function that may use `wait_for`; returns its result."""
+    """Call a function that may use `wait_for`; return its result."""
     greenlet = _greenlet()
     context = contextvars.copy_context()
 
@@ -65,7 +65,7 @@ async def run_blocking(function: Callable[[], Any], interruption: Interruption) 
 
 
 def wait_for(future: asyncio.Future[Any]) -> None:
-    """Block the caller, which `run_blocking` runs, until the future is done."""
+    """Block the caller until the future is done; `run_blocking` must be running the caller."""
     greenlet = _greenlet()
     fiber = greenlet.getcurrent()
     if fiber.parent is None:

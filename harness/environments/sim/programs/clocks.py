@@ -17,7 +17,7 @@ _UTC: Final = dt.timezone.utc  # noqa: UP017 - the class of programs is a substi
 
 
 class Clocks:
-    """The clocks of a node, as its program reads them; blocking calls let them advance."""
+    """The clocks of a node, as its program reads them; blocking calls advance them."""
 
     def __init__(self, loop: ProgramLoop) -> None:
         self._loop = loop

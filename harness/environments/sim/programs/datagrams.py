@@ -1,7 +1,7 @@
-"""Datagrams (UDP) of the simulated network: each arrives once, late, or not at all.
+"""Datagrams (UDP) in the simulated network: each arrives on time, late, repeatedly, or not at all.
 
 A cut swallows datagrams for good. The qualities of a link drop, repeat and reorder them. As on a
-real network, the sender learns nothing of it.
+real network, the sender does not notice.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DatagramTransport(asyncio.DatagramTransport):
         )
 
     def _leave(self, datagram: tuple[str, int, bytes]) -> None:
-        """Put a datagram on the wire; a datagram of a node that died meanwhile never leaves it."""
+        """Put a datagram on the wire, unless its node has died in the meantime."""
         if not self._loop.alive:
             return
         node, port, content = datagram
@@ -93,7 +93,7 @@ class DatagramTransport(asyncio.DatagramTransport):
             host.loop.datagrams[port].receive(content, self._source)
 
     def receive(self, content: bytes, source: tuple[str, int]) -> None:
-        """Give a datagram to the protocol, in a callback of the node."""
+        """Pass a datagram to the protocol, in a callback of the node."""
         self._loop.call_soon(self._deliver, content, source)
 
     def _deliver(self, content: bytes, source: tuple[str, int]) -> None:

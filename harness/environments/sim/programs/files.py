@@ -1,9 +1,9 @@
 """Files of a simulated program: `open`, and the functions of `posix` that touch the disk.
 
-A call takes effect at once for the program itself, and blocks its node for as long as the disk
-takes: the node runs nothing meanwhile, and data that it sends after the call leaves later.
-Outside of `/data`, `/files` and `/tmp` a program sees only files of the Python packages that it
-imports, to read them.
+For the program itself, a call takes effect at once. It blocks the node for as long as the disk
+takes: meanwhile the node runs nothing, and data sent after the call leaves the node later. Outside
+of `/data`, `/files` and `/tmp`, a program can only read files of the Python packages that it
+imports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DATA: Final = "/data"
 FILES: Final = "/files"
 _SIMULATED: Final = (DATA, FILES, "/tmp")  # noqa: S108 - of a simulated disk
-_FDS_FROM: Final = 1_000_000  # no real descriptor, so that a real system call fails
+_FDS_FROM: Final = 1_000_000  # not a real descriptor, so a real system call on it fails
 _BLOCK_BYTES: Final = 4096
 _OPEN_FILES_MAX: Final = 1024
 
@@ -40,7 +40,7 @@ def is_simulated(path: str) -> bool:
 
 
 class SimRaw(io.RawIOBase):
-    """An open file: what `io.FileIO` is to a real file."""
+    """An open file, like `io.FileIO` for real files."""
 
     def __init__(self, files: Files, path: str, inode: int, flags: int, name: Any) -> None:
         self._files, self.path, self.inode = files, path, inode
@@ -95,7 +95,7 @@ class SimRaw(io.RawIOBase):
     def pwrite(self, content: bytes, offset: int) -> int:
         if not self._writes:
             raise io.UnsupportedOperation("not writable")
-        # As on Linux, a file that was opened for appending has no other place to write to.
+        # As on Linux, a file opened for appending is always written at its end.
         self._files.write_at(self, content, self.size() if self._appends else offset)
         return len(content)
 
@@ -123,12 +123,12 @@ class SimRaw(io.RawIOBase):
 
 
 class Files:
-    """The file system as one life of a program sees it."""
+    """The file system for one life of a program."""
 
     def __init__(
         self, store: FolderStore, loop: ProgramLoop, trouble: DiskTrouble, code: Iterable[str] = ()
     ) -> None:
-        """`code` are folders of the program's own modules."""
+        """Create the file system; `code` lists the folders of the program's own modules."""
         self.store, self._loop, self._trouble = store, loop, trouble
         self._open: dict[int, SimRaw] = {}
         self._fds = 0
@@ -140,7 +140,7 @@ class Files:
     # --- paths ------------------------------------------------------------------------------
 
     def locate(self, path: Any) -> str:
-        """The absolute path that a program means."""
+        """The absolute path to which `path` refers."""
         if isinstance(path, int):
             return self.file(path).path
         text = os.fsdecode(path)
@@ -166,14 +166,14 @@ class Files:
         return path
 
     def parent_exists(self, path: str) -> None:
-        """Raise `OSError` if the folder of the path is missing."""
+        """Raise `OSError` if the parent folder does not exist."""
         if posixpath.dirname(path) not in self.store.image.folders:
             raise self.store.image.missing(path)
 
     # --- the disk's time and faults -----------------------------------------------------------
 
     def check(self, path: str, *, writes: bool) -> None:
-        """Raise the errors of a dead node and of a faulty disk, and wait for a slow one."""
+        """Raise the errors of a dead node and of a faulty disk, and wait for a slow disk."""
         if not self._loop.alive:
             raise asyncio.CancelledError(f"{self._loop.name} is dead and cannot use its disk")
         if self._trouble.is_set:
@@ -182,7 +182,7 @@ class Files:
             self._trouble.fail(path, writes=writes)
 
     def change(self, kind: str, at: str, *, takes_ns: int | None = None, **what: Any) -> None:
-        """Apply a change, which completes after all blocking calls before it."""
+        """Apply a change that completes after all earlier blocking calls."""
         self.check(at, writes=kind not in ("sync", "unlink", "rmdir"))
         self._loop.block(self.store.append_ns() if takes_ns is None else takes_ns)
         note = f"{kind} {at} {what.get('to', '')} {what.get('offset', '')}".rstrip()
@@ -192,7 +192,7 @@ class Files:
     # --- open files -------------------------------------------------------------------------
 
     def adopt(self, file: SimRaw) -> int:
-        """Give an open file a descriptor."""
+        """Assign a descriptor to an open file."""
         if len(self._open) >= _OPEN_FILES_MAX:
             raise OSError(errno.EMFILE, "Too many open files", file.path)
         self._fds += 1
@@ -225,7 +225,7 @@ class Files:
         return self._trouble.rot(file.path, data, offset, len(content))
 
     def write_at(self, file: SimRaw, content: bytes, offset: int) -> None:
-        """Write to a file; a buffer of a dead program writes nothing."""
+        """Write to a file; after the program's death, flushing a buffer writes nothing."""
         if content and self._loop.alive:
             self.change("write", file.path, inode=file.inode, data=content, offset=offset)
 
@@ -316,7 +316,7 @@ class Files:
         return text
 
     def flush(self) -> None:
-        """Write what files that are still open have buffered, as an interpreter does at its end."""
+        """Write the buffers of files that are still open, as an interpreter does when it exits."""
         for file in list(self._buffers.values()):
             with contextlib.suppress(OSError, ValueError):
                 file.flush()

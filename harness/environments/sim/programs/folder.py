@@ -1,14 +1,14 @@
 """A machine's disk as a file system: an image, and a journal of changes that are not yet durable.
 
 Every change is an entry of the journal with the virtual time at which it completes. A program's
-calls block its node, so several changes of one callback complete one after another, and a crash may
-come between them: the crash discards the entries that complete later.
+calls block its node, so the changes of one callback complete one after another. A crash may come
+between them, and discards the entries that would complete later.
 
 The model is that of a journaling file system (ext4 with `data=ordered`, without its heuristics for
-`rename`). An fsync makes the data of one file durable, and all earlier changes of names (creation,
-rename, removal). A power cut keeps a random prefix of the other changes of names, and of each
-file's data a random prefix: a file that was renamed before its data was synced may be empty. A
-SIGKILL loses nothing that was written.
+`rename`). An fsync makes durable the data of one file and all earlier changes of names (creation,
+rename, removal). A power cut keeps a random prefix of the other changes of names, and a random
+prefix of the unsynced data of each file, so a file that was renamed before a sync may be empty. A
+SIGKILL loses no written data.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Entry(NamedTuple):
     """One change of the file system, which completes at `at_ns`."""
 
     at_ns: int
-    kind: str  # write, truncate, create, touch, rename, unlink, mkdir, rmdir, sync
+    kind: str  # write, truncate, create, touch, rename, unlink, mkdir, rmdir or sync
     inode: int = -1
     path: str = ""
     to: str = ""
     offset: int = 0
     data: bytes = b""
-    wall_ns: int = 0  # the node's own time, for `st_mtime`
+    wall_ns: int = 0  # the node's own time, used for `st_mtime`
 
 
 _OF_DATA: Final = ("write", "truncate")
@@ -53,7 +53,7 @@ class Image:
         self.modified_ns: dict[int, int] = {}
 
     def copy(self) -> Image:
-        """A copy without the files that no name leads to any more."""
+        """Copy the image without files that have lost all of their names."""
         other = Image()
         other.names = dict(self.names)
         other.folders = dict(self.folders)
@@ -62,7 +62,7 @@ class Image:
         return other
 
     def apply(self, entry: Entry) -> None:
-        """Apply a change; a change of a file or folder that did not survive has no effect."""
+        """Apply a change; it has no effect if the file or folder did not survive."""
         if entry.kind in _MODIFYING:
             self.modified_ns[entry.inode] = entry.wall_ns
         match entry.kind:
@@ -101,7 +101,7 @@ class Image:
                 self.names[to + name[len(path) :]] = self.names.pop(name)
 
     def missing(self, path: str) -> OSError:
-        """The error of a call that needs `path`, which does not exist."""
+        """The error of a call that needs `path`, if `path` does not exist."""
         above = path
         while above != "/":
             above = posixpath.dirname(above)
@@ -136,7 +136,7 @@ class FolderStore(DiskStore):
     # --- changes ----------------------------------------------------------------------------
 
     def change(self, kind: str, at_ns: int, **what: Any) -> None:
-        """Apply a change that completes at `at_ns`, and note it in the journal."""
+        """Apply a change that completes at `at_ns`, and add it to the journal."""
         entry = Entry(at_ns, kind, **what)
         self.image.apply(entry)
         self._journal.append(entry)
@@ -186,14 +186,16 @@ class FolderStore(DiskStore):
 
     def _persist(self, entry: Entry) -> None:
         if entry.kind in _OF_DATA:
-            # The data may become durable before the name of its file does.
+            # the data may become durable before the file's name
             self._durable.data.setdefault(entry.inode, bytearray())
         self._durable.apply(entry)
 
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """Apply the node's death: drop unfinished changes, and with a power cut unsynced ones."""
+        """Apply the death of the node: drop unfinished changes and, in a power cut, unsynced
+        ones.
+        """
         now_ns = self.world.now_ns
         self._settle(now_ns)
         journal = [entry for entry in self._journal if entry.at_ns <= now_ns]
@@ -204,7 +206,7 @@ class FolderStore(DiskStore):
             kept = last.data[: self._random.randrange(len(last.data) + 1)]
             journal.append(last._replace(data=kept))
         image = self._durable.copy()
-        # Data of files whose name is not durable yet may be named by the journal.
+        # an entry of the journal may name data whose name is not durable yet
         for inode, content in self._durable.data.items():
             image.data.setdefault(inode, bytearray(content))
         for entry in journal:
@@ -218,7 +220,9 @@ class FolderStore(DiskStore):
             self._journal = journal
 
     def _survivors(self, journal: list[Entry]) -> list[Entry]:
-        """The entries that survive a power cut: random prefixes, of names and of each file."""
+        """The entries that survive a power cut: random prefixes of the names and of each file's
+        data.
+        """
         of_files: dict[int, int] = {}
         names = 0
         for entry in journal:

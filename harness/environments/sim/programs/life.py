@@ -1,7 +1,7 @@
-"""One life of a program: a process with its own modules, which calls the program's `main`.
+"""One life of a program: a process with modules of its own, which calls the program's `main`.
 
-A life ends as a process does, when `main` returns or raises. A kill leaves nothing that could act:
-the loop is dead, and the files, streams and transports of a dead life have no effect.
+Like a process, a life ends when `main` returns or raises. Nothing that a killed life leaves can
+act: its loop is dead, and its files, streams and transports have no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.nodes.program import import_folders, program_of
 
 
 def program_main(spec: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
-    """The entry of a node whose command is a Python program; raises `UsageError`."""
+    """The entry point of a node whose command is a Python program; raises `UsageError`."""
     program = program_of(spec)
     top = program.module.partition(".")[0]
     folders = import_folders(spec)
@@ -62,7 +62,7 @@ class Life:
         )
 
     async def run(self) -> None:
-        """Import the program and call its callable; exit with its code."""
+        """Import the program and call its callable; exit with the program's exit code."""
         process = self._process
         self._loop.mark_system()
         code: object = 0
@@ -82,7 +82,7 @@ class Life:
         finally:
             if self._loop.alive:
                 process.finish()
-        await asyncio.sleep(0)  # until the last blocking call is over
+        await asyncio.sleep(0)  # wait until the last blocking call is over
         process.exit(code)
 
     async def _run_coroutine(self, coroutine: Any) -> Any:
@@ -112,4 +112,4 @@ def _no_input(*_: Any) -> NoReturn:
 
 
 def _no_breakpoint(*_: Any, **__: Any) -> None:
-    """Do nothing: `harness replay` stops a simulated run."""
+    """Do nothing at a breakpoint: `harness replay` stops simulated runs."""

@@ -1,12 +1,12 @@
 """The modules of one life of a program, which share no state with other lives.
 
-Each life imports the program's modules, and the libraries that it uses, from the start. Their code
-is compiled once per process, with ordered sets (`ordered`). Modules of the standard library are
-shared with the harness, except those with state or with functions that touch the world: a life has
-substitutes for some (`substitutes`), and its own copies of the Python source of others, so that
-these copies see the substitutes.
+Each life imports the program's modules and libraries again. Their code is compiled once per
+process, with ordered sets (`ordered`). Modules of the standard library are shared with the harness,
+except modules that have state or touch the world. For some of these a life has substitutes
+(`substitutes`). For others it has copies, executed from their Python source, so that they use the
+substitutes.
 
-The native parts of a library are not imported, so that the library falls back on pure Python. A
+Native modules of a library are not imported, so that the library falls back on pure Python. A
 library without such a fallback is shared between lives.
 """
 
@@ -65,16 +65,16 @@ _importing = threading.RLock()
 
 
 class NativeCodeError(ImportError):
-    """A library's native part, which the simulation does not import."""
+    """A native module of a library, which the simulation does not import."""
 
 
 class _Code:
-    """The compiled modules of this process, and where they are."""
+    """The compiled modules of this process, and the places of their sources."""
 
     specs: ClassVar[dict[tuple[str, tuple[str, ...], bool], ModuleSpec | None]] = {}
     code: ClassVar[dict[str, CodeType | None]] = {}
-    # Libraries that work only with their native parts, and one that would put the functions of a
-    # life into the shared module `typing`, which would keep the life.
+    # Libraries that only work with their native modules, and one library that would store functions
+    # of a life in the shared module `typing`, which would keep the life in memory.
     shared: ClassVar[dict[str, None]] = {"typing_extensions": None}
 
 
@@ -86,7 +86,7 @@ def forget_types() -> None:
 
 
 class Modules:
-    """The modules of one life, by name, and the `__import__` of their code."""
+    """The modules of one life by name, and the `__import__` function for their code."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Modules:
         refuse: Callable[[str, str], Any],
         folders: tuple[str, ...] = (),
     ) -> None:
-        """`substitutes` make modules; `replaced` are builtins; `refuse` ends the run; `folders` are
-        searched first.
+        """Create the modules: `substitutes` make modules, `replaced` are builtins, `refuse` ends
+        the run, and `folders` are searched first.
         """
         self.loaded: dict[str, ModuleType] = {}
         self._substitutes = substitutes
@@ -142,7 +142,9 @@ class Modules:
                 raise
 
     def load(self, name: str) -> ModuleType:
-        """Import a module by its absolute name; returns the module itself."""
+        """Import a module by its absolute name; return that module rather than its top-level
+        package.
+        """
         module = self.loaded.get(name)
         if module is not None:
             return module
@@ -162,9 +164,9 @@ class Modules:
 
     @contextmanager
     def _importing(self) -> Iterator[None]:
-        """Keep the private modules in `sys.modules` until the outermost import is done.
+        """Keep the life's modules in `sys.modules` until the outermost import is done.
 
-        Decorators such as `dataclass` look a class's module up there.
+        Decorators such as `dataclass` look up a class's module there.
         """
         with _importing:
             self._depth += 1
@@ -240,11 +242,11 @@ class Modules:
         return self.loaded.get(name, module)
 
     def copy_of(self, name: str) -> ModuleType:
-        """The life's own copy of a module of the standard library."""
+        """The life's own copy of a module in the standard library."""
         return self._load_private(name, None)
 
     def _refusing(self, name: str) -> ModuleType:
-        """A module whose every use is refused, since importing it does no harm yet."""
+        """A module that refuses every use; importing it is harmless."""
         real = importlib.import_module(name)
         module = _Refusing(name)
         refuse, instead = self._refuse, REFUSED.get(name) or REFUSED[name.partition(".")[0]]
@@ -264,11 +266,11 @@ class Modules:
 
 
 class _Refusing(ModuleType):
-    """A module that the simulation has nothing for."""
+    """A module for which the simulation has no substitute."""
 
 
 def _refused_class(real: type, refuse: Callable[[], Any]) -> type:
-    """A class with the place of `real` in its hierarchy, which refuses to be instantiated."""
+    """A subclass of `real` that cannot be instantiated."""
     if issubclass(real, BaseException):
         return real
     try:
@@ -282,8 +284,8 @@ def _is_standard(name: str) -> bool:
 
 
 def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) -> ModuleSpec | None:
-    """Find a module: in these folders, or after them where the harness's own modules are, unless it
-    is `within` a package.
+    """Find a module in these folders or, unless it is `within` a package, where the harness's own
+    modules are.
     """
     key = name, folders, within
     if key not in _Code.specs:
@@ -293,7 +295,7 @@ def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) ->
 
 
 def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:
-    """Ask the other finders, such as the finders of packages in development mode."""
+    """Ask all other finders, such as finders of packages in development mode."""
     for finder in sys.meta_path:
         if finder is not PathFinder and hasattr(finder, "find_spec"):
             spec = finder.find_spec(name, places)
@@ -303,7 +305,7 @@ def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:
 
 
 def _code_of(spec: ModuleSpec) -> CodeType | None:
-    """The compiled code of a module; a namespace package has none."""
+    """The compiled code of a module; `None` for a namespace package."""
     key = spec.origin or spec.name
     if key not in _Code.code:
         loader: Any = spec.loader

@@ -1,4 +1,4 @@
-"""An event loop with a place in the simulated network: names, ports and refusals."""
+"""An event loop as part of the simulated network: names, ports and refusals."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Datagrams(Protocol):
     """A bound UDP port."""
 
     def receive(self, content: bytes, source: tuple[str, int]) -> None:
-        """Give a datagram to the protocol, in a callback of the node."""
+        """Pass a datagram to the protocol, in a callback of the node."""
 
 
 class NetLoop(NodeLoop):
-    """A loop that knows its node's part of the network."""
+    """A loop that has access to its node's part of the network."""
 
     names: Names
     _host: Host
     _fabric: Fabric
 
     def plug_in(self, host: Host, fabric: Fabric) -> None:
-        """Connect the loop to the network, as the part of a node that connects and listens."""
+        """Connect the loop to the network; `host` is the node's part that connects and listens."""
         self._host, self._fabric, self.names = host, fabric, fabric.names
         self.datagrams: dict[int, Datagrams] = {}
         self._fds = 0
@@ -37,7 +37,7 @@ class NetLoop(NodeLoop):
         return self._fds
 
     def refuse(self, what: str, instead: str) -> NoReturn:
-        """End the run, since the program needs something that the simulation does not have."""
+        """End the run, since the program needs a feature that the simulation does not have."""
         message = (
             f"{self.name} needs {what}, which the simulation does not have: use {instead}; "
             "or run it with --env process"
@@ -47,7 +47,7 @@ class NetLoop(NodeLoop):
         raise DeterminismError(message)
 
     def free_port(self, taken: Any) -> int:
-        """A local port that is in no use."""
+        """Return an unused local port."""
         while True:
             self._bound += 1
             if (port := ephemeral(10_000 + self._bound)) not in taken:

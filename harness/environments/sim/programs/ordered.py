@@ -1,9 +1,10 @@
-"""Sets that iterate in the order of insertion, for the code of simulated programs.
+"""Sets in insertion order, for the code of simulated programs.
 
-A real set iterates in the order of hashes, which differ between processes (`PYTHONHASHSEED`) and,
-for objects without a hash of their own, between runs in one process. So the loader of a program
-replaces its sets (displays, comprehensions, `set` and `frozenset`) by these classes, and `hash` by
-a function whose results for texts and bytes do not depend on the process.
+A real set iterates in the order of hashes. These differ between processes (`PYTHONHASHSEED`) and,
+for objects without a `__hash__` of their own, between runs in one process. So the loader of a
+program replaces its sets (displays, comprehensions, `set` and `frozenset`) by the classes of this
+module. It replaces `hash` by a function whose results for texts and bytes are the same in every
+process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MAKE_SET: Final = "__simulated_set__"
 
 
 class _LikeSet(type):
-    """Lets `isinstance(x, set)` of a program accept real sets, too."""
+    """Makes `isinstance(x, set)` in a program true for real sets, too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is OrderedSet:
@@ -36,7 +37,7 @@ class _LikeSet(type):
 
 
 def _ordered(items: Iterable[Any]) -> Iterable[Any]:
-    """The items in a fixed order; a real set of simple values is sorted if it can be."""
+    """Return the items in a fixed order; a real set of simple values is sorted if possible."""
     if type(items) in (builtins.set, builtins.frozenset):
         try:
             return sorted(items)
@@ -46,7 +47,7 @@ def _ordered(items: Iterable[Any]) -> Iterable[Any]:
 
 
 class OrderedSet(builtins.set[Any], metaclass=_LikeSet):
-    """A set with the order of insertion; `_order` has the same elements as keys."""
+    """A set in insertion order; the keys of `_order` are its elements."""
 
     _order: dict[Any, None]
 
@@ -188,7 +189,7 @@ class OrderedSet(builtins.set[Any], metaclass=_LikeSet):
 
 
 class OrderedFrozenSet(builtins.frozenset[Any], metaclass=_LikeSet):
-    """A frozen set with the order of insertion."""
+    """A frozen set in insertion order."""
 
     _order: tuple[Any, ...]
 
@@ -263,7 +264,7 @@ def steady_hash(value: Any, /) -> int:
 
 
 class _Sets(ast.NodeTransformer):
-    """Replaces displays and comprehensions of sets by ordered sets."""
+    """An AST transformer that replaces displays and comprehensions of sets by ordered sets."""
 
     def visit_Set(self, node: ast.Set) -> ast.AST:
         self.generic_visit(node)
@@ -284,7 +285,7 @@ class _Sets(ast.NodeTransformer):
 
 
 def compile_ordered(source: bytes, path: str) -> Any:
-    """Compile a program's module with ordered sets."""
+    """Compile a module of a program, with ordered sets in place of real ones."""
     tree = ast.parse(source, path)
     return compile(_Sets().visit(tree), path, "exec", dont_inherit=True)
 

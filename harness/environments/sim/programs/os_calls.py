@@ -20,13 +20,13 @@ _NS: Final = 1_000_000_000
 
 
 class OsCalls:
-    """System calls of one life of a program, which `os` takes from the module `posix`."""
+    """The system calls of one life of a program, which `os` takes from the module `posix`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def functions(self) -> dict[str, Any]:
-        """The functions that replace functions of the module `posix`."""
+        """The substitutes for functions of the module `posix`, by name."""
         names = (
             *("close", "read", "write", "pread", "pwrite", "lseek", "fsync", "fdatasync", "sync"),
             *("ftruncate", "truncate", "fstat", "lstat", "access", "listdir", "scandir"),
@@ -74,7 +74,9 @@ class OsCalls:
         self._opened(fd, reads=False, otherwise=errno.EINVAL).truncate(length)
 
     def _opened(self, fd: int, *, reads: bool, otherwise: int = errno.EBADF) -> SimRaw:
-        """The file of a descriptor, if it was opened for reading or for writing."""
+        """The file of a descriptor; raises `OSError` unless it was opened for reading, or for
+        writing.
+        """
         file = self._files.file(fd)
         if not (file.readable() if reads else file.writable()):
             raise os_error(otherwise, file.path)
@@ -227,7 +229,7 @@ class OsCalls:
         return []
 
     def _os_utime(self, path: Any, times: Any = None, *, ns: Any = None, **_: Any) -> None:
-        """Set the time of a file's last change to the node's own; other times are not kept."""
+        """Set the modification time of a file to the node's own time; no other times are stored."""
         del times, ns
         where = self._files.locate(path)
         inode = self._files.store.image.names.get(where)
@@ -253,13 +255,13 @@ class OsCalls:
 
 
 def _check_folder(descriptor: object) -> None:
-    """Refuse paths relative to the descriptor of a folder, which nothing here has."""
+    """Refuse a path relative to a folder's descriptor, since no such descriptors exist here."""
     if descriptor is not None:
         raise os_error(errno.ENOTSUP, "dir_fd")
 
 
 class SimEntry:
-    """An entry of a folder: what `os.DirEntry` is to a real file."""
+    """An entry of a folder, like `os.DirEntry` for real files."""
 
     def __init__(self, calls: OsCalls, folder: Any, name: Any) -> None:
         self.name = name
@@ -287,7 +289,7 @@ class SimEntry:
 
 
 class Entries(list[SimEntry]):
-    """The result of `os.scandir`: an iterator that is also a context."""
+    """The result of `os.scandir`: an iterator and context manager."""
 
     def __enter__(self) -> Self:
         return self

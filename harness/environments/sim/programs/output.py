@@ -10,7 +10,7 @@ _LINE_CHARACTERS_MAX: Final = 8192
 
 
 class LogStream(io.TextIOBase):
-    """A text stream whose lines become lines of a log."""
+    """A text stream whose lines become lines of the log."""
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -40,17 +40,17 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Log a last line that has no end."""
+        """Log the last line if it has no line end."""
         if self._line:
             line, self._line = self._line, ""
             self._say(line)
 
     def reconfigure(self, **_: Any) -> None:
-        """Do nothing: a log has one encoding."""
+        """Do nothing: a log has a fixed encoding."""
 
 
 class _Bytes(io.BufferedIOBase):
-    """The stream below a text stream."""
+    """The byte stream below a text stream."""
 
     def __init__(self, text: LogStream) -> None:
         self._text = text

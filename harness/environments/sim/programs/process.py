@@ -1,7 +1,7 @@
 """A program as a process of its machine: arguments, streams, files, signals, and its end.
 
-It exits with a code, by `SystemExit` in any callback, or by a signal that it does not handle. A
-graceful stop sends it SIGTERM, or the node's `stop_signal`.
+The process ends with an exit code, by `SystemExit` in any callback, or by a signal that it does not
+handle. A graceful stop sends it SIGTERM, or the node's `stop_signal`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Process:
     # --- the end ----------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Do what an interpreter does at its end: call exit handlers, and flush files."""
+        """Do what an interpreter does when it exits: call exit handlers, and flush files."""
         if self._ends_at_once:
             return
         for function in reversed(self.at_exit):
@@ -115,7 +115,7 @@ class Process:
             self.exit(INTERRUPTED)
 
     def exit_now(self, status: int) -> NoReturn:
-        """`os._exit`: end at once, without any clean-up."""
+        """End at once like `os._exit`, without any clean-up."""
         self._ends_at_once = True
         self.exit(status)
         raise SystemExit(status)
@@ -124,7 +124,7 @@ class Process:
         self.signal(getattr(signal, self._spec.stop_signal))
 
     def signal(self, number: int) -> None:
-        """Deliver a signal, whose default action ends the program at once."""
+        """Deliver a signal; without a handler, the program ends at once."""
         handler = self.loop.signal_handlers.get(number)
         if handler is not None:
             self.loop.call_soon(handler)
@@ -133,26 +133,26 @@ class Process:
             self._owner.machine.exit(-number, expected=self._owner.stopping, log=log)
 
     def _interrupt(self) -> bool:
-        """Do what Python does on SIGINT: interrupt the call that blocks, or the main task."""
+        """Do what Python does on SIGINT: interrupt the blocking call, or the main task."""
         if self.loop.main is None:
             return self.interruption.send(KeyboardInterrupt())
         return self.loop.interrupt()
 
     def kill(self, pid: int, number: int) -> None:
-        """`os.kill`, which reaches only the program itself."""
+        """Act like `os.kill`, which here only reaches the program itself."""
         if pid != self.pid:
             raise ProcessLookupError(3, "No such process")
         if number:
             self.signal(number)
 
     def refuse(self, what: str, instead: str) -> NoReturn:
-        """End the run, since the program needs something that the simulation does not have."""
+        """End the run, since the program needs a feature that the simulation does not have."""
         self.loop.refuse(what, instead)
 
     # --- output -----------------------------------------------------------------------------
 
     def say(self, line: str) -> None:
-        """Write a line to the node's log, without the addresses of objects."""
+        """Write a line to the node's log, without addresses of objects."""
         if self.loop.alive:
             text = _ADDRESS.sub("0x...", line)
             self.loop.world.note(self.name, "prints", text.encode("utf-8", "backslashreplace"))

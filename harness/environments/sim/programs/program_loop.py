@@ -1,4 +1,4 @@
-"""The event loop of a program: what `asyncio.run` and the program itself ask of a loop."""
+"""The event loop of a program, with the methods that `asyncio.run` and the program itself call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HARMLESS: Final = (
 
 
 class ProgramLoop(StreamLoop):
-    """The loop of one life of a program."""
+    """The loop for one life of a program."""
 
     on_exit: Callable[[BaseException], None]
     """Ends the node, after `SystemExit` or `KeyboardInterrupt` in a callback."""
@@ -38,7 +38,7 @@ class ProgramLoop(StreamLoop):
     _stop: asyncio.Future[None] | None = None
 
     def prepare(self, pretend: dict[str, Callable[..., Any]]) -> None:
-        """Set the program's own versions of functions, by names such as `time.monotonic`."""
+        """Install substitutes for functions, by names such as `time.monotonic`."""
         self._pretend = pretend
         self.signal_handlers: dict[int, Callable[[], object]] = {}
         self._generators: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -48,18 +48,18 @@ class ProgramLoop(StreamLoop):
         return self._pretend.get(name)
 
     def mark_system(self) -> None:
-        """Keep the current task, which runs the program, out of the program's sight."""
+        """Hide the current task, which runs the program, from the program."""
         self._system = asyncio.current_task()
 
     def is_system(self, task: asyncio.Task[Any]) -> bool:
-        """Whether a task is the harness's, not the program's."""
+        """Whether a task belongs to the harness rather than to the program."""
         return task is self._system
 
     # --- time -------------------------------------------------------------------------------
 
     @property
     def free_at_ns(self) -> int:
-        """The world time at which the node's blocking calls so far are over."""
+        """The world time at which the node's blocking calls so far end."""
         return max(self.world.now_ns, self.busy_until_ns)
 
     def block(self, takes_ns: int) -> None:
@@ -67,11 +67,11 @@ class ProgramLoop(StreamLoop):
         self.busy_until_ns = self.free_at_ns + takes_ns
 
     def local_ns(self) -> int:
-        """The node's monotonic clock after the blocking calls so far."""
+        """The node's monotonic clock at the end of the blocking calls so far."""
         return self.clock.monotonic_ns() + self.free_at_ns - self.world.now_ns
 
     def wall_ns(self) -> int:
-        """The node's wall clock after the blocking calls so far."""
+        """The node's wall clock at the end of the blocking calls so far."""
         return self.clock.wall_ns() + self.free_at_ns - self.world.now_ns
 
     def time(self) -> float:
@@ -90,7 +90,7 @@ class ProgramLoop(StreamLoop):
     # --- tasks ------------------------------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """The unfinished tasks, after a note in the log on failures that the program ignored."""
+        """Return the unfinished tasks; log failures of tasks that the program ignored."""
         for task in super().tasks():
             if task.done() and (error := task.exception()) is not None:
                 where = f"Task exception was never retrieved: {task.get_name()}: {error!r}"
@@ -128,8 +128,8 @@ class ProgramLoop(StreamLoop):
     ) -> asyncio.Future[Any]:
         """Call the function in a later callback of the node, in place of a thread.
 
-        The time that the function blocks passes for the caller of the executor only, as if a thread
-        waited: the node runs other callbacks meanwhile.
+        The time for which the function blocks passes only for the caller of the executor, as if a
+        thread waited: the node runs other callbacks in the meantime.
         """
         del executor
         future = self.create_future()
@@ -185,7 +185,7 @@ class ProgramLoop(StreamLoop):
         return self.interrupted
 
     def check_interrupted(self) -> None:
-        """Raise `KeyboardInterrupt` if SIGINT was what cancelled the main task."""
+        """Raise `KeyboardInterrupt` if the main task was cancelled because of SIGINT."""
         if self.interrupted:
             self.interrupted = False
             raise KeyboardInterrupt from None
@@ -205,7 +205,7 @@ class ProgramLoop(StreamLoop):
         self._generators[id(generator)] = generator
 
     def _generator_is_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Run the `finally` blocks of a generator to which nothing refers any more."""
+        """Run the `finally` blocks of a generator to which no reference is left."""
         if self.alive:
             self.call_soon(self.create_task, generator.aclose())
 

@@ -1,8 +1,8 @@
-"""Sockets of simulated programs: they name an address, and do nothing but through the loop.
+"""Sockets of simulated programs: they only carry an address; the event loop does all the work.
 
-Libraries make a socket, set options on it, and give it to the loop (`sock_connect`,
-`create_connection(sock=...)`, `create_server(sock=...)`). A socket's own calls that send or wait
-are refused by name.
+Libraries create a socket, set options on it, and pass it to the loop (`sock_connect`,
+`create_connection(sock=...)`, `create_server(sock=...)`). Methods of a socket that send or wait
+raise an error that names the method.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REFUSED: Final = (
     *("accept", "connect", "connect_ex", "recv", "recv_into", "recvfrom", "recvmsg", "send"),
     *("sendall", "sendto", "sendmsg", "sendfile", "makefile", "share"),
 )
-_FDS_FROM: Final = 2_000_000  # no real descriptor, so that a real system call fails
+_FDS_FROM: Final = 2_000_000  # not a real descriptor, so a real system call on it fails
 
 
 class SimSocket:
@@ -52,7 +52,7 @@ class SimSocket:
         )
 
     def listen(self, backlog: int = 128) -> None:
-        """Do nothing: the loop listens when `create_server` gets the socket."""
+        """Do nothing: the loop listens when the socket is passed to `create_server`."""
 
     def connected(self, conn: SimConn, there: Any) -> None:
         self.conn, self._there = conn, there

@@ -26,7 +26,7 @@ _PORTS_MAX: Final = 65535
 
 
 class StreamLoop(NetLoop):
-    """A node's loop with streams, for programs and for the driver."""
+    """A node's event loop with streams, for programs and for the driver."""
 
     # --- names ------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class StreamLoop(NetLoop):
             raise OverflowError(f"port {port} must be 0-65535")
         if port in listeners:
             if any(port == place[1] for place in server.places):
-                return None  # the server binds several addresses of this node
+                return None  # the server binds several addresses of the same node
             raise OSError(
                 errno.EADDRINUSE,
                 f"error while attempting to bind on address {(at, port)!r}: address already in use",

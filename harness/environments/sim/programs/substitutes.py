@@ -69,7 +69,8 @@ def substitutes(process: Process) -> dict[str, Callable[[Modules], ModuleType]]:
         "time": lambda _: process.clocks.time_module(),
         "uuid": lambda modules: _uuid_module(process, modules),
         "_uuid": lambda _: _missing("_uuid"),
-        "_warnings": lambda _: _missing("_warnings"),  # its filters belong to the harness
+        # a substitute for the filters, which belong to the harness
+        "_warnings": lambda _: _missing("_warnings"),
     }
 
 
@@ -120,7 +121,7 @@ def _fcntl_module() -> ModuleType:
     import fcntl
 
     def nothing(*_: Any) -> int:
-        return 0  # the data folder belongs to one process
+        return 0  # no locks are needed, because the data folder belongs to one process
 
     return _copy(fcntl, flock=nothing, lockf=nothing, fcntl=nothing, ioctl=nothing)
 
@@ -152,7 +153,7 @@ def _posix_module(process: Process) -> ModuleType:
     pid = process.pid
     module.__dict__.update(
         OsCalls(process.files).functions(),
-        _have_functions=[],  # no paths relative to descriptors (`dir_fd`)
+        _have_functions=[],  # paths relative to a descriptor (`dir_fd`) are not supported
         environ={os.fsencode(k): os.fsencode(v) for k, v in process.environment.items()},
         putenv=lambda *_: None,
         unsetenv=lambda *_: None,

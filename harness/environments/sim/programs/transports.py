@@ -1,8 +1,8 @@
 """asyncio's stream transports over simulated connections.
 
-A frame of a simulated connection is a piece of the stream. As with TCP, boundaries of writes have
-no meaning: a receiver may get several pieces at once, or a part of one. Lost pieces arrive late, in
-order, since TCP sends them again.
+Each frame of a simulated connection is a piece of the stream. As with TCP, the boundaries between
+writes have no meaning: a receiver may get several pieces at once, or part of one. Lost pieces
+arrive late but in order, as if TCP had sent them again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Accepting(Protocol):
 
 
 class StreamTransport(asyncio.Transport):
-    """One end of a simulated connection, as a transport with its protocol."""
+    """One end of a simulated connection: a transport, and the protocol that it calls."""
 
     def __init__(
         self,
@@ -46,7 +46,9 @@ class StreamTransport(asyncio.Transport):
         port: int | None = None,
         server: Accepting | None = None,
     ) -> None:
-        """`port`: the local port of an accepted end; `None` for the calling end."""
+        """Connect an end to its protocol; `port` is the local port of an accepted end, and `None`
+        for the calling end.
+        """
         names, number = loop.names, conn.incoming.number // 2
         caller = port is None
         mine, theirs = names.address(loop.name), names.address(conn.peer)
@@ -76,13 +78,17 @@ class StreamTransport(asyncio.Transport):
     # --- reading ----------------------------------------------------------------------------
 
     def _notice(self) -> None:
-        """Look at the connection again, in a callback of the node."""
+        """Look at the connection again in a callback of the node, because its state may have
+        changed.
+        """
         if not self._noticed and not self._lost:
             self._noticed = True
             self._loop.call_soon(self._receive)
 
     def _receive(self) -> None:
-        """Read once. Without reading, an end or a reset goes unnoticed, as in asyncio."""
+        """Read once. A transport that is not reading does not notice an end or a reset, as in
+        asyncio.
+        """
         self._noticed = False
         conn = self._conn
         if self._lost or self._closing or self._eof_seen or not self._reading:
@@ -135,7 +141,7 @@ class StreamTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            self._eof_seen = False  # asyncio then reads the end again
+            self._eof_seen = False  # makes the transport read the end again, as asyncio does
             self._notice()
 
     # --- writing ----------------------------------------------------------------------------
@@ -165,19 +171,19 @@ class StreamTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def _flush(self) -> None:
-        """Send as much of the backlog as the pipe takes, once the node is not blocked."""
+        """Send as much of the backlog as the pipe accepts, as soon as the node is not blocked."""
         if self._flushing or not self._loop.alive:
             return
         conn = self._conn
         busy_ns = self._loop.busy_until_ns
         if self._backlog and busy_ns > self._loop.world.now_ns:
-            # The node wrote after a blocking call (an fsync) that takes until then.
+            # the node wrote after a blocking call (such as fsync) that takes until then
             self._flushing = True
             self._loop.world.schedule(busy_ns, self._flush_again)
             return
         while self._backlog:
             if conn.state is not EndState.OPEN:
-                ended = conn.has_ended  # the peer had closed it before it sent the reset
+                ended = conn.has_ended  # the peer closed the connection before it sent the reset
                 self._abort(
                     BrokenPipeError(errno.EPIPE, "Broken pipe") if ended else _reset_by_peer()
                 )
@@ -254,7 +260,7 @@ class StreamTransport(asyncio.Transport):
             self._give_up(error)
 
     def _give_up(self, error: BaseException | None) -> None:
-        """Write nothing more, and close the connection in a callback."""
+        """Discard the backlog, and close the connection in a callback."""
         if not self._given_up:
             self._given_up = True
             self._loop.call_soon(self._lose, error)

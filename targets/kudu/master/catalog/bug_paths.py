@@ -105,7 +105,7 @@ async def write_split(
         for tablet in plan.tablets:
             await epoch.write(tablets=[tablet])
             env.event("tablet-replicated", tablet=tablet.id)
-    except RefusedError as refusal:  # the table is deleted already: the operation had an effect
+    except RefusedError as refusal:  # the table is already deleted, so the operation had an effect
         raise write_lost(refusal.error.message) from refusal
     return applied
 

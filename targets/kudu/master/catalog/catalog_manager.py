@@ -201,7 +201,7 @@ class Ddl:
     ) -> Reply:
         """Write the plan and its answer as one batch; only then call tablet servers."""
         reply = _reply(plan, request_id)
-        if not plan.tables:  # an alter without any change writes nothing
+        if not plan.tables:  # an alter that changes nothing writes nothing
             await epoch.confirm()
             return replace(reply, index=epoch.catalog.revision, term=epoch.term)
         bugs, is_new = self._node.bugs, plan.table_id not in epoch.catalog.tables

@@ -78,7 +78,8 @@ def plan_assignments(
             fresh = TabletRecord(new_id(), table.id, tablet.partition, TabletState.PREPARING)
             placed = _place(fresh, table, alive, moment, rng)
             if placed is None:
-                continue  # no servers for a new tablet yet, and the old tablet may still start
+                # there are no servers for a new tablet yet, and the old tablet may still start
+                continue
             reason = f"not created in time; replaced by {placed.id}"
             changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
             calls.extend(delete_replicas(catalog, tablet, reason))

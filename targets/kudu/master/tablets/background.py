@@ -80,7 +80,7 @@ async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
             epoch.tasks.submit(plan.calls)
         epoch.check()
         if len(plan.tablets) >= ASSIGNED_MAX:
-            epoch.wake.set()  # there may be more tablets to place
+            epoch.wake.set()  # wake up again, since there may be more tablets to place
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:

@@ -167,7 +167,8 @@ def _merge(
     if not newer_config and not newer_leader:
         return stored
     config = config if newer_config else stored.config
-    if replica.term < stored.term:  # the report's configuration may be newer, its leader is not
+    # the configuration in the report may be newer, but its leader is not
+    if replica.term < stored.term:
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
     if leader is None and replica.term == stored.term and leader_before != ts_uuid:
