@@ -15,6 +15,7 @@ from targets.declared.protocols import (
     FAILURES,
     DeclinedError,
     Protocol,
+    Session,
     described,
     protocol_of,
     session_with,
@@ -29,16 +30,26 @@ _WITHIN_S: Final = 1.0
 class Seen(NamedTuple):
     """The roles of the nodes that answered, and the answers or errors of the probe on the
     others.
+
+    `servers` has the identities of the servers that lead, where their protocol has any.
     """
 
     by_node: Mapping[str, NodeRole]
     problems: Mapping[str, str]
     answers: Mapping[str, str]
+    servers: Mapping[str, str] = {}
 
     @property
     def leaders(self) -> list[str]:
         """The nodes that report that they lead."""
         return [name for name, role in self.by_node.items() if role.role == LEADER]
+
+    @property
+    def leads_once(self) -> bool:
+        """Whether exactly one server leads, perhaps as several nodes: a proxy, such as HAProxy,
+        answers as the server behind it.
+        """
+        return len({self.servers.get(name, name) for name in self.leaders}) == 1
 
 
 class Leadership:
@@ -89,28 +100,40 @@ class Leadership:
         roles: dict[str, NodeRole] = {}
         problems: dict[str, str] = {}
         answers: dict[str, str] = {}
+        servers: dict[str, str] = {}
 
         async def ask(name: str) -> None:
             try:
                 async with asyncio.timeout(_WITHIN_S):
-                    leads, term, answer = await self._asked(env, name)
+                    leads, term, answer, server = await self._asked(env, name)
             except (*FAILURES, DeclinedError) as error:
                 problems[name] = described(error)
                 return
             roles[name] = NodeRole(LEADER if leads else "follower", term)
             answers[name] = answer
+            if server is not None:
+                servers[name] = server
 
         if self.is_known:
             await asyncio.gather(*map(ask, names))
         ordered = {name: roles[name] for name in names if name in roles}
-        return Seen(ordered, problems, answers)
+        return Seen(ordered, problems, answers, servers)
 
-    async def _asked(self, env: ClientEnv, name: str) -> tuple[bool, int, str]:
+    async def _asked(self, env: ClientEnv, name: str) -> tuple[bool, int, str, str | None]:
         address = Address(name, self._port)
         async with session_with(self._protocol, env, address, observes=True) as session:
             if not self.is_declared:
                 leads, term = await session.leadership()
-                return leads, term, ""
+                return leads, term, "", await _server(session) if leads else None
             answer = await session.perform(self._template, {}, changes=False)
         leads = self._leads(answer)
-        return leads, 0 if self._term is None else self._term(answer), shown(answer, 200)
+        term = 0 if self._term is None else self._term(answer)
+        return leads, term, shown(answer, 200), None
+
+
+async def _server(session: Session) -> str | None:
+    """The identity of the server, or `None` if the server does not tell it."""
+    try:
+        return await session.server()
+    except (*FAILURES, DeclinedError):
+        return None

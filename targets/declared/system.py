@@ -36,8 +36,8 @@ class DeclaredSystem(System):
     """A deployed declared system. It is ready if every node to which clients talk answers, at least
     one of them serves a read and, if the file tells how to find the leader, one node leads.
 
-    If at first exactly one node leads and the others say that they follow, two leaders at the end
-    are a split brain: then the system is not at rest.
+    If at first exactly one server leads and the other nodes say that they follow, two leaders at
+    the end are a split brain: then the system is not at rest.
     """
 
     def __init__(self, deployment: Deployment, parts: Parts) -> None:
@@ -88,7 +88,7 @@ class DeclaredSystem(System):
         if not pending and self._begins_with_one_leader is None and self._may_split:
             seen = await self._leadership.seen(self._env, self._led)
             if len(seen.by_node) == len(self._led):
-                self._begins_with_one_leader = len(seen.leaders) == 1
+                self._begins_with_one_leader = seen.leads_once
         return Convergence(not pending, tuple(pending))
 
     async def converged(self) -> Convergence:
@@ -96,7 +96,7 @@ class DeclaredSystem(System):
         if not convergence.ok or not self._begins_with_one_leader:
             return convergence
         seen = await self._leadership.seen(self._env, self._led)
-        if len(seen.leaders) == 1:
+        if seen.leads_once:
             return convergence
         what = " and ".join(seen.leaders) + " lead" if seen.leaders else "no node says it leads"
         silent = [f"{name} does not say who leads: {text}" for name, text in seen.problems.items()]

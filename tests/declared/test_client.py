@@ -46,6 +46,12 @@ class FakeSession(Session):
     async def leadership(self):
         return self.address.node in self.leaders, 0
 
+    async def server(self):
+        server = self.servers.get(self.address.node)
+        if isinstance(server, Exception):
+            raise server
+        return server
+
     async def close(self):
         self.closed = True
 
@@ -59,7 +65,7 @@ class FakeProtocol:
 
     def __init__(self, script, down=(), replicas=(), leaders=None):
         self.script, self.down, self.sessions = script, set(down), []
-        self.replicas, self.leaders = set(replicas), leaders
+        self.replicas, self.leaders, self.servers = set(replicas), leaders, {}
 
     @property
     def knows_leader(self):
@@ -71,7 +77,7 @@ class FakeProtocol:
         if address.node in self.replicas and not observes:
             raise DeclinedError("not a primary", elsewhere=True)
         self.sessions.append(FakeSession(address, self.script))
-        self.sessions[-1].leaders = self.leaders
+        self.sessions[-1].leaders, self.sessions[-1].servers = self.leaders, self.servers
         return self.sessions[-1]
 
     def template(self, where, written, answer):
@@ -279,6 +285,27 @@ def test_a_second_leader_at_the_end_is_a_split_brain(tmp_path, first, last, rest
     assert ready(made).ok
     protocol.leaders = last
     assert asyncio.run(made.converged()).ok == rests
+
+
+@pytest.mark.parametrize(
+    ("n1", "n2", "rests"),
+    [("a", "a", True), ("a", "b", False), ("a", None, False), (OSError("x"), OSError("x"), False)],
+)
+def test_a_proxy_of_the_leader_is_no_second_leader(tmp_path, n1, n2, rests):
+    protocol = FakeProtocol(dict.fromkeys(NAMES, 1), leaders=["n1"])
+    made = system(tmp_path, protocol)
+    assert ready(made).ok
+    protocol.leaders, protocol.servers = ["n1", "n2"], {"n1": n1, "n2": n2}
+    assert asyncio.run(made.converged()).ok == rests
+
+
+def test_a_proxy_of_the_leader_does_not_hide_a_split_brain(tmp_path):
+    protocol = FakeProtocol(dict.fromkeys(NAMES, 1), leaders=["n1", "n2"])
+    protocol.servers = {"n1": "a", "n2": "a"}
+    made = system(tmp_path, protocol)
+    assert ready(made).ok
+    protocol.leaders, protocol.servers = ["n1", "n2", "n3"], {"n1": "a", "n2": "a", "n3": "c"}
+    assert not asyncio.run(made.converged()).ok
 
 
 def test_nodes_that_join_as_followers_may_all_lead_later(tmp_path):

@@ -130,6 +130,12 @@ class Session(ABC):
         """
         raise InternalError(f"a session of {type(self).__name__} knows no leader")
 
+    async def server(self) -> str | None:
+        """Return an identity of the server, which no other server has, or `None` if it has none. A
+        proxy between has the identity of the server that it leads to. Raises as `leadership` does.
+        """
+        return None
+
     def had_no_effect(self) -> None:
         """State that no request so far had an effect, so the operation may be tried again."""
         self.may_have_changed = False

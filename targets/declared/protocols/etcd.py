@@ -120,6 +120,10 @@ class EtcdSession(VersionedSession):
     async def _txn(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         return await self._ask(_TXN, asked)
 
+    async def server(self) -> str:
+        status = await self._ask("/v3/maintenance/status", {})
+        return str(status["header"].get("member_id"))
+
     async def leadership(self) -> tuple[bool, int]:
         status = await self._ask("/v3/maintenance/status", {})
         member, leader = status["header"].get("member_id"), status.get("leader")

@@ -39,6 +39,10 @@ _READ_ONLY: Final = "25006"
 _NOTHING_DONE: Final = ("0A", "22", "23", "25", "28", "3", "40", "42", "P0")
 """SQLSTATE classes of errors after which a statement, or a commit, has certainly done nothing."""
 _UNKNOWN: Final = "40003"
+_SERVER: Final = (
+    "select extract(epoch from pg_postmaster_start_time()), system_identifier"
+    " from pg_control_system()"
+)
 _DIALECT: Final = Dialect(
     key="key",
     key_type="text",
@@ -153,6 +157,10 @@ class PostgresSession(SqlSession):
         if not isinstance(leads, bool) or not isinstance(timeline, int):
             raise MalformedError("the server does not say whether it is in recovery")
         return leads, timeline
+
+    async def server(self) -> str:
+        result = await self.execute(_SERVER, ())
+        return str(result.rows)
 
     async def check_primary(self) -> None:
         """Raise `DeclinedError` if the node is in recovery."""

@@ -4,12 +4,14 @@
     write = ["SET", "{key}", "{value}"]
 
 Values are stored as JSON texts. The words of a command are split before the arguments are filled
-in, so an argument is always one word. An error reply to a single command means that it did nothing.
-After an error in a script, the outcome is unknown, since the script may already have written.
+in, so an argument is always one word. An error reply of Redis to a single command means that it did
+nothing. After an error in a script, which may already have written, and after an error of a proxy,
+the outcome is unknown.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -42,6 +44,12 @@ _BEFORE: Final = frozenset({
     "NOREPLICAS", "NOSCRIPT", "READONLY", "TRYAGAIN",
 })  # fmt: skip
 """The errors that Redis gives before a command, or the first write of a script, runs."""
+_NOTHING_DONE: Final = _BEFORE | {"BUSYKEY", "CROSSSLOT", "DENIED", "ERR", "OOM", "WRONGTYPE"}
+"""The errors after which a single command has done nothing. A proxy may have errors of its own."""
+_LINK_FAILED: Final = re.compile(
+    r"time|connect|\bconn\b|backend|upstream|server|reset", re.IGNORECASE
+)
+"""The words of proxies that have lost the server: twemproxy, Envoy and others say `ERR` for it."""
 _ELSEWHERE: Final = frozenset({"ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"})
 _CAS: Final = """
 local now = redis.call('GET', KEYS[1]) or 'null'
@@ -247,6 +255,9 @@ class RedisSession(Session):
             raise MalformedError(f"INFO names no run: {shown(reply)}")
         return run_ids[0]
 
+    async def server(self) -> str:
+        return (await self._run_id()).decode("ascii", "replace")
+
     async def leadership(self) -> tuple[bool, int]:
         (reply,) = await replies(self._stream, [("ROLE",)])
         if not isinstance(reply, list) or not reply or not isinstance(reply[0], bytes):
@@ -310,6 +321,7 @@ def _refuse(error: ReplyError, *, sure: bool) -> None:
     """Raise `DeclinedError` if the command certainly did nothing, and `MalformedError`
     otherwise.
     """
+    sure = sure and error.code in _NOTHING_DONE and not _LINK_FAILED.search(str(error))
     if sure or error.code in _BEFORE:
         raise DeclinedError(str(error), elsewhere=error.code in _ELSEWHERE)
     raise MalformedError(f"error reply: {error}")

@@ -45,6 +45,7 @@ __all__ = [
 Isolation = Literal["serializable", "repeatable read", "read committed", "read uncommitted", ""]
 _MOPS: Final = ("r", "append", "w")
 _NAME: Final = "name"
+_CALL: Final = re.compile(r"\s*select\b(?!.*\bfrom\b)", re.IGNORECASE | re.DOTALL)
 NOT_FROM_DRIVERS: Final = (*FAILURES, DeclinedError)
 """Errors that are not the driver's own. A driver may raise anything when an answer is malformed."""
 ROWS_MAX: Final = 1_000_000
@@ -67,11 +68,18 @@ class Result:
         rows = [[_raw(cell) for cell in row] for row in self.rows]
         return rows[0][0] if len(rows) == 1 and len(rows[0]) == 1 else rows
 
+    def took_effect(self, *, of_call: bool) -> bool:
+        """Whether the statement took effect. A boolean answer says so. So do 0 and null, if
+        a function was called (`select get_lock({key}, 0)`). Else there must be a row.
+        """
+        cells = self.rows[0] if self.rows else ()
+        if len(cells) != 1 or (of_call and cells[0] == ""):  # PostgreSQL's answer of no type
+            return not self.is_empty
+        value = _value(cells[0])
+        return bool(value) if of_call or isinstance(value, bool) else True
+
     def value(self, answer: Answer) -> Any:
-        """Return the value of an answer; raises `MalformedError`."""
-        if answer == "whether":
-            cell = _cell(self.rows[0]) if self.rows and len(self.rows[0]) == 1 else None
-            return cell if isinstance(cell, bool) else not self.is_empty
+        """Return the value of an answer other than "whether"; raises `MalformedError`."""
         if answer in {"ran", "done"}:
             return None
         if answer == "raw":
@@ -95,6 +103,8 @@ class Statement(Template):
     def __init__(self, text: str) -> None:
         """Take a statement whose placeholders are not inside quotes."""
         self.written = text
+        self.calls = _CALL.match(text) is not None
+        """Whether it calls a function, and reads no table."""
         self._parameters: list[tuple[str, str | None]] = []
         self._text = PLACEHOLDER.sub(self._parameter, text.replace("%", "%%"))
 
@@ -210,6 +220,8 @@ class SqlSession(Session):
     async def _alone(self, template: Statements, arguments: Mapping[str, Any]) -> Any:
         (statement,) = template.statements
         result = await self.execute(statement.text(arguments), statement.parameters(arguments))
+        if template.answer == "whether":
+            return result.took_effect(of_call=statement.calls)
         if template.answer == "done" and result.is_empty:
             raise _NoRowError(statement)
         return result.value(template.answer)
@@ -221,11 +233,11 @@ class SqlSession(Session):
             result = await self.execute(statement.text(arguments), statement.parameters(arguments))
             if template.answer == "done" and result.is_empty:
                 raise _NoRowError(statement)
-            if template.answer == "whether" and not result.value("whether"):
+            if template.answer == "whether" and not result.took_effect(of_call=statement.calls):
                 raise _NoRowError(statement)
             last = result if result.rows is not None or last is None else last
         assert last is not None
-        return last.value(template.answer)
+        return True if template.answer == "whether" else last.value(template.answer)
 
     async def _mops(self, template: Transaction, mops: Sequence[Any]) -> list[Any]:
         await self._begin()

@@ -82,6 +82,9 @@ def check(name, port, settings=None, *, absent=()):
         session = await serving(name, port, settings)
         if protocol_of(name, settings).knows_leader:
             assert (await session.leadership())[0]
+            identity = await session.server()
+            assert identity == await session.server()
+            assert (identity is None) == (name in {"mysql", "zookeeper"})
         await session.close()
         for vocabulary in sorted(speaks):
             async with Caller(name, env_at(port), settings, {}, vocabulary) as call:

@@ -54,6 +54,28 @@ def test_an_error_of_a_script_may_follow_a_write():
     assert outcome("write", {"value": 5}, reply) == ("declined", False)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERR Connection timed out",
+        "ERR Server nearly full",
+        "ERR handle response, backend conn reset",
+        "upstream failure",
+        "TIMEOUT",
+        "BROKEN",
+    ],
+)
+def test_an_error_of_a_proxy_may_follow_a_write(text):
+    reply = f"-{text}\r\n".encode()
+    assert outcome("write", {"value": 5}, reply) == ("error", True)
+    assert outcome("read", None, reply) == ("error", False)
+
+
+@pytest.mark.parametrize("text", ["ERR syntax error", "WRONGTYPE Operation", "OOM command"])
+def test_an_error_of_the_server_is_a_refusal(text):
+    assert outcome("write", {"value": 5}, f"-{text}\r\n".encode()) == ("declined", False)
+
+
 @pytest.mark.parametrize("reply", [b"+OK\r\n", b"$0\r\n\r\n", b"$2\r\nOK\r\n", b"*1\r\n$-1\r\n"])
 def test_what_is_no_value(reply):
     kind = outcome("read", None, reply)[0]

@@ -77,6 +77,25 @@ def test_a_single_statement():
     assert performed(Statements("ran", "create x"), NONE)[0] is None
 
 
+@pytest.mark.parametrize(
+    ("text", "cell", "expected"),
+    [
+        ("select get_lock('x', 0)", 1, True),
+        ("select get_lock('x', 0)", 0, False),
+        ("Select\nget_lock('x', 0)", None, False),
+        ("select pg_try_advisory_lock(1)", False, False),
+        ("select pg_try_advisory_lock(1)", "false", False),
+        ("select pg_advisory_unlock_all()", "", True),
+        ("select id from account where id = 0", 0, True),
+        ("update account set balance = 0 returning id", 0, True),
+    ],
+)
+def test_a_function_answers_whether_it_took_effect(text, cell, expected):
+    answer = Result([(cell,)], 1)
+    assert performed(Statements("whether", text), answer)[0] is expected
+    assert performed(Statements("whether", "update x", text), ONE, answer, ONE)[0] is expected
+
+
 @pytest.mark.parametrize("answer", ["done", "whether"])
 def test_several_statements_are_one_transaction(answer):
     two = Statements(answer, "update x", "insert y")
