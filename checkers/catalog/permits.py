@@ -29,10 +29,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace as replace_result
 
+from checkers.catalog.by_term import order_by_term
+from checkers.catalog.dead_ends import DeadEnds
 from checkers.catalog.history import CatalogHistory, catalog_history
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.types import (
@@ -272,7 +275,14 @@ class _History:
         model = Catalog(self.operations, self._converted.bindings, once=not lossy)
         hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}
         outcome = find_relaxed_order(
-            model, self.operations, self._facts, self._may_be_stale, hints=hints, end_s=end_s
+            model,
+            self.operations,
+            self._facts,
+            self._may_be_stale,
+            hints=hints,
+            end_s=end_s,
+            guess=partial(order_by_term, model, self.operations, self._facts, end_s=end_s),
+            ruled_out=DeadEnds(model, self.operations).after_step,
         )
         stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
         if outcome.order is None:

@@ -23,12 +23,13 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from checkers.linearizability.model import Model, Operation
 from checkers.linearizability.partial_search import (
     HELD_BYTES_MAX,
     Hint,
+    RuledOut,
     Search,
     SpentError,
 )
@@ -58,6 +59,10 @@ class PartialOutcome:
     back: Mapping[int, int] = field(default_factory=dict)
 
 
+Guess: TypeAlias = Callable[[Sequence[int]], PartialOutcome | None]
+"""Tries to find an order that keeps these predecessors; returns a verified outcome, or `None`."""
+
+
 def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
     """Return for each operation the mask of the operations that had returned before its call."""
     returned = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
@@ -77,6 +82,7 @@ def find_partial_order(
     end_s: float,
     backs: int = 0,
     held_bytes_max: int = HELD_BYTES_MAX,
+    ruled_out: RuledOut | None = None,
 ) -> PartialOutcome:
     """Find a legal order of all operations that returned, and of some of the other operations.
 
@@ -85,9 +91,12 @@ def find_partial_order(
     the positions; along each chain, the sets of predecessors only grow. `hints` give the likely
     order, lowest first: a hint is the (term, index) of the log entry that an operation wrote or of
     the last entry that it saw. `end_s` is the deadline on the monotonic clock. `backs` is the mask
-    of the rollbacks, which never returned.
+    of the rollbacks, which never returned. `ruled_out` prunes the search; it must be right for all
+    orders without rollbacks, and is not used with them.
     """
-    search = Search(model, operations, before, chains, hints, end_s, backs, held_bytes_max)
+    search = Search(
+        model, operations, before, chains, hints, end_s, backs, held_bytes_max, ruled_out
+    )
     try:
         order = search.run()
     except SpentError:
@@ -95,7 +104,28 @@ def find_partial_order(
     if order is None:
         return PartialOutcome(None, True, search.steps, search.stuck)
     outcome = PartialOutcome(order, True, search.steps, back=search.back)
+    return verified(model, operations, before, outcome)
+
+
+def keeps(order: Sequence[int], before: Sequence[int]) -> bool:
+    """Whether an order has the predecessors of each operation before it."""
     done = 0
+    for at in order:
+        if before[at] & ~done:
+            return False
+        done |= 1 << at
+    return True
+
+
+def verified(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    before: Sequence[int],
+    outcome: PartialOutcome,
+) -> PartialOutcome:
+    """Return `outcome` after a replay of its order. Raises `AssertionError` for a wrong order."""
+    assert outcome.order is not None
+    order, done = outcome.order, 0
     for at, _ in zip(order, states_along(model, operations, outcome), strict=True):
         assert not before[at] & ~done, f"operation {operations[at].id} comes too early"
         done |= 1 << at
@@ -112,12 +142,15 @@ def find_relaxed_order(
     *,
     hints: Mapping[int, Hint],
     end_s: float,
+    guess: Guess | None = None,
+    ruled_out: RuledOut | None = None,
 ) -> PartialOutcome:
     """Find a legal order that respects real time, but lets stale answers miss later terms' changes.
 
     `facts` maps operation ids to nodes and terms; an operation without an entry is a rollback. If
     `is_stale` is true for an operation and its answer has a term, the operation need not follow
     operations that another node answered in a later term. `end_s` is on the monotonic clock.
+    Without rollbacks, `guess` is tried first; it gets the masks of predecessors.
     """
     strict = Fact(None, None)
     classes: dict[Fact, int] = {}
@@ -132,9 +165,19 @@ def find_relaxed_order(
             free[fact] = _later(operations, facts, fact)
         before[at] &= ~free[fact]
     backs = sum(1 << at for at, o in enumerate(operations) if o.id not in facts)
+    guessed = None if guess is None or backs else guess(before)
+    if guessed is not None:
+        return guessed
     chains = list(classes.values())
     return find_partial_order(
-        model, operations, before, chains, hints=hints, end_s=end_s, backs=backs
+        model,
+        operations,
+        before,
+        chains,
+        hints=hints,
+        end_s=end_s,
+        backs=backs,
+        ruled_out=ruled_out,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +20,9 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation
 
 Hint = tuple[int, int]
 """The likely place of an operation in the order: a term, and an index or a time."""
+
+RuledOut: TypeAlias = Callable[[Any, Any], int]
+"""From the states before and after a step, the mask of the operations that can never follow."""
 
 STEPS_MAX: Final = 4_000_000
 DISCREPANCIES: Final = (0, 1, 2, 4)
@@ -102,8 +105,10 @@ class Search:
         end_s: float,
         backs: int,
         held_bytes_max: int,
+        ruled_out: RuledOut | None = None,
     ) -> None:
         self.steps = 0
+        self._ruled_out = ruled_out if not backs else None
         self.back: dict[int, int] = {}
         self._backs = backs
         self._stack: list[_Node] = []
@@ -169,6 +174,8 @@ class Search:
                 if left < 0:
                     self._pruned = True
                     continue
+                if self._is_dead_end(node.place, at, after):
+                    continue
                 path.append(at)
                 if back is not None:
                     self.back[at] = back.length
@@ -191,6 +198,13 @@ class Search:
             else:
                 stack.pop()
         return None
+
+    def _is_dead_end(self, place: _Place, at: int, after: Any) -> bool:
+        """Whether an operation that is left has no place in any order after this step."""
+        if self._ruled_out is None:
+            return False
+        left = self._known & ~(place.done | 1 << at)
+        return bool(self._ruled_out(place.state, after) & left)
 
     def _past(self, node: _Node, reached: int) -> _Past:
         """Return the states to which a rollback may return in a child of `node`.

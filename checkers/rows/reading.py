@@ -208,7 +208,8 @@ class _Reader:
         call, done = pair.invoke, pair.completion
         written = self._rows(call)
         value: Mapping[str, Any] = {}
-        if done is not None and (done.type is OpType.OK or isinstance(done.value, Mapping)):
+        answers = done is not None and (done.type is OpType.OK or isinstance(done.value, Mapping))
+        if done is not None and answers and done.value != call.value:  # else the client hung
             value = _object(done)
         results = value.get("rows", [None] * len(written))
         if len(results) != len(written) or any(

@@ -312,6 +312,17 @@ class Catalog(Model[State, CatalogInput, Answer]):
         """Return the id of `table`, or `None` if no answer showed it."""
         return table.late_id or self._bound_keys.get(table.key)
 
+    def versions(self, state: State, other: State) -> dict[str, int]:
+        """Map each table of known id that `state` and `other` do not have in common to its version
+        in `state`.
+        """
+        versions: dict[str, int] = {}
+        for number, same in zip(state[:-1], other, strict=False):
+            table = self._tables.things[number] if number != same else None
+            if table is not None and (ident := self.table_id(table)) is not None:
+                versions[ident] = self._links.things[table.chain].version
+        return versions
+
     def describe_operation(self, input_: CatalogInput, output: Answer | Unknown, /) -> str:
         words = " to ".join(str(part) for part in input_[:-1] if isinstance(part, str))
         match input_:

@@ -96,7 +96,7 @@ def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
     vague: dict[str, list[int]] = {}
     for position, operation in enumerate(operations):
         for table in shown_by(operation):
-            rank = _rank(table, operation)
+            rank = rank_of(table, operation)
             ranked.setdefault(table, [])
             if rank is None:
                 vague.setdefault(table, []).append(position)
@@ -112,7 +112,8 @@ def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
     }
 
 
-def _rank(table: str, operation: CatalogOperation) -> int | None:
+def rank_of(table: str, operation: CatalogOperation) -> int | None:
+    """Return the rank of an operation that shows `table`, or `None` without a version."""
     about = versions_of(table, operation)
     if about is None:
         return None

@@ -333,6 +333,19 @@ def test_the_last_step_breaks_these_rules(steps, last, rules):
         assert not rule or found[checker] == rule
 
 
+def test_a_client_that_hung_leaves_a_write_of_unknown_outcome():
+    """The harness completes its call with the value of the call, in place of an answer."""
+    h = Rows()
+    h.write(0, [up("a", "0")], 5)
+    call = {"table": "r", "nonce": "hung", "rows": [up("a", "1"), up("b", "1")]}
+    h.call(1, "write", call)
+    h.ret(1, OpType.INFO, call)
+    h.read(2, "a", {"v": "1"}, 10)
+    assert verdicts(h) == {}
+    h.read(2, "a", {"v": "2"}, 12)
+    assert verdicts(h) != {}
+
+
 def test_half_of_a_lost_batch():
     """Each row alone would be possible, but all rows of a part take effect at one moment."""
     h = Rows()

@@ -1,0 +1,71 @@
+"""Operations that no continuation of an order can contain, because of the versions of their tables.
+
+Each change of a table makes one new version, and a deleted table does not come back. So once a
+change has made version 5 of a table, an operation that shows version 4 has no place any more, and
+once the table is deleted, no operation that shows it has. A search that notices this at once need
+not try all orders of the operations that follow. This holds in every order without rollbacks,
+whichever operations may miss changes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import or_
+from typing import Final, NamedTuple
+
+from checkers.catalog.models.catalog import Catalog, State
+from checkers.catalog.models.types import CatalogOperation, shown_by
+from checkers.catalog.passes.narrowing import rank_of
+
+_GONE: Final = -1
+
+
+class _Sights(NamedTuple):
+    """The operations that show a table: their ranks in order, and for each number of ranks the mask
+    of the operations with these ranks. `all` is the mask of all operations that show the table.
+    """
+
+    ranks: Sequence[int]
+    masks: Sequence[int]
+    all: int
+
+
+class DeadEnds:
+    """The operations that a step of a search rules out, by their positions in `operations`."""
+
+    def __init__(self, model: Catalog, operations: Sequence[CatalogOperation]) -> None:
+        self._model = model
+        by_table: dict[str, list[tuple[int | None, int]]] = {}
+        for position, operation in enumerate(operations):
+            for table in shown_by(operation):
+                by_table.setdefault(table, []).append((rank_of(table, operation), position))
+        self._sights = {table: _sights(ranked) for table, ranked in by_table.items()}
+
+    def after_step(self, before: State, after: State) -> int:
+        """Return the mask of the operations that were possible in `before` but never will be again.
+
+        The operation of the step itself may be among them.
+        """
+        left, reached = self._model.versions(before, after), self._model.versions(after, before)
+        mask = 0
+        for table in left:
+            sights = self._sights.get(table)
+            if sights is None:
+                continue
+            version = reached.get(table, _GONE)
+            if version == _GONE:
+                mask |= sights.all
+            else:
+                mask |= sights.masks[bisect_left(sights.ranks, 2 * version)]
+        return mask
+
+
+def _sights(ranked: Sequence[tuple[int | None, int]]) -> _Sights:
+    by_rank = sorted((rank, position) for rank, position in ranked if rank is not None)
+    masks = accumulate((1 << position for _, position in by_rank), or_, initial=0)
+    everything = 0
+    for _, position in ranked:
+        everything |= 1 << position
+    return _Sights([rank for rank, _ in by_rank], [*masks], everything)
