@@ -109,6 +109,18 @@ RESTART_RANDOM = AimedNemesis(
     "restart-random", "stop one random node gracefully (SIGTERM); restart it later",
     "restart one", suits_all=False,
 )  # fmt: skip
+ROLLING_UPGRADE = AimedNemesis(
+    "rolling-upgrade", "restart every node as the newer release of the target, one by one",
+    "do rolling-upgrade on all", suits_all=False,
+)  # fmt: skip
+SET_FLAG = AimedNemesis(
+    "set-flag", "set flags of Kudu's running servers, and set them back after some seconds",
+    "do slow-log on leader", "do slow-log on one", "do slow-commits on one@members",
+    "do slow-rows on one@nonmembers", "do slow-tablets on one@nonmembers",
+    "do slow-heartbeats on one@nonmembers", "do hasty-elections on one", "do no-elections on one",
+    "do no-pre-elections on all", "do deaf-followers on one", "do short-timeouts on one",
+    suits_all=False,
+)  # fmt: skip
 POWER_CUT_LEADER = AimedNemesis(
     "power-cut-leader", "kill the leader, which loses its unsynced data; restart it later",
     "power-cut leader",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 
-from harness.cluster import NodeSpec, ReadyPort
+from harness.cluster import NodeSpec, ReadyPort, Variant
 from harness.errors import UsageError
 from targets.kudu.system import MASTER_PORT, TSERVER_PORT
 
@@ -37,6 +37,8 @@ _FLAGS: Final[Mapping[str, str]] = {
 }
 IMAGE_PLACE: Final = Path("/opt/apache-kudu")
 """The folder of the programs in the Docker image."""
+UPGRADED: Final = "upgraded"
+"""The variant of all nodes that runs the newer release."""
 _START_S: Final = 60.0
 _FLAG: Final = re.compile(r"([a-z][a-z0-9_]*)=([^,]*)")
 
@@ -65,35 +67,47 @@ def server_nodes(
     flags: Mapping[str, str],
     *,
     image: bool = False,
+    newer: Path | None = None,
 ) -> list[NodeSpec]:
     """Declare the servers that run the programs in `place`, with `flags` over the usual ones.
 
-    With `image`, the servers run in an image made of `place`.
+    With `image`, the servers run in an image made of `place`. All nodes have a variant that runs
+    the programs in `newer`, if this is given.
     """
-    programs = IMAGE_PLACE if image else place
     listed = ",".join(f"{{address:{name}:{MASTER_PORT}}}" for name in masters)
 
     def server(name: str, role: str, port: int, pages: int, told: str) -> NodeSpec:
-        values = {
-            **_FLAGS,
-            "webserver_doc_root": f"{programs}/www",
-            "webserver_port": f"{{port:{pages}}}",
-            "rpc_bind_addresses": f"{{host}}:{{port:{port}}}",
-            "rpc_advertised_addresses": f"{{address:{name}:{port}}}",
-            told: listed,
-            **flags,
-        }
+        def command(programs: Path) -> tuple[str, ...]:
+            values = {
+                **_FLAGS,
+                "webserver_doc_root": f"{programs}/www",
+                "webserver_port": f"{{port:{pages}}}",
+                "rpc_bind_addresses": f"{{host}}:{{port:{port}}}",
+                "rpc_advertised_addresses": f"{{address:{name}:{port}}}",
+                told: listed,
+                **flags,
+            }
+            program = str(programs / "bin" / f"kudu-{role}")
+            return (program, *(f"--{flag}={value}" for flag, value in values.items()))
+
+        variants = {}
+        if newer is not None:
+            programs = IMAGE_PLACE if image else newer
+            variants[UPGRADED] = Variant(
+                command=command(programs),
+                environment=_environment(programs),
+                dockerfile=str(newer),
+            )
+        programs = IMAGE_PLACE if image else place
         return NodeSpec(
             name=name,
             role=role,
             ports=(port, pages),
             dockerfile=str(place),
-            command=(
-                str(programs / "bin" / f"kudu-{role}"),
-                *(f"--{flag}={value}" for flag, value in values.items()),
-            ),
-            environment={"SASL_PATH": f"{programs}/lib/sasl2"},
+            command=command(programs),
+            environment=_environment(programs),
             ready=ReadyPort(port, within_s=_START_S),
+            variants=variants,
         )
 
     return [
@@ -106,3 +120,7 @@ def server_nodes(
             for name in tservers
         ),
     ]
+
+
+def _environment(programs: Path) -> dict[str, str]:
+    return {"SASL_PATH": f"{programs}/lib/sasl2"}

@@ -14,9 +14,19 @@ from typing import Any, Final
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
-from harness.plugins import Convergence, Operation, Roles, Said, override
+from harness.plugins import (
+    Convergence,
+    Operation,
+    Restart,
+    RestartingOperation,
+    Roles,
+    Said,
+    override,
+)
+from targets.apache_kudu.flags import FLAG_FAULTS, FlagFaults
 from targets.apache_kudu.servers import MASTER_PAGES_PORT
 from targets.apache_kudu.snapshots import Ask, dump_master, dump_tserver
+from targets.apache_kudu.upgrade import UPGRADE, Upgrade
 from targets.apache_kudu.wire import WireRpc
 from targets.kudu import messages as m
 from targets.kudu.consensus.messages import GetConsensusStateRequest, LeaderStepDownRequest
@@ -38,6 +48,10 @@ class ApacheKuduSystem(KuduSystem):
         self._orphans: dict[str, dict[str, float]] = {}
         """When each replica of a removed table was first seen, by server and tablet."""
         super().__init__(env, layout)
+        self._upgrade = Upgrade(
+            self._rpc, layout.all_masters, layout.tservers, self._is_ready, self._leader
+        )
+        self._flags = FlagFaults(self._rpc, {**layout.all_masters, **layout.tservers})
 
     @override
     def _dial(self, *, resolve_once: bool = False) -> WireRpc:
@@ -46,7 +60,25 @@ class ApacheKuduSystem(KuduSystem):
 
     @override
     def operations(self) -> Mapping[str, Operation]:
-        return {STEP_DOWN: self.step_down}
+        flags = {name: partial(self._flags.run, each) for name, each in FLAG_FAULTS.items()}
+        return {STEP_DOWN: self.step_down, **flags}
+
+    @override
+    def restarting(self) -> Mapping[str, RestartingOperation]:
+        return {UPGRADE: self._upgrade.run}
+
+    @override
+    async def restore(self, restart: Restart) -> None:
+        await self._flags.restore()
+        await self._upgrade.finish(restart)
+
+    async def _is_ready(self) -> bool:
+        return (await self.ready()).ok
+
+    async def _leader(self) -> str | None:
+        """The address of the leading master."""
+        leader = (await self.roles()).leader
+        return None if leader is None else self._layout.all_masters[leader]
 
     @override
     async def tool(self, arguments: Sequence[str]) -> Said:

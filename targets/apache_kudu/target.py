@@ -12,7 +12,9 @@ from harness.errors import UsageError
 from harness.permits import ORPHAN_REPLICAS, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
-from targets.apache_kudu.servers import parse_flags, server_nodes
+from targets.apache_kudu.flags import FLAG_FAULTS
+from targets.apache_kudu.servers import UPGRADED, parse_flags, server_nodes
+from targets.apache_kudu.upgrade import UPGRADE
 from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import CATALOG, STEP_DOWN, Layout
 from targets.kudu.target import KuduTarget
@@ -46,7 +48,8 @@ class ApacheKuduTarget(
     workload="ddl",
     usual={"profile": "modern"},
     groups=(CATALOG,),
-    operations=(STEP_DOWN,),
+    operations=(STEP_DOWN, UPGRADE, *FLAG_FAULTS),
+    variant_of={UPGRADE: UPGRADED},
     nemeses=(
         "partition-leader",
         "partition-halves",
@@ -68,20 +71,27 @@ class ApacheKuduTarget(
     bugs: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
     options = (
         Option("kudu-version", VERSIONS[0], f"the release: {', '.join(VERSIONS)}"),
+        Option("upgrade-to", "", "the release to which the nemesis rolling-upgrade upgrades"),
         *(option for option in KuduTarget.options if option.name in _OPTIONS),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
         """Declare the servers; raises `UsageError` if their programs or libraries are missing."""
-        version = settings.options["kudu_version"]
-        if version not in VERSIONS:
+        version, newer = settings.options["kudu_version"], settings.options["upgrade_to"]
+        for option, chosen in (("kudu-version", version), ("upgrade-to", newer or version)):
+            if chosen not in VERSIONS:
+                raise UsageError(
+                    f"--{option} is {chosen!r}; it must be one of {', '.join(VERSIONS)}"
+                )
+        if newer and VERSIONS.index(newer) >= VERSIONS.index(version):
             raise UsageError(
-                f"--kudu-version is {version!r}; it must be one of {', '.join(VERSIONS)}"
+                f"--upgrade-to is {newer!r} and --kudu-version is {version!r}; upgrade to a later "
+                "release, since Kudu does not read the data of a later one"
             )
-        place = require(version)
+        place, later = require(version), require(newer) if newer else None
         image = settings.environment == "docker"
-        if not image:
-            require_libraries(place)
+        for each in filter(None, (place, later) if not image else ()):
+            require_libraries(each)
         layout = layout_of(settings)
         if settings.vocabulary == "mixed" and len(layout.masters) > MASTERS_MAX:
             raise UsageError(
@@ -90,7 +100,9 @@ class ApacheKuduTarget(
                 f"{MASTERS_MAX}"
             )
         flags = parse_flags(settings.options["kudu_flag"])
-        return server_nodes(place, [*layout.masters], [*layout.tservers], flags, image=image)
+        return server_nodes(
+            place, [*layout.masters], [*layout.tservers], flags, image=image, newer=later
+        )
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

@@ -13,7 +13,7 @@ import functools
 import itertools
 import uuid  # determinism: not simulated
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
@@ -33,6 +33,7 @@ from targets.kudu.rpc import (
     parse_address,
 )
 
+T = TypeVar("T")
 _DIAL_S: Final = 2.0
 """Time limit of an attempt to connect, so that a new attempt begins soon after a partition."""
 _IN_ONE_TERM: Final[Mapping[type, Callable[[Session, Any], Awaitable[m.MasterResponse]]]] = {
@@ -115,6 +116,17 @@ class WireRpc:
         """The uuid of the server at an address. Raises `RpcError`."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         return (await self._session(parse_address(address), deadline)).uuid
+
+    async def administer(
+        self,
+        address: Address | str,
+        work: Callable[[Session], Awaitable[T]],
+        *,
+        timeout_s: float,
+    ) -> T:
+        """Let `work` make the calls of an administrator at a server. Raises `RpcError`."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        return await work(await self._session(parse_address(address), deadline))
 
     async def _host_of(self, address: str, *, deadline: float) -> Values:
         session = await self._session(parse_address(address), deadline)

@@ -1,0 +1,108 @@
+"""Faults by flags of running servers: each sets some flags for a few seconds, and sets them back.
+
+Kudu reads these flags again each time that it uses them, so `SetFlag` changes a running server. The
+flags slow a server down or change when it elects a leader. They break no promise of Kudu, so none
+of them excuses a violation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from targets.apache_kudu.wire import WireRpc
+from targets.apache_kudu.wire.administration import set_flag
+from targets.kudu.rpc import RpcError
+
+FLAG_FAULTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "slow-log": {"log_inject_latency_ms_mean": "300", "log_inject_latency": "true"},
+        "slow-commits": {"consensus_inject_latency_ms_in_notifications": "300"},
+        "slow-rows": {"tablet_inject_latency_on_apply_write_op_ms": "500"},
+        "slow-tablets": {"tablet_open_inject_latency_ms": "1000"},
+        "slow-heartbeats": {"heartbeat_interval_ms": "5000"},
+        "hasty-elections": {"leader_failure_max_missed_heartbeat_periods": "0.5"},
+        "no-elections": {"enable_leader_failure_detection": "false"},
+        "no-pre-elections": {
+            "raft_enable_pre_election": "false",
+            "leader_failure_max_missed_heartbeat_periods": "0.5",
+        },
+        "deaf-followers": {"follower_reject_update_consensus_requests": "true"},
+        "short-timeouts": {"consensus_rpc_timeout_ms": "100"},
+    }
+)
+"""The flags of each operation, in the order in which they are set."""
+LASTS_S: Final = 6.0
+_CALL_S: Final = 1.0
+_Place = tuple[str, str]
+"""The address of a server, and a flag."""
+
+
+class FlagFaults:
+    """The flags that operations have set at the servers of one deployment."""
+
+    def __init__(self, rpc: WireRpc, addresses: Mapping[str, str]) -> None:
+        """`addresses` maps the names of the servers to their addresses."""
+        self._rpc = rpc
+        self._addresses = addresses
+        self._usual: dict[_Place, str] = {}
+        """The values before the first of the operations that have set a flag."""
+        self._users: dict[_Place, int] = {}
+        """The number of operations under way that have set a flag."""
+
+    async def run(self, flags: Mapping[str, str], nodes: Sequence[str]) -> str | None:
+        """Set `flags` at the servers among `nodes`, and set them back after `LASTS_S`."""
+        done = [name for name in nodes if name in self._addresses]
+        done = [name for name in done if await self._set_all(self._addresses[name], flags)]
+        if not done:
+            return None
+        await asyncio.sleep(LASTS_S)
+        for name in done:
+            for flag in flags:
+                await self._give_back((self._addresses[name], flag))
+        words = ", ".join(f"--{flag}={value}" for flag, value in flags.items())
+        return f"set {words} at {', '.join(done)} for {LASTS_S:g} s"
+
+    async def restore(self) -> None:
+        """Set back all flags that still differ, also those of a server that was down."""
+        self._users.clear()
+        for place in [*self._usual]:
+            await self._give_back(place)
+
+    async def _set_all(self, address: str, flags: Mapping[str, str]) -> bool:
+        """Set the flags at one server; if one cannot be set, set the others back."""
+        taken: list[_Place] = []
+        for flag, value in flags.items():
+            old = await self._set(address, flag, value)
+            if old is None:
+                for place in taken:
+                    await self._give_back(place)
+                return False
+            place = address, flag
+            self._usual.setdefault(place, old)
+            self._users[place] = self._users.get(place, 0) + 1
+            taken.append(place)
+        return True
+
+    async def _give_back(self, place: _Place) -> None:
+        """Set a flag to its usual value, unless another operation under way has set it.
+
+        A server that is down starts with its usual flags, but may only be cut off.
+        """
+        self._users[place] = self._users.get(place, 1) - 1
+        if self._users[place] > 0:
+            return
+        if await self._set(*place, self._usual[place]) is not None:
+            del self._usual[place]
+            del self._users[place]
+
+    async def _set(self, address: str, flag: str, value: str) -> str | None:
+        """Set one flag; return its old value, or `None` without an answer or if it was refused."""
+        asked = partial(set_flag, flag=flag, value=value)
+        try:
+            return await self._rpc.administer(address, asked, timeout_s=_CALL_S)
+        except RpcError:
+            return None

@@ -1,0 +1,145 @@
+"""The rolling upgrade of a running cluster to another release of Kudu.
+
+Kudu's administration guide says in which order: masters one after the other, then tablet servers.
+A tablet server first enters maintenance, so that the masters do not replace its replicas, and hands
+over its leaders ("quiesces"); it leaves maintenance when it serves again. Each step has a time
+limit: an administrator goes on even if a fault keeps a server from becoming ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+from harness.plugins import Restart
+from targets.apache_kudu.servers import UPGRADED
+from targets.apache_kudu.wire import WireRpc
+from targets.apache_kudu.wire.administration import quiesce, set_maintenance
+from targets.kudu import messages as m
+from targets.kudu.rpc import RpcError
+
+UPGRADE: Final = "rolling-upgrade"
+_CALL_S: Final = 1.0
+_QUIESCE_S: Final = 2.0
+_SERVES_S: Final = 6.0
+_POLL_S: Final = 0.2
+_RUNNING: Final = "RUNNING"
+_READY: Final = "READY"
+
+
+class Upgrade:
+    """The servers of one deployment on their way to the new release."""
+
+    def __init__(
+        self,
+        rpc: WireRpc,
+        masters: dict[str, str],
+        tservers: dict[str, str],
+        ready: Callable[[], Awaitable[bool]],
+        leader: Callable[[], Awaitable[str | None]],
+    ) -> None:
+        """`masters` and `tservers` map names to addresses. `ready` says whether a master leads and
+        knows all tablet servers, and `leader` finds the address of the leading master.
+        """
+        self._rpc = rpc
+        self._masters = masters
+        self._tservers = tservers
+        self._ready = ready
+        self._leader = leader
+        self._turn = asyncio.Lock()
+        self._done: set[str] = set()
+        self._in_maintenance: dict[str, str] = {}
+        """Uuids of the tablet servers that entered maintenance and did not leave it, by name."""
+
+    async def run(self, nodes: Sequence[str], restart: Restart) -> str | None:
+        """Upgrade the servers among `nodes` that are up and have the old release, one by one.
+
+        Does nothing while an earlier upgrade is under way.
+        """
+        if self._turn.locked():
+            return None
+        async with self._turn:
+            return await self._run(nodes, restart)
+
+    async def _run(self, nodes: Sequence[str], restart: Restart) -> str | None:
+        left = [name for name in (*self._masters, *self._tservers) if name in nodes]
+        left = [name for name in left if name not in self._done]
+        if not left:
+            return "all these servers have the new release already"
+        upgraded = [name for name in left if await self._upgrade(name, restart)]
+        return f"upgraded {', '.join(upgraded)} in turn" if upgraded else None
+
+    async def finish(self, restart: Restart) -> None:
+        """Upgrade the other servers if any was upgraded, and end all maintenance."""
+        if self._done:
+            await self.run([*self._masters, *self._tservers], restart)
+        for name in [*self._in_maintenance]:
+            await self._leave_maintenance(name)
+
+    async def _upgrade(self, name: str, restart: Restart) -> bool:
+        address = self._tservers.get(name)
+        if address is not None:
+            await self._give_leaders_away(name, address)
+        if not await restart(name, UPGRADED):
+            return False
+        self._done.add(name)
+        if address is None:
+            await _until(self._ready)
+        else:
+            await _until(partial(self._serves, address))
+            await self._leave_maintenance(name)
+        return True
+
+    async def _give_leaders_away(self, name: str, address: str) -> None:
+        try:
+            uuid = await self._rpc.node_uuid(address, timeout_s=_CALL_S)
+        except RpcError:
+            return  # the server is down
+        if await self._change_maintenance(uuid, on=True):
+            self._in_maintenance[name] = uuid
+
+        async def is_idle() -> bool:
+            asked = partial(quiesce, on=True)
+            return await self._rpc.administer(address, asked, timeout_s=_CALL_S) == 0
+
+        await _until(is_idle, within_s=_QUIESCE_S)
+
+    async def _leave_maintenance(self, name: str) -> None:
+        uuid = self._in_maintenance.get(name)
+        if uuid is not None and await self._change_maintenance(uuid, on=False):
+            del self._in_maintenance[name]
+
+    async def _change_maintenance(self, uuid: str, *, on: bool) -> bool:
+        leader = await self._leader()
+        if leader is None:
+            return False
+        asked = partial(set_maintenance, uuid=uuid, on=on)
+        try:
+            await self._rpc.administer(leader, asked, timeout_s=_CALL_S)
+        except RpcError:
+            return False
+        return True
+
+    async def _serves(self, address: str) -> bool:
+        """Whether a tablet server serves all its replicas that are not tombstones."""
+        listed = await self._rpc.call(address, m.ListTabletsRequest(), timeout_s=_CALL_S)
+        return all(each.state == _RUNNING for each in listed.tablets if each.data_state == _READY)
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], *, within_s: float = _SERVES_S) -> None:
+    """Wait until a condition holds, or the time is over."""
+    try:
+        async with asyncio.timeout(within_s):
+            while not await _answered(holds):  # noqa: ASYNC110 - remote state
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        return
+
+
+async def _answered(holds: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await holds()
+    except RpcError:
+        return False

@@ -1,0 +1,78 @@
+"""Requests of administrators that only real servers answer: maintenance, quiescing and flags.
+
+Numbers of fields follow Kudu 1.16 to 1.18: `master/master.proto`, `tserver/tserver_admin.proto` and
+`server/server_base.proto`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from targets.apache_kudu.wire.errors import master_error, tablet_error
+from targets.apache_kudu.wire.messages import ERROR, ERROR_ONLY
+from targets.apache_kudu.wire.methods import Method
+from targets.apache_kudu.wire.protobuf import Message, bool_, nested, text, uint
+from targets.apache_kudu.wire.session import Session
+from targets.kudu.rpc import RpcConnectionError
+
+CHANGE_TSERVER_STATE: Final = Method(
+    "kudu.master.MasterService",
+    "ChangeTServerState",
+    Message(
+        "ChangeTServerStateRequest",
+        change=nested(1, Message("TServerStateChange", uuid=text(1), change=uint(2))),
+    ),
+    ERROR_ONLY,
+)
+QUIESCE: Final = Method(
+    "kudu.tserver.TabletServerAdminService",
+    "Quiesce",
+    Message("QuiesceTabletServerRequest", quiesce=bool_(1), return_stats=bool_(2)),
+    Message(
+        "QuiesceTabletServerResponse",
+        error=nested(1, ERROR),
+        is_quiescing=bool_(2),
+        num_leaders=uint(4),
+    ),
+)
+SET_FLAG: Final = Method(
+    "kudu.server.GenericService",
+    "SetFlag",
+    Message("SetFlagRequest", flag=text(1), value=text(2), force=bool_(3)),
+    Message("SetFlagResponse", result=uint(1), message=text(2), old_value=text(3)),
+)
+_ENTER: Final = 1
+_EXIT: Final = 2
+_SET: Final = 1
+
+
+async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:
+    """Let a leading master put a tablet server into maintenance, or take it out.
+
+    Masters do not replace the replicas of a server in maintenance that is down. Raises `RpcError`.
+    """
+    change = {"uuid": uuid, "change": _ENTER if on else _EXIT}
+    error = master_error(await s.ask(CHANGE_TSERVER_STATE, {"change": change}))
+    if error is not None:
+        raise RpcConnectionError(f"maintenance of {uuid}: {error.message}", sent=True)
+
+
+async def quiesce(s: Session, *, on: bool) -> int:
+    """Let a tablet server begin or end to hand over its leaders; return how many it still has.
+
+    A server that starts again does not quiesce. Raises `RpcError`.
+    """
+    reply = await s.ask(QUIESCE, {"quiesce": on, "return_stats": True})
+    error = tablet_error(reply)
+    if error is not None:
+        raise RpcConnectionError(f"quiescing {s.uuid}: {error.message}", sent=True)
+    return int(reply.get("num_leaders", 0))
+
+
+async def set_flag(s: Session, flag: str, value: str) -> str:
+    """Set a flag of a running server, and return its old value. Raises `RpcError`."""
+    reply = await s.ask(SET_FLAG, {"flag": flag, "value": value, "force": True})
+    if reply.get("result") != _SET:
+        refusal = reply.get("message", "")
+        raise RpcConnectionError(f"{s.connection.address} refused --{flag}: {refusal}", sent=True)
+    return str(reply.get("old_value", ""))
