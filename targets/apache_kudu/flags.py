@@ -67,7 +67,7 @@ class FlagFaults:
         return f"set {words} at {', '.join(done)} for {LASTS_S:g} s"
 
     async def restore(self) -> None:
-        """Set back all flags that still differ, also those of a server that was down."""
+        """Set back all flags that still differ, such as the flags of a server that was down."""
         self._users.clear()
         for place in [*self._usual]:
             await self._give_back(place)
