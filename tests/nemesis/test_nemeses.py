@@ -220,7 +220,7 @@ WAITS = {"partition-leader", "partition-pair",
          "partition-one-way", "partition-clients", "partition-flapping",
          "kill-leader", "kill-follower", "power-cut-leader", "pause-leader"}  # fmt: skip
 MIXED = {"partition", "partition-some-clients", "kill", "pause", "clock", "disk", "slow-cpu",
-         "slow-disk", "bit-rot", "at-points"}  # fmt: skip
+         "slow-disk", "bit-rot", "at-points", "set-flag"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in plugin_names("nemeses") if name != "none"])
