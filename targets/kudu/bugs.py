@@ -256,6 +256,20 @@ class Bug(Switch):
         where=(f"{_MASTER}.node", "targets.kudu.system", "targets.kudu.tserver.node"),
         find=None,
     )
+    KUDU_2443 = Row(
+        title="the replacement of a tablet's only replica is evicted and added again for ever",
+        upstream="for a tablet with one replica, masters did not except a leader from the replicas "
+        "marked REPLACE, so the new replica was evicted as soon as it had a vote. Then the marked "
+        "one needed a replacement again (cb2037292)",
+        fixed="2018-05-16",
+        where=(f"{_MASTER}.tablets.rereplication",),
+        find=Find(
+            "--workload move --replicas 1 --tables 1 --groups 0 --partitions 1 --members 20 "
+            "--rate 30 --nemesis none --time-limit 6",
+            "bounds",
+            1,
+        ),
+    )
     LEADER_FLAP_ABA = Row(
         title="a leader that lost and regained its leadership gets no full report",
         upstream="a tablet server sends a full report when a master's reply changes from follower "

@@ -111,10 +111,10 @@ def test_a_list_is_asked_for_until_a_leader_answers(answer):
 # --- replicas --------------------------------------------------------------------------------
 
 
-def located(leader: int | None = 0) -> m.GetTableLocationsResponse:
+def located(leader: int | None = 0, *, count: int = 3) -> m.GetTableLocationsResponse:
     replicas = tuple(
         m.ReplicaLocation(f"u{n}", address, "LEADER" if n == leader else "FOLLOWER", "VOTER")
-        for n, address in enumerate(TS[:3])
+        for n, address in enumerate(TS[:count])
     )
     tablet = m.TabletLocations("T", m.Partition(b"", b""), replicas)
     return m.GetTableLocationsResponse(META, table_id="id", tablets=(tablet,))
@@ -153,6 +153,19 @@ def test_a_move_adds_a_replica_and_marks_the_leaving_one():
     assert (newcomer.uuid, newcomer.member_type, newcomer.promote) == ("u3", "NON_VOTER", True)
     assert leaving.peer.uuid in {"u1", "u2"}  # a move never removes the leader
     assert leaving.peer.replace
+
+
+def test_the_only_replica_of_a_tablet_moves_though_it_leads():
+    alone = consensus(m.RaftConfig(INDEX, (m.PeerConfig("u0", TS[0]),)))
+    known = {(address, "GetTableLocations"): [located(count=1)] for address in MASTERS}
+    (completion,), rpc = invoke([MOVE], moving(raft.ChangeConfigResponse(), alone) | known)
+    assert (completion.type, completion.value["source"]) == (OpType.OK, "t1")
+    (request,) = rpc.requests("BulkChangeConfig")
+    added, leaving = request.changes
+    assert added.peer.uuid in {"u1", "u2", "u3"}
+    assert (leaving.peer.uuid, leaving.peer.member_type, leaving.peer.replace) == (
+        "u0", "VOTER", True
+    )  # fmt: skip
 
 
 def changed(code: raft.ConsensusErrorCode) -> raft.ChangeConfigResponse:

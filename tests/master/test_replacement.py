@@ -96,6 +96,9 @@ CASES: list[tuple[str, int, Decision | None]] = [
     ("Ar Br C Dp", 3, ADD),
     ("Ar Br C D E", 3, EvictPeer("B")),
     ("A Br", 1, EvictPeer("B")),
+    ("Ar", 1, ADD),
+    ("Ar Bp", 1, None),
+    ("Ar B", 1, StepDownLeader()),
     ("A Br C Dp!", 3, EvictPeer("D")),
 ]
 
@@ -104,6 +107,16 @@ CASES: list[tuple[str, int, Decision | None]] = [
 def test_cases(words, num_replicas, expected):
     config, leader, health = parse(words)
     assert decide(config, leader, health, num_replicas=num_replicas) == expected
+
+
+def test_kudu_2443_evicts_the_successor_of_a_leader_that_is_alone():
+    differ = []
+    for words, num_replicas, expected in CASES:
+        config, leader, health = parse(words)
+        found = decide(config, leader, health, num_replicas=num_replicas, evicts_successor=True)
+        if found != expected:
+            differ.append((words, num_replicas, found))
+    assert differ == [("Ar B", 1, EvictPeer("B"))]
 
 
 def test_a_server_in_maintenance_is_not_missed():

@@ -9,7 +9,8 @@ Read-only requests are also sent again after a lost answer.
 A replica moves as in `kudu tablet change_config move_replica`: one change of the tablet's
 configuration adds the new server as a non-voter to be promoted and marks the old server for
 replacement; the masters do the rest. As in Kudu, no replica of the tablet may be joining or leaving
-already, because a second replica marked for removal might never find a replacement server.
+already, because a second replica marked for removal might never find a replacement server. The
+leader only moves if it is the only replica.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """Draw a follower and a server to move it to, or return why no replica can move."""
+        """Draw a replica and a server to move it to, or return why no replica can move."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )
@@ -161,7 +162,7 @@ class MembersClient:
         leaders = [] if tablet is None else [r for r in tablet.replicas if r.role == "LEADER"]
         if tablet is None or not leaders:
             return f"NO_LEADER: no leader of a tablet of {table!r} is known"
-        others = [r for r in tablet.replicas if r.role != "LEADER"]
+        others = [r for r in tablet.replicas if r.role != "LEADER"] or leaders
         held = {replica.ts_uuid for replica in tablet.replicas}
         free = [server for server in listed.servers if server.uuid not in held]
         if not others or not free:

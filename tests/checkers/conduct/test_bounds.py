@@ -8,7 +8,7 @@ import pytest
 from checkers.conduct.bounds import BoundsChecker
 from harness.ops import CheckResult, Op, OpType, Verdict
 from harness.permits import Permit, fact_of
-from targets.kudu.bounds import COPY, describe_accepted, describe_bounds
+from targets.kudu.bounds import CHANGE, COPY, MOVE, describe_accepted, describe_bounds
 from targets.kudu.flags import Flags
 from tests.support.histories import Writer
 
@@ -469,6 +469,29 @@ def test_a_cluster_whose_masters_are_all_silent_is_not_convicted_of_its_calls():
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "incomplete")
 
 
+@pytest.mark.parametrize(
+    ("changes", "faults", "verdict"),
+    [
+        (103, 0, Verdict.VALID),  # as many as moves, and a few more: measured
+        (900, 0, Verdict.VALID),  # each move was asked again and again
+        (1100, 0, Verdict.INVALID),  # one tablet that evicts and adds for ever (KUDU-2443)
+        (1100, 2, Verdict.VALID),  # lost replicas are added elsewhere
+    ],
+)
+def test_changes_of_configurations_go_with_moves_and_faults(changes, faults, verdict):
+    table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
+    rows = [{"table_id": "A", "state": "RUNNING"}] * 10
+    master = {"revision": 1, "tables": [table], "tablets": rows}
+    dump = {"calls": {CHANGE: changes, MOVE: 100}}
+    declared = describe_bounds({"m1": master}, {"t1": dump}, Flags())
+    limits = [each for each in declared["limits"] if each["of"] == CHANGE]
+    h = Timeline()
+    for _ in range(faults):
+        h.fault("kill", 10, 20, "t1")
+    result = judge(h, *limits, calls=declared["calls"], amounts=declared["amounts"])
+    assert result.verdict == verdict, result
+
+
 def per_second(of: str, flags: Flags, masters: int = 3, tservers: int = 3) -> float:
     nodes = [dict.fromkeys(f"{role}{n}" for n in range(many))
              for role, many in (("m", masters), ("t", tservers))]  # fmt: skip
@@ -690,8 +713,8 @@ def test_the_bundled_target_declares_the_reports_of_its_nodes():
         "garbage segments of a group": 3, "log segments of a group": 4, "files": 12
     }  # fmt: skip
     assert declaration["amounts"] == {
-        "live table": 1, "live tablet": 2, "configuration changed": 0, "replica copied": 2,
-        "replica made": 10, "tablet altered": 7,
+        "live table": 1, "live tablet": 2, "configuration changed": 0, "replica asked to move": 0,
+        "replica copied": 2, "replica made": 10, "tablet altered": 7,
     }  # fmt: skip
     assert declaration["quorum"] == ["m1", "m2", "m3"]
     kinds = {each["of"] for each in declaration["limits"] if each["measure"] == "outage"}

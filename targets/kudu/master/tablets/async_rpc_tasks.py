@@ -273,7 +273,7 @@ class Tasks:
             return _Step.DONE
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
-        if review(self._catalog, tablet.id, self._flags) != call.decision:
+        if review(self._catalog, tablet.id, self._flags, self._bugs) != call.decision:
             return _Step.DONE  # the decision is outdated, or its reason is not reported yet
         leader_uuid = tablet.consensus.leader_uuid
         leader = None if leader_uuid is None else self._tservers.get(leader_uuid)

@@ -90,7 +90,7 @@ def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> N
         return
     servers = available(catalog, tservers, flags, now_ns)
     for tablet_id in list(catalog.to_review):
-        decision = review(catalog, tablet_id, flags)
+        decision = review(catalog, tablet_id, flags, node.bugs)
         if decision is None:
             del catalog.to_review[tablet_id]
         elif not epoch.tasks.changes_config(tablet_id):

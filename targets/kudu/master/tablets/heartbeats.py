@@ -220,7 +220,7 @@ class Heartbeats:
                 epoch.wake.set()
         for tablet_id, view in plan.views:
             catalog.views[tablet_id] = view
-            if review(catalog, tablet_id, self._flags) is not None:
+            if review(catalog, tablet_id, self._flags, self._bugs) is not None:
                 catalog.to_review[tablet_id] = None
                 epoch.wake.set()
         for alarm in plan.alarms:

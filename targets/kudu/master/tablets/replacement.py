@@ -59,16 +59,20 @@ def decide(
     num_replicas: int,
     spared: Collection[str] = (),
     scheme: Scheme = Scheme.PREPARE,
+    evicts_successor: bool = False,
 ) -> Decision | None:
     """Return the next step towards `num_replicas` good voters; `None` if no step is needed.
 
     `health` is the leader's report on each peer, itself included; a peer that is not in the report
     is UNKNOWN. `spared` are servers in maintenance: their silence is no reason to add a replica.
+    `evicts_successor` is switch KUDU-2443.
     """
     if scheme is Scheme.EVICT:
         return _decide_evicting(config, leader_uuid, health, num_replicas)
     peers = _Peers(config, leader_uuid, health)
     evicted = peers.to_evict(num_replicas)
+    if evicted is None and evicts_successor:
+        evicted = peers.successor_to_evict(num_replicas)
     if evicted is not None:
         return EvictPeer(evicted)
     if peers.lacks_one(num_replicas, spared):
@@ -186,6 +190,17 @@ class _Peers:
         left = sum(p.uuid != worst.uuid for p in self._healthy)
         safe = left >= _majority(len(self._voters) - 1)
         return worst.uuid if needless and replaced and safe else None
+
+    def successor_to_evict(self, num_replicas: int) -> str | None:
+        """Return the voter that was added to replace the only replica (switch KUDU-2443).
+
+        Kudu counted replicas marked `replace`, but not whether the only marked one was the leader.
+        Of two voters, it then evicted the one that could be evicted: the healthy new one.
+        """
+        marked = [p.uuid for p in self._voters if p.replace]
+        if num_replicas != 1 or marked != [self._leader_uuid] or not self._viable:
+            return None
+        return min(self._viable, key=self._urgency).uuid
 
     def _urgency(self, peer: PeerConfig) -> tuple[int, str]:
         """Return a member's sort key for evictions; the member with the lowest key goes first.

@@ -10,17 +10,26 @@ or if the call was lost.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from targets.kudu.bugs import Bug
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.plan import ChangeConfig
 from targets.kudu.master.catalog.records import TabletState
-from targets.kudu.master.tablets.replacement import AddPeer, Decision, Scheme, decide, is_at_rest
+from targets.kudu.master.tablets.replacement import (
+    AddPeer,
+    Decision,
+    Scheme,
+    decide,
+    is_at_rest,
+)
 from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 
 
-def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
+def review(
+    catalog: Catalog, tablet_id: str, flags: Flags, bugs: Collection[Bug] = ()
+) -> Decision | None:
     """Return a tablet's next step, based on its leader's newest report; `None` if none is needed.
 
     The report is ignored if the stored record has another leader or another configuration, because
@@ -44,6 +53,7 @@ def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
         num_replicas=table.num_replicas,
         spared=[peer.uuid for peer in peers if catalog.is_in_maintenance(peer.uuid)],
         scheme=Scheme.PREPARE if flags.raft_prepare_replacement_before_eviction else Scheme.EVICT,
+        evicts_successor=Bug.KUDU_2443 in bugs,
     )
 
 
