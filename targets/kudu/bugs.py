@@ -270,6 +270,27 @@ class Bug(Switch):
             1,
         ),
     )
+    KUDU_3789 = Row(
+        title="the mark of a replica whose move has failed stays for ever",
+        upstream="the auto-rebalancer asked the tablet's leader once to remove the mark REPLACE, "
+        "and a leader that is busy or out of reach refuses. A marked leader cannot be evicted, so "
+        "its tablet keeps one replica too many (cf54a3ecc; masters have made marked leaders step "
+        "down since c667e360f, 2026-07-24)",
+        fixed="2026-06-30",
+        where=(f"{_MASTER}.tablets.auto_rebalancer", f"{_MASTER}.tablets.rereplication"),
+        find=Find(
+            "--workload move --members 0 --tservers 5 --rate 20 --time-limit 24 --kudu-flag "
+            "auto_rebalancing_enabled=true,auto_rebalancing_interval_seconds=2,"
+            "auto_rebalancing_max_moves_per_server=5,"
+            "auto_rebalancing_prefer_follower_replica_moves=false,"
+            "auto_rebalancing_rpc_timeout_seconds=1,tserver_unresponsive_timeout_ms=10000,"
+            "follower_unavailable_considered_failed_sec=3 "
+            "--fault 'kill node:t5 at 1s for 20s' "
+            "--fault 'cut it from role:tserver when event replica-move-failed for 5s'",
+            "liveness",
+            1,
+        ),
+    )
     LEADER_FLAP_ABA = Row(
         title="a leader that lost and regained its leadership gets no full report",
         upstream="a tablet server sends a full report when a master's reply changes from follower "

@@ -68,6 +68,13 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     master_auto_join_cluster: bool = True
     master_registration_rpc_timeout_ms: Annotated[int, Within(100, 60_000)] = 1500
     table_locations_ttl_ms: Annotated[int, Within(1, 86_400_000)] = 300_000
+    # Moves of replicas to emptier tablet servers, by the leading master
+    auto_rebalancing_enabled: bool = False
+    auto_rebalancing_interval_seconds: Annotated[int, Within(1, 3600)] = 30
+    auto_rebalancing_max_moves_per_server: Annotated[int, Within(1, 100)] = 1
+    auto_rebalancing_prefer_follower_replica_moves: bool = True
+    auto_rebalancing_rpc_timeout_seconds: Annotated[int, Within(1, 600)] = 60
+    auto_rebalancing_wait_for_replica_moves_seconds: Annotated[int, Within(1, 60)] = 1
     # Limits of requests
     default_num_replicas: Annotated[int, Within(1, 7)] = 3
     min_num_replicas: Annotated[int, Within(1, 7)] = 1

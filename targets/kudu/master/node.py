@@ -50,6 +50,7 @@ from targets.kudu.master.membership import (
     check_start_list,
 )
 from targets.kudu.master.tablets.async_rpc_tasks import Tasks
+from targets.kudu.master.tablets.auto_rebalancer import AutoRebalancer
 from targets.kudu.master.tablets.background import run_background
 from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.master.tablets.ts_manager import TServerMap
@@ -152,6 +153,9 @@ def _wire(
             hms.serve(epoch)
         loop = run_background(node, epoch, tservers)
         epoch.adopt(node.env.spawn(loop, name=f"background-{epoch.term}"))
+        if node.flags.auto_rebalancing_enabled:
+            rebalance = AutoRebalancer(node, epoch, tservers).run()
+            epoch.adopt(node.env.spawn(rebalance, name=f"auto-rebalancer-{epoch.term}"))
 
     leadership = Leadership(node, rows, make_tasks, serve)
     service = MasterService(
