@@ -4,11 +4,13 @@ Names are few, so that creates, renames and deletes race for them. Every mutatio
 nonce, which later reads show: the table's comment holds the nonce of its create, column names hold
 the nonces of alters. So reads can show that an operation with an unknown outcome took effect.
 
-The vocabulary is `harness.vocabularies.ddl`.
+The workload `ranges` adds and drops ranges of tables instead. The vocabulary is
+`harness.vocabularies.ddl`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,6 +20,7 @@ from msgspec.structs import replace
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op, Process
 from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import (
     BY_NAME,
@@ -44,7 +47,7 @@ from workloads.contention import (
     parse_mix,
     readers_of,
 )
-from workloads.creation import REPLICAS, new_table, replicas_of
+from workloads.creation import REPLICAS, after_create, new_table, replicas_of
 
 KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = (
@@ -65,6 +68,8 @@ DRAWN: Final[dict[str, tuple[int, ...]]] = {
 """The option values that a soak draws from. With fewer names, operations race more. With more
 tablets, the parts of one DDL operation finish at more different moments. Bursts of moves leave less
 time for other operations. Append new entries at the end, so that existing draws stay the same."""
+FIRST_RANGE: Final = ("a", "b")
+"""The range of a table that no alter drops."""
 
 
 class _DdlOps(Blind, msgspec.Struct, frozen=True):
@@ -250,3 +255,111 @@ class DdlWorkload(Workload):
         kinds = (Get, Locate, IsCreateDone, IsAlterDone)
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]
         return tuple(map(Request.of, [List(), *looks, *map(Get, names[DONE_MAX:])]))
+
+
+# --- ranges ----------------------------------------------------------------------------------
+
+
+def _table(number: int) -> str:
+    return f"w{number}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _RangeOps:
+    """An endless generator of changes to the ranges of tables `w0`, `w1`, ...
+
+    Each table has one range that always exists, and `ranges` others that come and go.
+    """
+
+    tables: int
+    ranges: int
+    buckets: int
+    replicas: int
+    readers: int
+    missing: tuple[int, ...]
+    creating: tuple[tuple[Process, int], ...] = ()
+    begun: bool = False
+    count: int = 0
+
+    def op(self, ctx: Context) -> Step:
+        process = ctx.free_process()
+        if process is None:
+            return Pending(self)
+        after = self
+        if self.missing:
+            number, *others = self.missing
+            call: DdlCall = self._create(number)
+            after = dataclasses.replace(self, missing=tuple(others))
+        elif not self.begun:
+            return Pending(self)
+        else:
+            call = self._call(ctx.random, only_reads=ctx.index_of(process) < self.readers)
+        draft = Draft(call.f, call.asked(), process)
+        return Emit(draft, dataclasses.replace(after, count=self.count + 1))
+
+    def _create(self, number: int) -> Create:
+        name, nonce = _table(number), f"n{self.count}"
+        first = [list(FIRST_RANGE)]
+        return Create(name, nonce, ["v0"], self.buckets, self.replicas, ranges=first)
+
+    def _call(self, rng: random.Random, *, only_reads: bool) -> DdlCall:
+        name = _table(rng.randrange(self.tables))
+        if only_reads or not rng.randrange(4):
+            return Get(name) if rng.randrange(3) else List()
+        start = f"r{rng.randrange(self.ranges):03d}"
+        bounds = [start, f"{start}~"]
+        if rng.randrange(2):
+            return Alter(name, f"n{self.count}", [["drop-range", *bounds]])
+        buckets = ("", str(self.buckets), str(self.buckets + 1))[rng.randrange(3)]
+        return Alter(name, f"n{self.count}", [["add-range", *bounds, buckets]])
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        del ctx
+        if event.f != Create.f:
+            return self
+        value = event.value if isinstance(event.value, dict) else {}
+        name = str(value.get("name", ""))
+        return after_create(self, event, int(name[1:]) if name[1:].isdigit() else -1)
+
+
+class RangesWorkload(Workload, usual={"rate": 40.0}):
+    """Add and drop ranges of tables, with the hash schema of the table or another one.
+
+    A new range has the table's number of hash buckets or one more. A request may also spell out the
+    table's own number, which must make no difference (KUDU-3723). A change that does not apply,
+    because the range exists or does not, is refused and proves nothing. The checker
+    `catalog-invariants` compares the final ranges with the tablets (I6).
+    """
+
+    api_version = API_VERSION
+    name = "ranges"
+    doc = "ranges of tables are added and dropped, some with hash buckets of their own"
+    vocabulary = "ranges"
+    options = (
+        Option("tables", 2, "number of tables", within=(1, 100)),
+        Option("ranges", 3, "number of ranges per table that come and go", within=(1, 100)),
+        Option("partitions", 2, "hash buckets of each table", within=(2, 60)),
+        REPLICAS,
+        READERS,
+    )
+    checkers = DdlWorkload.checkers
+
+    def generator(self, case: Case) -> Generator:
+        options = case.workload_options
+        tables = int(options["tables"])
+        return _RangeOps(
+            tables=tables,
+            ranges=int(options["ranges"]),
+            buckets=int(options["partitions"]),
+            replicas=replicas_of(case),
+            readers=readers_of(case),
+            missing=tuple(range(tables)),
+        )
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """The probe of `ddl`, on a table without ranges."""
+        return DdlWorkload().probe(case, attempt, retry)
+
+    def final(self, case: Case) -> Sequence[Request]:
+        names = map(_table, range(int(case.workload_options["tables"])))
+        return tuple(map(Request.of, [List(), *map(Get, names)]))

@@ -71,7 +71,11 @@ class ListCall(Call, frozen=True):
 
 
 class Create(_Change, frozen=True):
-    """Create a table of `partitions` tablets, each replicated on `replicas` tablet servers."""
+    """Create a table of `partitions` tablets, each replicated on `replicas` tablet servers.
+
+    With `ranges`, each [start, end), the table has as many tablets per range, and none for keys
+    outside the ranges.
+    """
 
     f: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
@@ -80,10 +84,20 @@ class Create(_Change, frozen=True):
     columns: list[str]
     partitions: int
     replicas: int
+    ranges: list[list[str]] = msgspec.field(default_factory=list)
+
+    def asked(self) -> Any:
+        """The value of the invocation; most tables have no ranges, and the field is left out."""
+        value = super().asked()
+        return value if self.ranges else {k: v for k, v in value.items() if k != "ranges"}
 
 
 class Alter(_Change, frozen=True):
-    """Alter a table by atomic `steps`: ["add", column], ["drop", column], ["rename", old, new]."""
+    """Alter a table by atomic `steps`: ["add", column], ["drop", column], ["rename", old, new].
+
+    Tables with ranges also have ["add-range", start, end, buckets] and ["drop-range", start, end];
+    if `buckets` is empty, the range gets as many tablets as the table has per range.
+    """
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"

@@ -270,6 +270,15 @@ class Bug(Switch):
             1,
         ),
     )
+    KUDU_3723 = Row(
+        title="a range with the table's own hash schema is stored as one with its own",
+        upstream="clients may spell out a range's hash schema. Masters stored it although it was "
+        "the table's, and dropping the range did not remove it. After the range was added once "
+        "more, the table could be neither opened nor altered (cad295f98)",
+        fixed="2025-12-09",
+        where=(f"{_MASTER}.catalog.catalog_manager",),
+        find=Find("--workload ranges --nemesis none --time-limit 10", "catalog-invariants", 1),
+    )
     KUDU_3789 = Row(
         title="the mark of a replica whose move has failed stays for ever",
         upstream="the auto-rebalancer asked the tablet's leader once to remove the mark REPLACE, "

@@ -6,9 +6,10 @@ with zeros escaped as 00 01 and a terminating 00 00.
 
 **Partitions.** A partition key is the hash bucket as a 4-byte big-endian number, if there is more
 than one bucket, followed by the encoded range columns (`common/partition.h`). A tablet has the
-partition keys `[start, end)`; the first start and the last end are unbounded, so the tablets of a
-table cover every key exactly once. The bucket is computed from the CRC-32 of the encoded hash
-columns (Kudu: Murmur2).
+partition keys `[start, end)`. The first start and the last end are unbounded, so the tablets of a
+table cover every key exactly once, unless the table's ranges are bounded: then no tablet has the
+keys outside them. The bucket is computed from the CRC-32 of the encoded hash columns (Kudu:
+Murmur2).
 """
 
 from __future__ import annotations
@@ -110,13 +111,16 @@ def partition_key(
     buckets = partition_schema.num_hash_buckets
     if buckets == 1 and not partition_schema.range_columns:
         return b""
-    prefix = b""
-    if buckets > 1:
-        hashed = _encode_some(partition_schema.hash_columns or None, columns, values)
-        prefix = (partition_schema.hash_of(hashed) % buckets).to_bytes(_BUCKET_BYTES, "big")
-    if not partition_schema.range_columns:
-        return prefix
-    return prefix + _encode_some(partition_schema.range_columns, columns, values)
+    ranged = b""
+    if partition_schema.range_columns:
+        ranged = _encode_some(partition_schema.range_columns, columns, values)
+    if buckets == 1:
+        return ranged
+    for custom in partition_schema.custom_ranges:
+        if custom.start <= ranged < custom.end:
+            buckets = custom.num_hash_buckets
+    hashed = _encode_some(partition_schema.hash_columns or None, columns, values)
+    return _prefix(partition_schema.hash_of(hashed) % buckets) + ranged
 
 
 def _encode_some(
@@ -138,16 +142,32 @@ def partition_count(partition_schema: PartitionSchema) -> int:
 def partitions_of(partition_schema: PartitionSchema) -> tuple[Partition, ...]:
     """The partitions of a table in key order; they cover every key exactly once."""
     buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
-    prefixes = (
-        [bucket.to_bytes(_BUCKET_BYTES, "big") for bucket in range(buckets)]
-        if buckets > 1
-        else [b""]
-    )
+    prefixes = [_prefix(bucket) for bucket in range(buckets)] if buckets > 1 else [b""]
     starts = [prefix + split for prefix in prefixes for split in (b"", *splits)]
     starts[0] = b""
     return tuple(
         Partition(start, end) for start, end in zip(starts, [*starts[1:], b""], strict=True)
     )
+
+
+def range_partitions(
+    partition_schema: PartitionSchema, start: bytes, end: bytes, num_hash_buckets: int
+) -> tuple[Partition, ...]:
+    """The partitions of one bounded range, one per bucket, in key order."""
+    if partition_schema.num_hash_buckets == 1:
+        return (Partition(start, end),)
+    prefixes = map(_prefix, range(num_hash_buckets))
+    return tuple(Partition(prefix + start, prefix + end) for prefix in prefixes)
+
+
+def range_of(partition_schema: PartitionSchema, partition: Partition) -> tuple[bytes, bytes]:
+    """The bounds of the range to which a partition of `range_partitions` belongs."""
+    skipped = _BUCKET_BYTES if partition_schema.num_hash_buckets > 1 else 0
+    return partition.start[skipped:], partition.end[skipped:]
+
+
+def _prefix(bucket: int) -> bytes:
+    return bucket.to_bytes(_BUCKET_BYTES, "big")
 
 
 def owns(partition: Partition, key: bytes) -> bool:

@@ -106,7 +106,9 @@ class KuduTarget(
     api_version = TARGET_API_VERSION
     name = "kudu"
     doc = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies = frozenset({"ddl", "append", "rows", "follower-reads", "mixed", "kudu-hms"})
+    vocabularies = frozenset(
+        {"ddl", "ranges", "append", "rows", "follower-reads", "mixed", "kudu-hms"}
+    )
     profiles = tuple(PROFILES)
     bugs = BUGS
     options = (

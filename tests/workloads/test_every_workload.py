@@ -29,7 +29,7 @@ def first(name, *, seed):
     "name",
     [
         *("append", "ddl", "hms-ddl", "hms-tokens", "list-append", "mixed", "register", "rows"),
-        *("bank", "counter", "long-fork", "queue", "registers", "rw-register", "set"),
+        *("bank", "counter", "long-fork", "queue", "ranges", "registers", "rw-register", "set"),
     ],
 )
 def test_same_seed_same_operations(name):

@@ -322,7 +322,7 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindi
     not REPLACED at the end of the run.
     """
     tablets: dict[str, list[dict[str, Any]]] = {}
-    for row in snapshot.tablets.values():
+    for row in _fixed_tablets(snapshot):
         if row["state"] != "REPLACED" and row.get("running_index") is not None:
             tablets.setdefault(row["table_id"], []).append(row)
     for answer in _shown(history, "is-create-done", "locate"):
@@ -341,6 +341,12 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindi
                     f"its answer is of revision {revision}, and tablet {row['id']} {when}",
                     may_be_lost=True,
                 )
+
+
+def _fixed_tablets(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return the tablets of tables whose ranges are never added or dropped."""
+    changing = {ident for ident, table in snapshot.tables.items() if table.get("is_bounded")}
+    return [row for row in snapshot.tablets.values() if row["table_id"] not in changing]
 
 
 def _delays_news(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
@@ -363,7 +369,7 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
     if not reached:
         return
     ranges: dict[str, dict[tuple[str, str], list[str]]] = {}
-    for row in snapshot.tablets.values():
+    for row in _fixed_tablets(snapshot):
         of_table = ranges.setdefault(row["table_id"], {})
         of_table.setdefault((row["start"], row["end"]), []).append(row["id"])
     disturbances = disturbances_of(history)

@@ -106,7 +106,8 @@ def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | N
     """Return the columns after the steps of an alter, or `None` if a step does not apply.
 
     The steps are ("add", column), ("drop", column), ("rename", old, new), and ("set", column),
-    which replaces all columns.
+    which replaces all columns. The steps "add-range" and "drop-range" change no column, and always
+    apply here.
     """
     current = list(columns)
     for step in steps:
@@ -119,6 +120,8 @@ def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | N
                 current[current.index(old)] = new
             case ("set", column):
                 current = [column]
+            case ("add-range" | "drop-range", *_):
+                pass
             case _:
                 return None
     return tuple(current)

@@ -136,7 +136,13 @@ def _create(call: ddl.Create, request_id: m.RequestId) -> Call:
         name=call.name,
         schema=m.Schema((key, *columns)),
         partition_schema=m.PartitionSchema(
-            num_hash_buckets=call.partitions, hash_columns=(KEY_COLUMN,)
+            num_hash_buckets=call.partitions,
+            hash_columns=(KEY_COLUMN,),
+            range_columns=(KEY_COLUMN,) if call.ranges else (),
+            is_bounded=bool(call.ranges),
+        ),
+        ranges=tuple(
+            m.RangeHash(start.encode(), end.encode(), call.partitions) for start, end in call.ranges
         ),
         request_id=request_id,
         num_replicas=call.replicas,
@@ -153,9 +159,18 @@ def _step(step: list[str]) -> m.AlterStep:
             return m.AlterStep(m.StepType.DROP_COLUMN, name=name)
         case ["rename", old, new]:
             return m.AlterStep(m.StepType.RENAME_COLUMN, name=old, new_name=new)
+        case ["add-range", start, end, buckets]:
+            kind, number = m.StepType.ADD_RANGE_PARTITION, int(buckets) if buckets else None
+            return m.AlterStep(
+                kind, start=start.encode(), end=end.encode(), num_hash_buckets=number
+            )
+        case ["drop-range", start, end]:
+            kind = m.StepType.DROP_RANGE_PARTITION
+            return m.AlterStep(kind, start=start.encode(), end=end.encode())
     raise UsageError(
-        f"{step!r} is not a step of an alter: ['add', c], ['drop', c] or ['rename', old, new]; "
-        "see the vocabulary 'ddl'"
+        f"{step!r} is not a step of an alter: ['add', c], ['drop', c], ['rename', old, new], "
+        "['add-range', start, end, buckets] or ['drop-range', start, end]; see the vocabulary "
+        "'ddl'"
     )
 
 

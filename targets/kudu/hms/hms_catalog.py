@@ -88,7 +88,11 @@ class HmsDdl(Ddl):
                 which,
                 request.request_id,
                 lambda: plan_alter(
-                    epoch.catalog, rest, self._flags, now_ns=self._env.clock.wall_ns()
+                    epoch.catalog,
+                    rest,
+                    self._flags,
+                    now_ns=self._env.clock.wall_ns(),
+                    new_id=self._node.new_id,
                 ),
             )
 
@@ -202,7 +206,9 @@ class HmsDdl(Ddl):
 
         def look() -> TableRecord:
             now_ns = self._env.clock.wall_ns()
-            plan = plan_alter(epoch.catalog, asked, self._flags, now_ns=now_ns)
+            plan = plan_alter(
+                epoch.catalog, asked, self._flags, now_ns=now_ns, new_id=self._node.new_id
+            )
             return epoch.catalog.tables[plan.table_id]
 
         async def rename(table: TableRecord, marker: str) -> bool:

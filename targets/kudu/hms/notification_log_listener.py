@@ -211,7 +211,13 @@ class Listener:
             rename = AlterTableRequest(
                 table=which, request_id=_NO_CLIENT, new_table_name=after.full_name
             )
-            return plan_alter(self._epoch.catalog, rename, self._node.flags, now_ns=now_ns)
+            return plan_alter(
+                self._epoch.catalog,
+                rename,
+                self._node.flags,
+                now_ns=now_ns,
+                new_id=self._node.new_id,
+            )
 
         return plan
 

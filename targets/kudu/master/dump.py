@@ -98,7 +98,20 @@ def master_status(
 
 
 def _table(table: TableRecord) -> dict[str, Any]:
+    partitioning = table.partition_schema
+    bounded: dict[str, Any] = {}
+    if partitioning.is_bounded:
+        custom = [
+            {
+                "start": each.start.hex(),
+                "end": each.end.hex(),
+                "num_hash_buckets": each.num_hash_buckets,
+            }
+            for each in partitioning.custom_ranges
+        ]
+        bounded = {"is_bounded": True, "custom_ranges": custom}
     return {
+        **bounded,
         "id": table.id,
         "name": table.name,
         "state": table.state.name,
@@ -109,7 +122,7 @@ def _table(table: TableRecord) -> dict[str, Any]:
         "applied_columns": _columns(table.shown_schema),
         "next_column_id": table.next_column_id,
         "num_replicas": table.num_replicas,
-        "num_hash_buckets": table.partition_schema.num_hash_buckets,
+        "num_hash_buckets": partitioning.num_hash_buckets,
         "owner": table.owner,
         "comment": table.comment,
         "create_ns": table.create_ns,

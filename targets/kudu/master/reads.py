@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.ranges import check_ranges
 from targets.kudu.master.catalog.records import TableRecord, TableState, TabletRecord, TabletState
 from targets.kudu.master.errors import RefusedError, invalid_argument
 from targets.kudu.master.tablets.ts_manager import TServerMap
@@ -59,6 +60,7 @@ def get_table_schema(
 ) -> GetTableSchemaResponse:
     """Answer with the schema that readers see: the newest or, during alters, the previous one."""
     table = _find_readable(catalog, request.table)
+    check_ranges(table.partition_schema)
     return GetTableSchemaResponse(
         meta,
         table_id=table.id,

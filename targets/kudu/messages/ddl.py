@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from targets.kudu.messages.base import MasterCall, MasterResponse, Message, RequestId
-from targets.kudu.messages.schema import Column, PartitionSchema, Schema
+from targets.kudu.messages.schema import Column, PartitionSchema, RangeHash, Schema
 
 
 class TableIdentifier(Message, frozen=True):
@@ -25,7 +25,8 @@ class CreateTableResponse(MasterResponse, frozen=True):
 class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
     """Create a table; a `num_replicas` of -1 means the master's default.
 
-    `comment` holds a nonce, by which a later read recognizes this creation.
+    `comment` holds a nonce, by which a later read recognizes this creation. `ranges` are the first
+    ranges of a table whose ranges are bounded.
     """
 
     name: str
@@ -35,6 +36,7 @@ class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
     num_replicas: int = -1
     owner: str = ""
     comment: str = ""
+    ranges: tuple[RangeHash, ...] = ()
 
 
 class DeleteTableResponse(MasterResponse, frozen=True):
@@ -57,15 +59,24 @@ class StepType(enum.IntEnum):
     ADD_COLUMN = 1
     DROP_COLUMN = 2
     RENAME_COLUMN = 3
+    ADD_RANGE_PARTITION = 5
+    DROP_RANGE_PARTITION = 6
 
 
 class AlterStep(Message, frozen=True):
-    """A step of an alter. Only ADD_COLUMN uses `column`, and only RENAME_COLUMN uses `new_name`."""
+    """A step of an alter. Only ADD_COLUMN uses `column`, and only RENAME_COLUMN uses `new_name`.
+
+    The steps of ranges use `start` and `end`, encoded range keys. ADD_RANGE_PARTITION also uses
+    `num_hash_buckets`; without it, the range has the table's hash schema.
+    """
 
     type: StepType
     column: Column | None = None
     name: str = ""
     new_name: str = ""
+    start: bytes = b""
+    end: bytes = b""
+    num_hash_buckets: int | None = None
 
 
 class AlterTableResponse(MasterResponse, frozen=True):

@@ -24,18 +24,32 @@ class Schema(Message, frozen=True):
     columns: tuple[Column, ...]
 
 
+class RangeHash(Message, frozen=True):
+    """A range of encoded range keys `[start, end)` and its number of hash buckets."""
+
+    start: bytes
+    end: bytes
+    num_hash_buckets: int
+
+
 class PartitionSchema(Message, frozen=True):
     """The map from rows to tablets: hash buckets, each divided into ranges.
 
     Buckets are computed from `hash_columns`, or from the whole key if `hash_columns` is empty. In
     each bucket, ranges of `range_columns` begin at the encoded keys in `range_splits`, which are
     ascending (`targets.kudu.partitions`).
+
+    If `is_bounded`, the ranges are those of the table's tablets instead, which alters add and drop;
+    other keys belong to no tablet. `custom_ranges` are those with another number of buckets than
+    the table's (KUDU-2671).
     """
 
     num_hash_buckets: int = 1
     hash_columns: tuple[str, ...] = ()
     range_columns: tuple[str, ...] = ()
     range_splits: tuple[bytes, ...] = ()
+    is_bounded: bool = False
+    custom_ranges: tuple[RangeHash, ...] = ()
 
     def hash_of(self, encoded: bytes) -> int:
         """The hash of the encoded hash columns, of which the bucket is the remainder."""

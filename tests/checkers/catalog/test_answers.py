@@ -310,6 +310,19 @@ def test_a_version_is_applied_when_every_tablet_has_it(steps, broken):
     assert findings.gaps == []
 
 
+def test_tablets_that_alters_add_and_drop_prove_nothing_about_older_versions():
+    h = made()
+    altered(h)
+    ask_done(h, done=True)
+    told(h, A1=[[1, 0]], A2=[[0, 0]])
+    dump = snapshot(row("A1", "", "80"), row("A2", "80", "", since=99))
+    assert rules(h, dump) == ["applied-early", "done-early"]
+    for master in dump["masters"].values():
+        for table in master["tables"]:
+            table["is_bounded"] = True
+    assert rules(h, dump) == []
+
+
 def test_a_version_may_have_been_applied_in_a_tablet_that_was_replaced_later():
     h = made()
     altered(h)

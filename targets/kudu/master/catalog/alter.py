@@ -9,12 +9,17 @@ reused (KUDU-461).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 import msgspec
 
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.create import check_replicas
 from targets.kudu.master.catalog.plan import DELETED, AlterTablet, DeleteReplica, Plan
+from targets.kudu.master.catalog.ranges import KINDS as RANGE_STEPS
+from targets.kudu.master.catalog.ranges import change_ranges
 from targets.kudu.master.catalog.records import TableRecord, TableState, TabletRecord, TabletState
 from targets.kudu.master.catalog.validation import bad_column, bad_name
 from targets.kudu.master.errors import invalid_schema
@@ -28,12 +33,23 @@ from targets.kudu.messages import (
     StepType,
 )
 
+_DROPPED: Final = "its range was dropped"
 
-def plan_alter(catalog: Catalog, request: AlterTableRequest, flags: Flags, *, now_ns: int) -> Plan:
+
+def plan_alter(
+    catalog: Catalog,
+    request: AlterTableRequest,
+    flags: Flags,
+    *,
+    now_ns: int,
+    new_id: Callable[[], str],
+    stores_own_hash: bool = False,
+) -> Plan:
     """Plan an AlterTable: the altered record, and calls to its tablets. Raises `RefusedError`.
 
-    The plan of a request without any change has no records, as in Kudu. If the number of replicas
-    changes, `rereplication.py` adds or evicts replicas later.
+    New ranges get new tablets, with ids from `new_id`; the tablets of dropped ranges are deleted.
+    `stores_own_hash` is switch KUDU-3723. The plan of a request without any change has no records,
+    as in Kudu. If the number of replicas changes, `rereplication.py` adds or evicts replicas later.
     """
     table = catalog.find_running(request.table)
     if not request.steps and request.new_table_name is None and request.num_replicas is None:
@@ -42,30 +58,48 @@ def plan_alter(catalog: Catalog, request: AlterTableRequest, flags: Flags, *, no
         check_replicas(request.num_replicas, flags)
     columns, next_column_id = list(table.schema.columns), table.next_column_id
     for step in request.steps:
-        columns, next_column_id = _apply(step, columns, next_column_id, flags)
+        if step.type not in RANGE_STEPS:
+            columns, next_column_id = _apply(step, columns, next_column_id, flags)
+    ranges = change_ranges(
+        table,
+        catalog.live_tablets(table.id),
+        [step for step in request.steps if step.type in RANGE_STEPS],
+        new_id=new_id,
+        stores_own=stores_own_hash,
+    )
     new_name = request.new_table_name
     if new_name is not None:
         _refuse(bad_name("new table name", new_name, flags))
         catalog.check_name_free(new_name)
-    tablets = catalog.live_tablets(table.id)
+    gone = {tablet.id for tablet in ranges.dropped}
+    tablets = [tablet for tablet in catalog.live_tablets(table.id) if tablet.id not in gone]
+    is_altering = bool(tablets or ranges.added)
     altered = msgspec.structs.replace(
         table,
         name=table.name if new_name is None else new_name,
         version=table.version + 1,
         schema=Schema(tuple(columns)),
+        partition_schema=ranges.partition_schema,
         next_column_id=next_column_id,
         num_replicas=table.num_replicas if request.num_replicas is None else request.num_replicas,
-        state=TableState.ALTERING if tablets else TableState.RUNNING,
-        applied_schema=table.shown_schema if tablets else None,
-        applied_version=table.shown_version if tablets else table.version + 1,
+        state=TableState.ALTERING if is_altering else TableState.RUNNING,
+        applied_schema=table.shown_schema if is_altering else None,
+        applied_version=table.shown_version if is_altering else table.version + 1,
         alter_ns=now_ns,
     )
     return Plan(
         table.id,
         altered.version,
         tables=(altered,),
+        tablets=(
+            *ranges.added,
+            *(t.buried(TabletState.DELETED, now_ns, _DROPPED) for t in ranges.dropped),
+        ),
         reserve=new_name,
-        calls=tuple(AlterTablet(tablet.id) for tablet in tablets),
+        calls=(
+            *(AlterTablet(tablet.id) for tablet in tablets),
+            *(call for t in ranges.dropped for call in delete_replicas(catalog, t, _DROPPED)),
+        ),
     )
 
 
@@ -123,6 +157,8 @@ def _apply(
             return [*columns[:position], *columns[position + 1 :]], next_column_id
         case StepType.RENAME_COLUMN:
             return _rename(step, columns, flags), next_column_id
+        case StepType.ADD_RANGE_PARTITION | StepType.DROP_RANGE_PARTITION:
+            raise AssertionError("`change_ranges` applies these steps")
 
 
 def _add(

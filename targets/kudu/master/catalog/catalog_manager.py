@@ -75,7 +75,14 @@ class Ddl:
 
         def plan() -> Plan:
             now_ns = self._env.clock.wall_ns()
-            return plan_alter(epoch.catalog, request, self._flags, now_ns=now_ns)
+            return plan_alter(
+                epoch.catalog,
+                request,
+                self._flags,
+                now_ns=now_ns,
+                new_id=self._node.new_id,
+                stores_own_hash=Bug.KUDU_3723 in self._node.bugs,
+            )
 
         async def execute() -> Reply:
             replicas = request.num_replicas

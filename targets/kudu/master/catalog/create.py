@@ -7,12 +7,15 @@ tablets run. All checks raise `RefusedError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.batches import tablets_limit
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.plan import Plan
+from targets.kudu.master.catalog.ranges import bad_ranges
 from targets.kudu.master.catalog.records import TableRecord, TableState, TabletRecord, TabletState
 from targets.kudu.master.catalog.validation import (
     bad_name,
@@ -21,8 +24,14 @@ from targets.kudu.master.catalog.validation import (
     with_ids,
 )
 from targets.kudu.master.errors import RefusedError, invalid_argument, invalid_schema
-from targets.kudu.messages import AppStatus, CreateTableRequest, MasterErrorCode, Schema
-from targets.kudu.partitions import partition_count, partitions_of
+from targets.kudu.messages import (
+    AppStatus,
+    CreateTableRequest,
+    MasterErrorCode,
+    Partition,
+    Schema,
+)
+from targets.kudu.partitions import partition_count, partitions_of, range_partitions
 
 
 def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
@@ -38,10 +47,11 @@ def check_create(request: CreateTableRequest, flags: Flags) -> None:
         or bad_name("comment", request.comment, flags, may_be_empty=True)
         or bad_schema(request.schema, flags)
         or bad_partitioning(request.partition_schema, request.schema)
+        or bad_ranges(request.partition_schema, request.ranges)
     )
     if problem is not None:
         raise invalid_schema(problem)
-    tablets, limit = partition_count(request.partition_schema), tablets_limit(flags)
+    tablets, limit = _tablet_count(request), tablets_limit(flags)
     if tablets > limit:  # refuse before building records: one request must not exhaust the leader
         raise invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
@@ -81,7 +91,7 @@ def check_placement(request: CreateTableRequest, flags: Flags, live_tservers: in
     """
     replicas = _replicas_of(request, flags)
     check_live(replicas, live_tservers)
-    tablets = partition_count(request.partition_schema)
+    tablets = _tablet_count(request)
     limit = flags.max_create_tablets_per_ts * live_tservers
     if replicas > 1 and tablets * replicas > limit:
         raise RefusedError(
@@ -103,6 +113,23 @@ def check_live(replicas: int, live_tservers: int) -> None:
         )
 
 
+def _tablet_count(request: CreateTableRequest) -> int:
+    if request.ranges:
+        return sum(each.num_hash_buckets for each in request.ranges)
+    return partition_count(request.partition_schema)
+
+
+def _partitions(request: CreateTableRequest) -> Iterable[Partition]:
+    schema = request.partition_schema
+    if not request.ranges:
+        return partitions_of(schema)
+    return (
+        partition
+        for each in sorted(request.ranges, key=lambda each: each.start)
+        for partition in range_partitions(schema, each.start, each.end, each.num_hash_buckets)
+    )
+
+
 def plan_create(
     catalog: Catalog,
     request: CreateTableRequest,
@@ -117,12 +144,15 @@ def plan_create(
     """
     catalog.check_name_free(request.name)
     columns = with_ids(request.schema.columns)
+    own = request.partition_schema.num_hash_buckets
+    custom = tuple(each for each in request.ranges if each.num_hash_buckets != own)
+    partition_schema = msgspec.structs.replace(request.partition_schema, custom_ranges=custom)
     table = TableRecord(
         id=new_id(),
         name=request.name,
         version=0,
         schema=Schema(columns),
-        partition_schema=request.partition_schema,
+        partition_schema=partition_schema,
         next_column_id=len(columns),
         num_replicas=_replicas_of(request, flags),
         state=TableState.RUNNING,
@@ -132,6 +162,6 @@ def plan_create(
     )
     tablets = tuple(
         TabletRecord(new_id(), table.id, partition, TabletState.PREPARING)
-        for partition in partitions_of(request.partition_schema)
+        for partition in _partitions(request)
     )
     return Plan(table.id, 0, (table,), tablets, reserve=request.name)

@@ -1,0 +1,91 @@
+"""Coverage of tables whose ranges are added and dropped: sound states, and each kind of error."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.catalog.invariants.dumps import check_coverage
+from checkers.catalog.invariants.snapshot import Snapshot
+from checkers.verdict.findings import Findings
+
+Json = dict[str, Any]
+LETTERS = "abcdef"
+
+
+def key(bucket: int, letter: str, own: int) -> str:
+    return (f"{bucket:08x}" if own > 1 else "") + letter.encode().hex()
+
+
+def state(own: int, ranges: dict[tuple[str, str], int]) -> tuple[list[Json], list[Json]]:
+    """Return the tablets and the listed hash schemas of a table with these ranges."""
+    tablets = [
+        {"start": key(bucket, low, own), "end": key(bucket, high, own)}
+        for (low, high), buckets in ranges.items()
+        for bucket in range(buckets)
+    ]
+    custom = [hashed(low, high, n) for (low, high), n in ranges.items() if n != own]
+    return tablets, custom
+
+
+def hashed(low: str, high: str, buckets: int) -> Json:
+    start, end = low.encode().hex(), high.encode().hex()
+    return {"start": start, "end": end, "num_hash_buckets": buckets}
+
+
+def broken(own: int, tablets: list[Json], custom: list[Json]) -> list[str]:
+    table = {
+        "id": "A", "name": "a", "state": "RUNNING", "is_bounded": True, "num_hash_buckets": own,
+        "custom_ranges": custom,
+    }  # fmt: skip
+    rows = [
+        {"id": f"A{n}", "table_id": "A", "state": "RUNNING"} | tablet
+        for n, tablet in enumerate(tablets)
+    ]
+    findings = Findings("catalog-invariants", {})
+    check_coverage(Snapshot({"m1": {"tables": [table], "tablets": rows}}, {}, "m1"), findings)
+    assert {violation.rule for violation in findings.violations} <= {"coverage"}
+    assert findings.looked["coverage"] == 1
+    return [violation.sentence for violation in findings.violations]
+
+
+bounds = st.lists(st.sampled_from(LETTERS), min_size=2, max_size=6, unique=True).map(sorted)
+
+
+@given(st.integers(1, 3), bounds, st.lists(st.integers(2, 4), min_size=5, max_size=5))
+def test_disjoint_ranges_with_all_their_buckets_are_sound(own, letters, buckets):
+    numbers = buckets if own > 1 else [1] * 5
+    ranges = dict(zip(itertools.pairwise(letters), numbers, strict=False))
+    tablets, custom = state(own, ranges)
+    assert broken(own, tablets, custom) == []
+    for left_out in range(len(tablets)):
+        few = [*tablets[:left_out], *tablets[left_out + 1 :]]
+        assert bool(broken(own, few, custom)) is (own > 1), "a range of one tablet is gone"
+        assert broken(own, [*tablets, tablets[left_out]], custom)
+    for left_out in range(len(custom)):
+        assert broken(own, tablets, [*custom[:left_out], *custom[left_out + 1 :]])
+        assert broken(own, tablets, [*custom, custom[left_out]])
+
+
+def test_a_table_without_ranges_is_sound():
+    assert broken(2, [], []) == []
+
+
+@pytest.mark.parametrize("buckets", [2, 3])
+def test_the_hash_schema_of_a_range_that_was_dropped_is_broken(buckets):
+    tablets, custom = state(2, {("a", "b"): 2})
+    (sentence,) = broken(2, tablets, [*custom, hashed("c", "d", buckets)])
+    assert "does not exist" in sentence
+
+
+def test_a_range_that_is_listed_with_the_tables_own_hash_schema_covers_its_keys():
+    """KUDU-3723 stores it so, which shows only once the range is dropped."""
+    tablets, _ = state(2, {("a", "b"): 2, ("c", "d"): 2})
+    assert broken(2, tablets, [hashed("c", "d", 2)]) == []
+
+
+def test_ranges_that_overlap_are_broken():
+    tablets, _ = state(2, {("a", "c"): 2, ("b", "d"): 2})
+    assert any("overlaps" in sentence for sentence in broken(2, tablets, []))
