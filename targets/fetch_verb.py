@@ -12,6 +12,7 @@ from harness.errors import UsageError
 KNOWN: Final[Mapping[str, str]] = {
     "hive": "targets.apache_hive.fetching",
     "kudu": "targets.apache_kudu.fetching",
+    "kudu-client": "targets.apache_kudu.javaclient.fetching",
 }
 """Map each program that can be fetched to the module whose `fetch` downloads one of `VERSIONS`."""
 
@@ -26,7 +27,10 @@ def main(arguments: Sequence[str]) -> int:
         "hashes.",
     )
     parser.add_argument(
-        "what", metavar="WHAT", choices=sorted(KNOWN), help="hive: Hive Metastore; kudu: Kudu"
+        "what",
+        metavar="WHAT",
+        choices=sorted(KNOWN),
+        help="hive: Hive Metastore; kudu: Kudu; kudu-client: Kudu's Java client",
     )
     parser.add_argument(
         "version", metavar="VERSION", nargs="?", help="the version, by default the newest one"

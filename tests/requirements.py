@@ -1,6 +1,6 @@
 """Tools that some tests need. If a tool is missing, its tests are skipped with the reason, or fail
 if CI demands the tool (HARNESS_REQUIRE_DOCKER=1, and likewise SPARK, BROWSER, ETCD, FAKETIME, LAKE,
-S3, FUSE, POSTGRES, REDIS, ZOOKEEPER, HIVE and KUDU). A test's marks name its tools.
+S3, FUSE, POSTGRES, REDIS, ZOOKEEPER, HIVE, KUDU and KUDUCLIENT). A test's marks name its tools.
 """
 
 import functools
@@ -18,6 +18,7 @@ from harness.support.java import check_java
 from results.spark.diagnosis import SparkAndJava
 from targets.apache_hive.artefacts import require
 from targets.apache_kudu import fetching as kudu
+from targets.apache_kudu.javaclient import fetching as kudu_client
 from targets.hive.sql.postgres import require_driver
 from targets.hive.sql.server import SEARCH_PATH
 from targets.hive.zookeeper.ensemble import JAR
@@ -123,6 +124,15 @@ def missing_kudu():
     return None
 
 
+def missing_kudu_client():
+    """Return why Kudu's Java client cannot be run, or `None`; download nothing."""
+    try:
+        kudu_client.require()
+    except HarnessError as error:
+        return str(error)
+    return None
+
+
 def missing_kdc():
     """Return why no KDC can be started or used, or `None`."""
     programs = ("krb5kdc", "kadmin.local", "kdb5_util", "ktutil")
@@ -146,6 +156,7 @@ NEEDS = {
     "zookeeper": ("HARNESS_REQUIRE_ZOOKEEPER", missing_zookeeper),
     "hive": ("HARNESS_REQUIRE_HIVE", missing_hive),
     "kudu": ("HARNESS_REQUIRE_KUDU", missing_kudu),
+    "kuduclient": ("HARNESS_REQUIRE_KUDUCLIENT", missing_kudu_client),
     "kdc": ("HARNESS_REQUIRE_KDC", missing_kdc),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),

@@ -88,6 +88,13 @@ ALLOWED = {
         "harness.webclient",
         "targets",
     ),
+    "targets.apache_kudu.javaclient": (
+        *FLOOR,
+        "harness.env",
+        "harness.plugins",
+        "harness.support.java",
+        "targets",
+    ),
     "targets.artefacts": (*FLOOR, "harness.support.cache_dir"),
     "targets.fetch_verb": (
         *FLOOR,

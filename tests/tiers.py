@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 HEAVY = frozenset({
-    "browser", "docker", "etcd", "faketime", "fuse", "hive", "kdc", "kudu", "lake", "nightly",
-    "postgres", "process", "redis", "s3", "slow", "spark", "toxiproxy", "zookeeper",
+    "browser", "docker", "etcd", "faketime", "fuse", "hive", "kdc", "kudu", "kuduclient", "lake",
+    "nightly", "postgres", "process", "redis", "s3", "slow", "spark", "toxiproxy", "zookeeper",
 })  # fmt: skip
 QUICK_EXAMPLES = 25
 PROFILES = ("quick", "ci")

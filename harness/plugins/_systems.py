@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Final, Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -120,6 +120,14 @@ class Client(Protocol):
         ...
 
 
+_CLIENT: Final = "client"
+
+
+def _client_option(clients: Mapping[str, str]) -> Option:
+    listed = "; ".join(f"{name}: {doc}" for name, doc in clients.items())
+    return Option(_CLIENT, next(iter(clients)), f"the client, {listed}", among=tuple(clients))
+
+
 class TargetTraits(TypedDict, total=False):
     """Optional data of a target, for its class header."""
 
@@ -136,6 +144,7 @@ class TargetTraits(TypedDict, total=False):
     larger: tuple[Mapping[str, Any], ...]
     tools: tuple[str, ...]
     state_pages: tuple[str, ...]
+    clients: Mapping[str, str]
 
 
 class Target(Plugin):
@@ -180,9 +189,15 @@ class Target(Plugin):
     state_pages: tuple[str, ...] = ("/",)
     """The paths of pages that together show a node's state as JSON, for `harness replay`. Nodes may
     lack some of the pages. A page must answer without a wait."""
+    clients: Mapping[str, str] = MappingProxyType({})
+    """The clients that the target offers, by name, each with a few words about it. The first is
+    the usual one. The class then has the option `client`, which chooses one (`--client NAME`)."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)
+        if traits.get("clients"):
+            others = [option for option in cls.options if option.name != _CLIENT]
+            cls.options = (*others, _client_option(cls.clients))
 
     @abstractmethod
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:

@@ -13,14 +13,15 @@ from harness.errors import UsageError, choices_near
 class Option(msgspec.Struct, frozen=True):
     """A command-line option that a target or workload adds: `--name VALUE`.
 
-    Its type is the type of the default. A number may have bounds, which are inclusive; values out
-    of bounds are refused before the plug-in sees them.
+    Its type is the type of the default. A number may have bounds, which are inclusive, and a text
+    may be one `among` several; other values are refused before the plug-in sees them.
     """
 
     name: str  # with dashes; in mappings of option values the name has underscores
     default: int | float | str | bool
     help: str
     within: tuple[float, float] | None = None
+    among: tuple[str, ...] = ()
 
     def checked(self, value: Any, owner: str) -> Any:
         """Convert `value` to the option's type; raises `UsageError`, which names the `owner`."""
@@ -36,6 +37,8 @@ class Option(msgspec.Struct, frozen=True):
             least, most = self.within
             if not least <= value <= most:  # written so that NaN is refused, too
                 raise UsageError(f"--{self.name} is {value}; it must be in {least} .. {most}")
+        if self.among and value not in self.among:
+            raise UsageError(f"--{self.name} is {value!r}; {choices_near(value, self.among)}")
         return value
 
 

@@ -15,12 +15,17 @@ JAVA_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
 
 
+def java_program() -> str | None:
+    """The path of `java` in JAVA_HOME, or on PATH; `None` if it is not on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
+
+
 def check_java(who: str) -> str:
     """Return the version and path of the Java that `who` will use; raises `InfrastructureError`
     with the fix if Java is missing, broken or too old.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    home, java = os.environ.get("JAVA_HOME"), java_program()
     fix = "install a Java runtime of version 17 or 21 (Debian: apt install openjdk-17-jre-headless)"
     if java is None:
         raise InfrastructureError(f"{who} needs Java, and there is none on PATH; {fix}")

@@ -86,7 +86,7 @@ def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
         progress(f"fetching Kudu {version}, about 35 MB")
         with cache.filled() as (new, scratch):
             archive = scratch / artefact.file
-            _download(artefact, archive)
+            download(artefact, archive)
             _unpack(archive, new, scratch)
             shutil.copyfile(_DOCKERFILE, new / _DOCKERFILE.name)
         progress(f"Kudu {version} is in {cache.place}")
@@ -94,7 +94,8 @@ def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
     return cache.place
 
 
-def _download(artefact: Artefact, into: Path) -> None:
+def download(artefact: Artefact, into: Path) -> None:
+    """Download a file of the Maven repository. Raises `UsageError`, also if its hash is wrong."""
     url = f"{os.environ.get(MIRROR, CENTRAL).rstrip('/')}/{artefact.path}"
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{MIRROR} is {os.environ[MIRROR]!r}; give an http or https address")

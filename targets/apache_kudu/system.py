@@ -15,6 +15,7 @@ from typing import Any, Final
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
 from harness.plugins import (
+    Client,
     Convergence,
     Operation,
     Restart,
@@ -24,6 +25,8 @@ from harness.plugins import (
     override,
 )
 from targets.apache_kudu.flags import FLAG_FAULTS, FlagFaults
+from targets.apache_kudu.javaclient.client import JavaClients
+from targets.apache_kudu.javaclient.program import JavaProgram
 from targets.apache_kudu.servers import MASTER_PAGES_PORT
 from targets.apache_kudu.snapshots import Ask, dump_master, dump_tserver
 from targets.apache_kudu.upgrade import UPGRADE, Upgrade
@@ -42,7 +45,10 @@ class ApacheKuduSystem(KuduSystem):
 
     _rpc: WireRpc
 
-    def __init__(self, env: ClientEnv, layout: Layout) -> None:
+    def __init__(
+        self, env: ClientEnv, layout: Layout, *, java: tuple[str, str] | None = None
+    ) -> None:
+        """With `java`, the path of Java and a class path, the clients are Kudu's Java clients."""
         self._names: dict[str, str] = {}
         """Addresses ("t1:7050") by the uuids of the servers; all RPC clients share this map."""
         self._orphans: dict[str, dict[str, float]] = {}
@@ -52,6 +58,20 @@ class ApacheKuduSystem(KuduSystem):
             self._rpc, layout.all_masters, layout.tservers, self._is_ready, self._leader
         )
         self._flags = FlagFaults(self._rpc, {**layout.all_masters, **layout.tservers})
+        self._java: JavaClients | None = None
+        self._java_is_ready = False
+        if java is not None:
+            self._java = JavaClients(
+                env,
+                JavaProgram(env, *java),
+                self._names,
+                masters=layout.masters.values(),
+                tservers=layout.tservers.values(),
+            )
+
+    @override
+    def client(self, process: int) -> Client:
+        return super().client(process) if self._java is None else self._java.client(process)
 
     @override
     def _dial(self, *, resolve_once: bool = False) -> WireRpc:
@@ -86,6 +106,15 @@ class ApacheKuduSystem(KuduSystem):
         raise UsageError("the target 'apache-kudu' has no tool here; use Kudu's own program `kudu`")
 
     # --- inspection --------------------------------------------------------------------------
+
+    @override
+    async def ready(self) -> Convergence:
+        state = await super().ready()
+        if not state.ok or self._java is None or self._java_is_ready:
+            return state
+        pending = await self._java.pending()
+        self._java_is_ready = not pending
+        return Convergence(ok=not pending, pending=pending)
 
     @override
     async def roles(self) -> Roles:

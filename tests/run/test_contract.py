@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.plugins import Checker, Nemesis
+from harness.plugins import Checker, Nemesis, Target
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = (
@@ -76,3 +76,10 @@ def test_a_misspelt_trait_is_refused_and_so_is_one_in_the_class_body():
     with pytest.raises(TypeError, match=r"class Mine\(..., suits_all=...\)"):
         type("Mine", (Nemesis,), {"suits_all": False})
     assert type("Mine", (Checker,), {}, version="2").version == "2"
+
+
+def test_a_target_that_offers_clients_has_an_option_that_chooses_one():
+    mine = type("Mine", (Target,), {"options": ()}, clients={"own": "ours", "other": "theirs"})
+    (option,) = mine.options
+    assert (option.name, option.default, option.among) == ("client", "own", ("own", "other"))
+    assert type("Mine", (Target,), {"options": ()}).options == ()

@@ -167,6 +167,13 @@ def test_values_beyond_the_bounds_of_an_option_are_refused(default, value):
         with_defaults("workload", "x", (option,), {"wide_share": value})
 
 
+def test_a_text_among_others_is_refused_by_the_names_of_those():
+    option = Option("client", "own", "", among=("own", "other"))
+    assert with_defaults("target", "x", (option,), {"client": "other"}) == {"client": "other"}
+    with pytest.raises(UsageError, match="--client is 'othr'; did you mean other"):
+        with_defaults("target", "x", (option,), {"client": "othr"})
+
+
 def test_streams_are_independent_and_stable():
     assert [stream(7, "net").randrange(1000) for _ in range(3)] == [
         stream(7, "net").randrange(1000) for _ in range(3)

@@ -100,7 +100,7 @@ async def delete_table(s: Session, request: m.DeleteTableRequest) -> m.DeleteTab
 async def alter_table(s: Session, request: m.AlterTableRequest) -> m.AlterTableResponse:
     """Alter a table."""
     table = _table(request.table)
-    before = await unsent(_version_of_name(s, table))
+    before = await unsent(version_of_name(s, table))
     values: Values = {
         "table": table,
         "steps": [_step(step) for step in request.steps],
@@ -113,7 +113,7 @@ async def alter_table(s: Session, request: m.AlterTableRequest) -> m.AlterTableR
     if error is None and before is not None and before.table_id == ident:
         # The alter was acknowledged, so later failures say nothing.
         with contextlib.suppress(RpcError):
-            after = await _version(s, ident)
+            after = await version_of_id(s, ident)
             if after is not None and after.number == before.number + 1:
                 version = after.number
     return m.AlterTableResponse(_meta(s), error, ident, version)
@@ -134,7 +134,7 @@ async def get_table_schema(
         error = master_error(reply)
         if error is not None:
             return m.GetTableSchemaResponse(_meta(s), error)
-        after = await _version(s, reply["table_id"])
+        after = await version_of_id(s, reply["table_id"])
         if after is None:
             break
         if before is not None:
@@ -256,12 +256,14 @@ async def _with_id(
     return await ask(table), ""
 
 
-async def _version_of_name(s: Session, table: Values) -> Version | None:
+async def version_of_name(s: Session, table: Values) -> Version | None:
+    """The version of the table with a name, if the master says one. Raises `RpcError`."""
     seen = await s.ask(w.GET_TABLE_SCHEMA, {"table": table})
-    return None if master_error(seen) is not None else await _version(s, seen["table_id"])
+    return None if master_error(seen) is not None else await version_of_id(s, seen["table_id"])
 
 
-async def _version(s: Session, table_id: str) -> Version | None:
+async def version_of_id(s: Session, table_id: str) -> Version | None:
+    """The version of the table with an id, if the master says one. Raises `RpcError`."""
     reply = await s.ask(w.IS_ALTER_TABLE_DONE, {"table": {"table_id": table_id}})
     if master_error(reply) is not None or "schema_version" not in reply:
         return None

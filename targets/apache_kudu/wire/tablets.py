@@ -14,7 +14,7 @@ target in the profile `modern`, that leader may have been deposed without knowin
 Without leases, a deposed leader that does not know it also answers snapshots of the present, which
 lack the writes of the next leader: they are not repeatable (`consensus/time_manager.h`; measured on
 1.18.1 for as long as the leader was cut off). No permit covers this, so an answer from a leader
-counts only if a majority of the tablet's voters has no later term afterwards (`_is_confirmed`).
+counts only if a majority of the tablet's voters has no later term afterwards (`is_confirmed`).
 Otherwise the attempt is recorded as unconfirmed, and another replica is asked. The same holds for a
 follower that such a leader still reaches, which takes a majority elsewhere, so five voters.
 
@@ -164,13 +164,13 @@ async def _snapshot(s: Session, request: m.ScanRequest, peer: Peer) -> m.ScanRes
 
     tablet_id = request.tablet_id
     response, lead = await s.in_one_term(ask, tablet_id)
-    if response.error is not None or await _is_confirmed(s, tablet_id, lead, peer):
+    if response.error is not None or await is_confirmed(s, tablet_id, lead, peer):
         return response
     text = f"UNCONFIRMED: {s.connection.address} answered in term {lead.term}, which may be over"
     return m.ScanResponse(m.TabletError(m.TabletErrorCode.NOT_THE_LEADER, text))
 
 
-async def _is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bool:
+async def is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bool:
     """Whether a majority of the voters has no later term now, so that none has elected a leader.
 
     Followers of fewer than `_STALE_FOLLOWER_VOTERS` voters need no majority.

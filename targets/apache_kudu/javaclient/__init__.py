@@ -1,0 +1,1 @@
+"""Kudu's own Java client, as one of the clients of real Kudu (`--client java`)."""

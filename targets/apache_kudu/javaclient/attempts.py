@@ -1,0 +1,168 @@
+"""The hidden attempts of the Java client, and what each of them may have done.
+
+The client resends a request until it is answered or time is up, also a change that may have taken
+effect. Its traces show each time that it sent an RPC, and what came of it. So every attempt is
+recorded, and the outcome of an operation follows from all of its attempts:
+
+| the attempts of a change                                        | outcome |
+|-----------------------------------------------------------------|---------|
+| the last was acknowledged                                       | ok      |
+| the last was refused, and no earlier one may have had an effect | fail    |
+| none may have had an effect, and the client gave up             | fail    |
+| any other, such as refused after an attempt without an answer   | info    |
+
+A client whose time was up has not given up. If it was looking for the server at that moment, it
+sends the request as soon as it finds one, and then without a time limit: the timeout resets the
+RPC's `timeoutTracker`, and `RetryRpcCB` in `AsyncKuduClient` (1.18.1) sends the RPC all the same.
+So a change of which the client says TIMED_OUT is `info`, even if it was never sent.
+
+The client's errors have a status and a text, but no code of Kudu's servers, so texts tell them
+apart. In doubt an attempt may have had an effect (`Effect.UNKNOWN`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from harness.ops import Attempt
+from targets.kudu.client.classify import Effect
+
+OK: Final = "OK"
+OPEN: Final = "OPEN"
+"""The code of an error that is none of the client: it did not return in time."""
+GOES_ON: Final = frozenset({OPEN, "TIMED_OUT"})
+"""Codes of errors after which the client may still send the request."""
+NO_ANSWER: Final = "NONE"
+_SENT: Final = "SEND_TO_SERVER"
+_ENDED: Final = frozenset({"RECEIVE_FROM_SERVER", "SLEEP_THEN_RETRY"})
+_TRUNCATED: Final = "TRACE_TRUNCATED"
+_REFUSED: Final = frozenset({"ALREADY_PRESENT", "NOT_FOUND", "INVALID_ARGUMENT"})
+_LOST: Final = ("no longer the leader", "sys-catalog")
+"""Texts of masters whose change may still happen, whatever the status says."""
+_NO_MASTER: Final = (
+    "Not the leader",
+    "not yet ready",
+    "is not initialized",
+    "ConsensusState is not available",
+    "is already reserved",
+)
+"""Texts of masters that did nothing with a change, so that the client may ask again."""
+_NO_TABLET: Final = (
+    "is not leader of this config",
+    "Tablet not found",
+    "Tablet not RUNNING",
+)
+"""Texts of tablet servers that did nothing with a write."""
+
+
+class Sent(NamedTuple):
+    """One RPC that the client sent; `end_ns` is `None` if nothing came of it yet."""
+
+    method: str
+    server: str
+    tablet: str | None
+    start_ns: int
+    end_ns: int | None
+    code: str
+    text: str
+
+
+def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
+    """Return the RPCs that the traces show, in the order in which they were sent.
+
+    The second value is true if a trace became too long for the client, so that later attempts
+    are missing.
+    """
+    sent: list[Sent] = []
+    open_: dict[int, int] = {}
+    truncated = False
+    for frame in frames:
+        call, action = frame["call"], frame["action"]
+        if action == _SENT:
+            open_[call] = len(sent)
+            sent.append(
+                Sent(
+                    frame["method"],
+                    frame["server"] or "",
+                    frame["tablet"],
+                    frame["at_ns"],
+                    None,
+                    NO_ANSWER,
+                    "",
+                )
+            )
+        elif action in _ENDED and call in open_:
+            place = open_.pop(call)  # one outcome may leave two frames: the first one counts
+            sent[place] = sent[place]._replace(
+                end_ns=frame["at_ns"], code=frame["code"], text=frame["text"]
+            )
+        truncated = truncated or action == _TRUNCATED
+    return sent, truncated
+
+
+def recorded(
+    sent: Sequence[Sent], name_of: Callable[[str], str], start_ns: int, now_ns: int
+) -> tuple[Attempt, ...]:
+    """The attempts as histories have them, of an operation that began at `start_ns`."""
+    return tuple(
+        Attempt(
+            name_of(each.server).partition(":")[0],
+            min(start_ns + each.start_ns, now_ns),
+            now_ns if each.end_ns is None else min(start_ns + each.end_ns, now_ns),
+            outcome_text(each),
+        )
+        for each in sent
+    )
+
+
+def outcome_text(sent: Sent) -> str:
+    """The outcome of an attempt in words."""
+    if sent.code == OK:
+        return "ok"
+    if sent.code == NO_ANSWER:
+        return "RPC/SENT: no answer"
+    return f"{sent.code}: {sent.text}"
+
+
+def effect_at_master(sent: Sent) -> Effect:
+    """What an attempt of a change may have done to the catalog."""
+    if sent.code == OK:
+        return Effect.DONE
+    if any(text in sent.text for text in _LOST):
+        return Effect.UNKNOWN
+    if any(text in sent.text for text in _NO_MASTER):
+        return Effect.NONE
+    return Effect.REFUSED if sent.code in _REFUSED else Effect.UNKNOWN
+
+
+def effect_at_tablet(sent: Sent) -> Effect:
+    """What an attempt of a write may have done to a tablet."""
+    if sent.code == OK:
+        return Effect.DONE
+    nothing = any(text in sent.text for text in _NO_TABLET)
+    return Effect.NONE if nothing else Effect.UNKNOWN
+
+
+class Outcome(NamedTuple):
+    """What the attempts of one change prove together.
+
+    `last` is the last attempt, if there is one. `lost` is true if an attempt other than an
+    acknowledged or refused last one may have had an effect.
+    """
+
+    last: Sent | None
+    effect: Effect
+    lost: bool
+
+
+def outcome_of(
+    sent: Sequence[Sent], effect: Callable[[Sent], Effect], *, may_go_on: bool
+) -> Outcome:
+    """Judge all attempts of one change. With `may_go_on`, the client may still send another one."""
+    if not sent:
+        return Outcome(None, Effect.NONE, lost=may_go_on)
+    *earlier, last = map(effect, sent)
+    lost = Effect.UNKNOWN in earlier or last is Effect.UNKNOWN
+    may_go_on = may_go_on and last not in {Effect.DONE, Effect.REFUSED}
+    return Outcome(sent[-1], last, lost or may_go_on)

@@ -1,0 +1,187 @@
+"""Operations of the vocabulary `ddl` by the Java client, and what its answers prove.
+
+The client tells neither terms nor versions of schemas, and says "already present" also to a change
+that an earlier attempt of its own has made. So terms and versions come from looks at the master
+that answered (`targets.apache_kudu.wire.looks`), and outcomes from all attempts (`attempts`). An
+answer whose term is not certain proves nothing: then a change is `info`, and a read fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from harness.ops import OpType
+from harness.vocabularies import ddl
+from targets.apache_kudu.javaclient.attempts import (
+    GOES_ON,
+    OK,
+    Sent,
+    effect_at_master,
+    outcome_of,
+    outcome_text,
+)
+from targets.apache_kudu.javaclient.program import Said
+from targets.apache_kudu.wire.tables import UNSTATED, Version, shown_versions
+from targets.kudu.client.classify import Effect
+
+METHODS: Final[Mapping[str, str]] = {
+    "create": "CreateTable",
+    "alter": "AlterTable",
+    "rename": "AlterTable",
+    "delete": "DeleteTable",
+    "get": "GetTableSchema",
+    "list": "ListTables",
+    "locate": "GetTableSchema",
+    "is-create-done": "IsCreateTableDone",
+    "is-alter-done": "IsAlterTableDone",
+}
+"""The RPC that carries out each operation. (The client locates the tablets of a table that it has
+looked up by name: the look finds the table, or finds it missing.)"""
+VERSIONED: Final = frozenset({"alter", "rename", "get"})
+"""Operations whose answers get a version, which takes a look before and after."""
+_MISSING: Final = "the table does not exist: table_name:"
+_EXISTS: Final = re.compile(r"table .* already exists with id")
+_COLUMN: Final = ("The column already exists", "The specified column does not exist")
+NO_TERM: Final = "NO_TERM: the answer came, but not the term in which it was given"
+
+
+class Looks(NamedTuple):
+    """What is known about the answer of a master: its term, and versions of the table around it.
+
+    Without a `term`, the answer is of no certain term.
+    """
+
+    term: int | None = None
+    before: Version | None = None
+    after: Version | None = None
+
+
+class Judged(NamedTuple):
+    """A completion without its attempts."""
+
+    type: OpType
+    value: Any
+    error: str | None
+
+
+def line_of(call: ddl.DdlCall) -> dict[str, Any]:
+    """The operation as a line for the program."""
+    return {"f": call.f, **call.asked()} if isinstance(call.asked(), dict) else {"f": call.f}
+
+
+def answering(f: str, sent: Sequence[Sent]) -> Sent | None:
+    """The last attempt of the operation's own RPC that a server answered, if there is one."""
+    answered = [each for each in sent if each.method == METHODS[f] and each.end_ns is not None]
+    return answered[-1] if answered else None
+
+
+def judge(
+    call: ddl.DdlCall, said: Said, sent: Sequence[Sent], looks: Looks, *, truncated: bool
+) -> Judged:
+    """The completion of an operation."""
+    own = [each for each in sent if each.method == METHODS[call.f]]
+    if call.mutates:
+        return _change(call, said, own, looks, truncated=truncated)
+    return _read(call, said, own, looks)
+
+
+def _change(
+    call: ddl.DdlCall, said: Said, own: Sequence[Sent], looks: Looks, *, truncated: bool
+) -> Judged:
+    goes_on = truncated or (said.error is not None and said.error[0] in GOES_ON)
+    last, effect, lost = outcome_of(own, effect_at_master, may_go_on=goes_on)
+    if effect is Effect.DONE:
+        if said.answer is None:
+            return Judged(OpType.INFO, None, f"{_error(said)}, after the change was acknowledged")
+        if looks.term is None:
+            return Judged(OpType.INFO, None, NO_TERM)
+        return Judged(OpType.OK, _changed(said.answer, looks), None)
+    error = _error(said)
+    if lost:
+        return Judged(OpType.INFO, None, error)
+    if effect is Effect.REFUSED and last is not None:
+        return Judged(OpType.FAIL, _refused(call, last, looks), outcome_text(last))
+    return Judged(OpType.FAIL, None, error)
+
+
+def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
+    table_id, version = answer.get("table_id"), None
+    before, after = looks.before, looks.after
+    if before is not None and after is not None and before.table_id == after.table_id == table_id:
+        # Every change makes a version, so none came between if they differ by one.
+        version = after.number if after.number == before.number + 1 else None
+    return {
+        "result": "ok",
+        "table_id": table_id,
+        "schema_version": version,
+        "revision": None,
+        "term": looks.term,
+    }
+
+
+def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | None:
+    """What a refusal shows; `None` if that is not certain."""
+    result = None
+    if _MISSING in last.text:
+        result = "not-found"
+    elif last.code == "ALREADY_PRESENT" and _EXISTS.search(last.text):
+        result = "exists"
+    elif isinstance(call, ddl.Alter) and last.text.startswith(_COLUMN):
+        result = "invalid"
+    if result is None or looks.term is None:
+        return None
+    return {"result": result, "revision": None, "term": looks.term}
+
+
+def _read(call: ddl.DdlCall, said: Said, own: Sequence[Sent], looks: Looks) -> Judged:
+    last = own[-1] if own else None
+    missing = said.error is not None and last is not None and _MISSING in last.text
+    if said.answer is None and not missing:
+        return Judged(OpType.FAIL, None, _error(said))
+    if looks.term is None or (not missing and (last is None or last.code != OK)):
+        return Judged(OpType.FAIL, None, NO_TERM)
+    shown = {"revision": None, "term": looks.term}
+    if missing or said.answer is None:
+        return Judged(OpType.OK, {"result": "not-found", **shown}, None)
+    return Judged(OpType.OK, {"result": "ok", **_seen(call, said.answer, looks), **shown}, None)
+
+
+def _seen(call: ddl.DdlCall, answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
+    table = {"table_id": answer.get("table_id"), "schema_version": None}
+    match call:
+        case ddl.List():
+            lines = sorted((name, ident) for name, ident in answer["tables"])
+            return {"tables": [[name, ident, None] for name, ident in lines]}
+        case ddl.IsCreateDone() | ddl.IsAlterDone():
+            return {**table, "done": answer["done"]}
+        case ddl.Locate():
+            return {**table, "tablets": unbounded(answer["tablets"])}
+        case _:
+            return {**table, **_columns(answer, looks), "comment": answer["comment"]}
+
+
+def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
+    """The version and the columns of a table, as far as the looks prove them."""
+    before, after = looks.before, looks.after
+    applied = committed = UNSTATED
+    if before is not None and after is not None and after.table_id == answer["table_id"]:
+        applied, committed = shown_versions(before, after)
+    columns = {name: answer[name] for name in ("columns", "column_ids")}
+    proven = {} if applied == UNSTATED else {"applied_schema_version": applied, **columns}
+    return {"schema_version": None if committed == UNSTATED else committed, **proven}
+
+
+def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The tablets without the bounds at the ends of the key space, which Kudu states since 1.17."""
+    listed = [dict(tablet) for tablet in tablets]
+    ends = [bucket.to_bytes(4, "big").hex() for bucket in (0, len(listed))]
+    if listed and [listed[0]["start"], listed[-1]["end"]] == ends:
+        listed[0]["start"] = listed[-1]["end"] = ""
+    return listed
+
+
+def _error(said: Said) -> str:
+    code, text = said.error or ("NO_ERROR", "the client returned an answer without an attempt")
+    return f"{code}: {text}"

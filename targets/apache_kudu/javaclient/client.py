@@ -1,0 +1,270 @@
+"""Client processes of real Kudu whose operations Kudu's own Java client carries out.
+
+All clients of a run share one program (`program`), which has one Java client per process. Around
+each operation the harness looks at the servers by RPCs of its own, because the Java client tells
+neither terms nor versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from harness.env import ClientEnv
+from harness.errors import UsageError, clipped
+from harness.ops import Attempt, OpType
+from harness.plugins import Client, Completion, Request
+from harness.vocabularies import ddl, rows
+from targets.apache_kudu.javaclient import catalog, rowset
+from targets.apache_kudu.javaclient.attempts import OK, Sent, read_frames, recorded
+from targets.apache_kudu.javaclient.catalog import NO_TERM, Judged, Looks
+from targets.apache_kudu.javaclient.program import JavaProgram, Said
+from targets.apache_kudu.wire.looks import Leads, Looker, Seen, leader
+from targets.apache_kudu.wire.tables import Version
+from targets.kudu.client.session import Deadline
+
+_PREFIX: Final = "master-"
+"""The Java client names a master by this prefix and its advertised address."""
+_LED_S: Final = 1.5
+_LED_ASKED: Final = 10
+"""How often a master is asked for the tablets of a new table within `_LED_S`."""
+_LOOKS_S: Final = 0.5
+"""The part of an operation's time that is kept for the looks after it."""
+_ERROR_MAX: Final = 500
+_FIRST_PROCESS: Final = -1
+_FIRST_S: Final = 20.0
+"""Time limit of the first operation, for which the program loads the client's classes."""
+_UNKNOWN_MASTERS: Final = "NO_MASTERS: not every master has said yet under which address it serves"
+
+
+class JavaClients:
+    """The clients of one run, and what they share."""
+
+    def __init__(
+        self,
+        env: ClientEnv,
+        program: JavaProgram,
+        names: Mapping[str, str],
+        *,
+        masters: Iterable[str],
+        tservers: Iterable[str],
+    ) -> None:
+        """`masters` and `tservers` are addresses "node:port"; `names` has them by uuid."""
+        self.env = env
+        self.program = program
+        self.names = names
+        self.masters = tuple(masters)
+        self.tservers = tuple(tservers)
+        self.advertised: dict[str, str] = {}
+        """The addresses of masters by the advertised ones, which the Java client uses."""
+        self.looker = Looker(env, names)
+        self.leads = Leads(self.looker)
+        self._is_watching = False
+        self._led: set[str] = set()
+        """Tables whose tablets were seen to have leaders."""
+
+    def client(self, process: int) -> JavaClient:
+        """Return a new client for one process."""
+        return JavaClient(self, process)
+
+    async def pending(self) -> tuple[str, ...]:
+        """What the program still lacks: it starts slowly, so it starts before the first operation.
+
+        Raises `UsageError` if it cannot run.
+        """
+        if not await self.learn():
+            return (_UNKNOWN_MASTERS,)
+        asked = {"f": "list", "timeout_ms": int(_FIRST_S * 1000)}
+        said = await self.program.ask(
+            tuple(self.advertised), _FIRST_PROCESS, asked, timeout_s=_FIRST_S
+        )
+        await self.program.close(_FIRST_PROCESS)
+        return () if said.answer is not None else ("Kudu's Java client cannot list the tables yet",)
+
+    async def learn(self) -> bool:
+        """Ask the masters where they serve; return whether that is known of all of them.
+
+        Also begin to watch who leads.
+        """
+        if not self._is_watching:
+            self._is_watching = True
+            for address in (*self.masters, *self.tservers):
+                self.env.spawn(self.leads.watch(address), name=f"who leads at {address}")
+        known = set(self.advertised.values())
+        missing = [address for address in self.masters if address not in known]
+        for address, host_port in zip(
+            missing, await asyncio.gather(*map(self.looker.advertised, missing)), strict=True
+        ):
+            if host_port is not None:
+                self.advertised[host_port] = address
+        return len(self.advertised) == len(self.masters)
+
+    async def wait_led(self, table: str) -> None:
+        """Before the first operation on a table's rows, wait until its tablets have leaders.
+
+        Otherwise the term of the operation would not be certain. Waits at most `_LED_S`.
+        """
+        if table in self._led:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LED_S):
+                tablets = await self._tablets(table)
+                for _ in range(_LED_ASKED):
+                    if tablets:
+                        break
+                    await asyncio.sleep(_LED_S / _LED_ASKED)  # not all of them run yet
+                    tablets = await self._tablets(table)
+                await self.leads.wait_led(tablets)
+                self._led.add(table)
+
+    async def _tablets(self, table: str) -> list[str]:
+        master = leader(self.leads.seen())
+        return [] if master is None else await self.looker.tablets(master, table)
+
+    def address_of(self, server: str) -> str:
+        """The address "node:port" of a server as the Java client names it."""
+        host_port = server.removeprefix(_PREFIX)
+        return self.advertised.get(host_port) or self.names.get(server, server)
+
+
+class JavaClient(Client):
+    """The client of one process."""
+
+    def __init__(self, shared: JavaClients, process: int) -> None:
+        self._shared = shared
+        self._process = process
+        self._clock = shared.env.clock
+        self._looker = shared.looker
+        self._leads = shared.leads
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        """Run one operation. Raises `UsageError` for operations outside `ddl` and `rows`."""
+        deadline = Deadline(self._clock, timeout_s)
+        on_rows = request.f in rows.ROW_CALLS.by_name
+        if not on_rows and request.f not in ddl.BY_NAME:
+            raise UsageError(f"the Java client has no operation {request.f!r}")
+        if not await self._shared.learn():
+            return Completion(OpType.FAIL, None, _UNKNOWN_MASTERS)
+        if on_rows:
+            return await self._on_rows(rows.ROW_CALLS.call_of(request.f, request.value), deadline)
+        return await self._on_catalog(ddl.call_of(request.f, request.value), deadline)
+
+    async def close(self) -> None:
+        await self._shared.program.close(self._process)
+
+    async def _ask(self, line: Mapping[str, object], deadline: Deadline) -> Said:
+        limit_s = max(0.1, deadline.left_s - _LOOKS_S)
+        asked = {**line, "timeout_ms": int(limit_s * 1000)}
+        masters = tuple(self._shared.advertised)
+        # The program itself keeps to the time; the rest is for its way back.
+        return await self._shared.program.ask(
+            masters, self._process, asked, timeout_s=limit_s + _LOOKS_S / 2
+        )
+
+    def _recorded(self, sent: Iterable[Sent], start_ns: int) -> tuple[Attempt, ...]:
+        return recorded(list(sent), self._shared.address_of, start_ns, self._clock.monotonic_ns())
+
+    # --- the catalog -------------------------------------------------------------------------
+
+    async def _on_catalog(self, call: ddl.DdlCall, deadline: Deadline) -> Completion:
+        seen = self._leads.seen()
+        master, before = leader(seen), None
+        if call.f in catalog.VERSIONED and master is not None:
+            before = await self._looker.version(master, name=getattr(call, "name", None))
+        start_ns = self._clock.monotonic_ns()
+        said = await self._ask(catalog.line_of(call), deadline)
+        sent, truncated = read_frames(said.frames)
+        attempts = self._recorded(
+            (e for e in sent if e.method == catalog.METHODS[call.f]), start_ns
+        )
+        answered = catalog.answering(call.f, sent)
+        if answered is None:
+            return _completion(
+                catalog.judge(call, said, sent, Looks(), truncated=truncated), None, attempts
+            )
+        address = self._shared.address_of(answered.server)
+        looks = await self._looks(said, address, seen, before if address == master else None)
+        judged = catalog.judge(call, said, sent, looks, truncated=truncated)
+        return _completion(judged, address, attempts)
+
+    async def _looks(self, said: Said, address: str, seen: Seen, before: Version | None) -> Looks:
+        """Look at the master that answered, for the term and version of its answer."""
+        after = None
+        if before is not None and said.answer is not None:
+            after = await self._looker.version(address, table_id=said.answer.get("table_id"))
+        lead = await self._leads.proven(seen, address)
+        return Looks(None if lead is None else lead.term, before, after)
+
+    # --- rows --------------------------------------------------------------------------------
+
+    async def _on_rows(
+        self, call: rows.Write | rows.Read | rows.Scan, deadline: Deadline
+    ) -> Completion:
+        await self._shared.wait_led(call.table)
+        seen = self._leads.seen()
+        start_ns = self._clock.monotonic_ns()
+        said = await self._ask(rowset.line_of(call), deadline)
+        sent, truncated = read_frames(said.frames)
+        method = rowset.WRITE if isinstance(call, rows.Write) else rowset.SCAN
+        attempts = self._recorded((each for each in sent if each.method == method), start_ns)
+        if said.answer is None:
+            return _completion(rowset.unanswered(call, said), None, attempts)
+        servers = _servers(call, said, sent)
+        addresses = {tablet: self._shared.address_of(uuid) for tablet, uuid in servers.items()}
+        nodes = {tablet: address.partition(":")[0] for tablet, address in addresses.items()}
+        terms = await self._terms(call, seen, addresses)
+        last = next(reversed(addresses.values()), None)
+        if isinstance(call, rows.Write):
+            judged = rowset.written(said.answer, sent, nodes, terms, truncated=truncated)
+        elif len(terms) == len(addresses) or not rowset.needs_proof(call):
+            judged = rowset.scanned(call, said.answer, nodes, terms)
+        else:
+            judged = Judged(OpType.FAIL, None, f"{NO_TERM}, or a majority does not confirm it")
+        return _completion(judged, last, attempts)
+
+    async def _terms(
+        self,
+        call: rows.Write | rows.Read | rows.Scan,
+        seen: Seen,
+        addresses: Mapping[str, str],
+    ) -> dict[str, int]:
+        """The terms of the answers by tablet, where they are certain and good for the call."""
+
+        async def term(tablet: str, address: str) -> int | None:
+            lead = await self._leads.proven(seen, address, tablet)
+            if lead is None:
+                return None
+            if isinstance(call, rows.Write) or rowset.needs_leader(call):
+                return lead.term if lead.leads else None
+            if not rowset.needs_proof(call) or await self._looker.confirmed(address, tablet, lead):
+                return lead.term
+            return None
+
+        found = await asyncio.gather(*(term(*each) for each in addresses.items()))
+        return {
+            tablet: number
+            for tablet, number in zip(addresses, found, strict=True)
+            if number is not None
+        }
+
+
+def _servers(
+    call: rows.Write | rows.Read | rows.Scan, said: Said, sent: Iterable[Sent]
+) -> dict[str, str]:
+    """The server that answered for each tablet, as the Java client names it."""
+    if isinstance(call, rows.Write):
+        return {
+            each.tablet: each.server
+            for each in sent
+            if each.method == rowset.WRITE and each.code == OK and each.tablet is not None
+        }
+    assert said.answer is not None, "the caller has looked"
+    return {part["tablet"]: part["server"] for part in said.answer["parts"]}
+
+
+def _completion(judged: Judged, address: str | None, attempts: tuple[Attempt, ...]) -> Completion:
+    node = None if address is None else address.partition(":")[0]
+    error = None if judged.error is None else clipped(judged.error, _ERROR_MAX)
+    return Completion(judged.type, judged.value, error, node, attempts)

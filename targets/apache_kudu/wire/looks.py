@@ -1,0 +1,149 @@
+"""Looks at servers of real Kudu, for clients whose own answers say less than the checkers need.
+
+A `Looker` never asks for a change. `Leads` watches in which term each server leads which Raft
+groups. Terms never decrease on a server, so an answer that another client got from a server was
+given in the term in which this server was seen before the request and after the answer, if both
+are the same (`Leads.proven`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from targets.apache_kudu.wire.methods import GET_CONSENSUS_STATE
+from targets.apache_kudu.wire.protobuf import WireFormatError
+from targets.apache_kudu.wire.rpc import WireRpc
+from targets.apache_kudu.wire.session import Lead, remember
+from targets.apache_kudu.wire.tables import Version, version_of_id, version_of_name
+from targets.apache_kudu.wire.tablets import is_confirmed
+from targets.kudu import messages as m
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
+from targets.kudu.rpc import RpcError, parse_address
+
+Seen = dict[tuple[str, str], Lead]
+LOOK_S: Final = 0.5
+"""Time limit of one look: a server that does not answer is not waited for."""
+_EVERY_S: Final = 0.2
+_TABLETS_MAX: Final = 1000
+
+
+class Looker(WireRpc):
+    """One client's looks; addresses are "node:port"."""
+
+    async def advertised(self, address: str) -> str | None:
+        """The "host:port" under which a master is known to other programs, if it answers."""
+        deadline = asyncio.get_running_loop().time() + LOOK_S
+        try:
+            host = await self._host_of(address, deadline=deadline)
+        except RpcError:
+            return None
+        return f"{host['host']}:{host['port']}"
+
+    async def leads(self, address: str, group: str | None = None) -> dict[str, Lead]:
+        """The terms of a Raft group at a server, or of all its groups. Raises `RpcError`."""
+        deadline = asyncio.get_running_loop().time() + LOOK_S
+        session = await self._session(parse_address(address), deadline)
+        asked = {"dest_uuid": session.uuid, "tablet_ids": [group] if group else []}
+        reply = await session.ask(GET_CONSENSUS_STATE, asked)
+        return {
+            each["tablet_id"]: Lead(
+                int(each["state"].get("current_term", 0)),
+                each["state"].get("leader_uuid", "") == session.uuid,
+            )
+            for each in reply.get("tablets", ())
+            if "state" in each
+        }
+
+    async def confirmed(self, address: str, tablet_id: str, lead: Lead) -> bool:
+        """Whether a tablet's answer from this server in this lead was no deposed leader's.
+
+        See `targets.apache_kudu.wire.tablets` for the reason.
+        """
+        deadline = asyncio.get_running_loop().time() + LOOK_S
+        try:
+            session = await self._session(parse_address(address), deadline)
+            return await is_confirmed(session, tablet_id, lead, partial(self._peer, deadline))
+        except (RpcError, KeyError, WireFormatError):
+            return False
+
+    async def tablets(self, address: str, name: str) -> list[str]:
+        """The ids of a table's tablets; none if a master does not say them (yet)."""
+        asked = m.GetTableLocationsRequest(
+            table=m.TableIdentifier(table_name=name), max_returned_locations=_TABLETS_MAX
+        )
+        try:
+            answer = await self.call(address, asked, timeout_s=LOOK_S)
+        except RpcError:
+            return []
+        return [] if answer.error is not None else [each.tablet_id for each in answer.tablets]
+
+    async def version(
+        self, address: str, *, name: str | None = None, table_id: str | None = None
+    ) -> Version | None:
+        """The version of the table with this name or id at a master, if the master says one."""
+        deadline = asyncio.get_running_loop().time() + LOOK_S
+        try:
+            session = await self._session(parse_address(address), deadline)
+            if table_id is not None:
+                return await version_of_id(session, table_id)
+            return await version_of_name(session, {"table_name": name})
+        except (RpcError, KeyError, WireFormatError):
+            return None
+
+
+class Leads:
+    """The terms in which servers were seen to lead, by address and Raft group."""
+
+    def __init__(self, looker: Looker) -> None:
+        self._looker = looker
+        self._seen: Seen = {}
+        self._looked = asyncio.Event()
+
+    async def watch(self, address: str) -> None:
+        """Look at a server again and again, until the task is cancelled."""
+        while True:
+            for group, lead in (await self._ask(address)).items():
+                remember(self._seen, (address, group), lead)
+            self._looked.set()
+            self._looked = asyncio.Event()
+            await asyncio.sleep(_EVERY_S)
+
+    def seen(self) -> Seen:
+        """What was seen up to now; to be taken before a request."""
+        return dict(self._seen)
+
+    async def wait_led(self, tablets: Iterable[str]) -> None:
+        """Wait until each of these tablets was seen to have a leader."""
+        wanted = set(tablets)
+        while not wanted <= {group for (_, group), lead in self._seen.items() if lead.leads}:
+            await self._looked.wait()
+
+    async def proven(
+        self, before: Seen, address: str, group: str = SYSTEM_TABLET_ID
+    ) -> Lead | None:
+        """The lead in which a server gave an answer that has just come; `None` if unproven.
+
+        `before` was seen before the request.
+        """
+        after = (await self._ask(address, group)).get(group)
+        if after is None:
+            return None
+        remember(self._seen, (address, group), after)
+        return after if after == before.get((address, group)) else None
+
+    async def _ask(self, address: str, group: str | None = None) -> dict[str, Lead]:
+        try:
+            return await self._looker.leads(address, group)
+        except (RpcError, KeyError, WireFormatError):
+            return {}
+
+
+def leader(seen: Seen, group: str = SYSTEM_TABLET_ID) -> str | None:
+    """The address of the server that leads a group in the highest term seen, if there is one."""
+    leaders = [
+        (lead.term, address) for (address, of), lead in seen.items() if of == group and lead.leads
+    ]
+    return max(leaders)[1] if leaders else None

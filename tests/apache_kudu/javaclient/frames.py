@@ -1,0 +1,32 @@
+"""Traces of the Java client's RPCs, as its program writes them."""
+
+MASTER = "master-127.1.1.1:7051"
+MS = 1_000_000
+
+
+def sent(at_ms, *, call=0, method="CreateTable", server=MASTER, tablet=None):
+    """The client sends an RPC."""
+    return frame("SEND_TO_SERVER", at_ms, "NONE", "", call, method, server, tablet)
+
+
+def came(at_ms, code="OK", text="", *, call=0, method="CreateTable", server=MASTER, tablet=None):
+    """The client gets an answer, or notices that none comes."""
+    return frame("RECEIVE_FROM_SERVER", at_ms, code, text, call, method, server, tablet)
+
+
+def sleeps(at_ms, code, text, *, call=0, method="CreateTable"):
+    """The client waits before it sends the RPC again."""
+    return frame("SLEEP_THEN_RETRY", at_ms, code, text, call, method, None, None)
+
+
+def frame(action, at_ms, code, text, call, method, server, tablet):
+    return {
+        "call": call,
+        "method": method,
+        "action": action,
+        "at_ns": at_ms * MS,
+        "server": server,
+        "tablet": tablet,
+        "code": code,
+        "text": text,
+    }

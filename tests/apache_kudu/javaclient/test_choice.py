@@ -1,0 +1,48 @@
+"""`--client java` of the target apache-kudu: where it is offered, and where it is refused."""
+
+import msgspec
+import pytest
+
+from harness.errors import UsageError
+from harness.plugins import Deployment
+from targets.apache_kudu import ApacheKuduTarget, target
+from targets.apache_kudu.javaclient.client import JavaClient
+from targets.kudu.client import KuduClient
+from tests.apache_kudu.test_target import settings
+from tests.support.env import FakeEnv
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
+    monkeypatch.setattr(target, "require_libraries", lambda _: None)
+    monkeypatch.setattr(target, "require_java", lambda: ("java", "classes"))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("native", KuduClient), ("java", JavaClient)])
+def test_the_system_has_the_chosen_client(place, name, kind):
+    chosen = settings(client=name)
+    nodes = {node.name: node for node in ApacheKuduTarget().nodes(chosen)}
+    system = ApacheKuduTarget().open(Deployment(FakeEnv(), chosen, nodes))
+    assert isinstance(system.client(1), kind)
+
+
+def test_clients_that_do_not_exist_are_refused():
+    with pytest.raises(UsageError, match=r"--client is 'jav'.*java"):
+        settings(client="jav")
+
+
+def test_the_java_client_is_refused_where_it_cannot_work(place):
+    mixed = msgspec.structs.replace(settings(client="java"), vocabulary="mixed")
+    with pytest.raises(UsageError, match="--workload ddl"):
+        ApacheKuduTarget().nodes(mixed)
+    with pytest.raises(UsageError, match="--env process"):
+        ApacheKuduTarget().nodes(settings("docker", client="java"))
+
+
+def test_the_client_must_be_fetched_first(place, monkeypatch, tmp_path):
+    monkeypatch.undo()
+    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=r"harness fetch kudu-client|Java"):
+        ApacheKuduTarget().nodes(settings(client="java"))

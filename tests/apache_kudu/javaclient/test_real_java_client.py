@@ -1,0 +1,29 @@
+"""Kudu's Java client against real Kudu: a run with faults keeps every promise of `modern`."""
+
+import json
+
+import pytest
+
+from harness.cli import main
+from harness.errors import EXIT_UNKNOWN, EXIT_VALID
+from harness.store import load_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.kudu, pytest.mark.kuduclient]
+
+
+def test_a_run_with_a_killed_leader_breaks_nothing_that_modern_promises(tmp_path):
+    words = [
+        *("run", "--env", "process", "--target", "apache-kudu", "--client", "java"),
+        *("--workload", "rows", "--rate", "8", "--concurrency", "4", "--time-limit", "6"),
+        *("--nemesis", "kill-leader", "--op-timeout", "5"),
+        *("--store", str(tmp_path), "--name", "t"),
+    ]
+    # A machine that is too busy proves nothing, which is no failure of Kudu.
+    assert main(words) in {EXIT_VALID, EXIT_UNKNOWN}
+    folder = tmp_path / "t" / "latest"
+    results = json.loads((folder / "results.json").read_bytes())
+    verdicts = {each["checker"]: each["verdict"] for each in results["checkers"]}
+    assert verdicts["linearizable-rows"] in {"valid", "permitted"}, results
+    completions = [pair.completion for pair in load_run(folder.resolve()).history.pairs]
+    attempts = [each for done in completions if done is not None for each in done.attempts]
+    assert {each.node for each in attempts} >= {"m1", "t1"} or len(attempts) > 10

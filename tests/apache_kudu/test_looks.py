@@ -1,0 +1,108 @@
+"""Looks at servers of Kudu, beside a client whose answers say no term."""
+
+import asyncio
+import contextlib
+
+from targets.apache_kudu.wire import looks
+from targets.apache_kudu.wire.looks import Leads, Looker, leader
+from targets.apache_kudu.wire.session import Lead
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
+from targets.kudu.rpc import RpcConnectionError
+from tests.apache_kudu.scripted import failed, raft_state, serving
+
+M1 = "m1:7051"
+
+
+class Scene:
+    """Leads by address and group, for `Leads`; a missing address does not answer."""
+
+    def __init__(self, **by_group):
+        self.by_group = by_group
+
+    async def leads(self, address, group=None):
+        if not self.by_group:
+            raise RpcConnectionError("down", sent=False)
+        return {each: lead for each, lead in self.by_group.items() if group in {None, each}}
+
+
+async def watched(leads, address):
+    """Let `leads` look at a server once."""
+    task = asyncio.create_task(leads.watch(address))
+    await asyncio.sleep(0)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_lead_is_proven_if_it_is_the_same_before_and_after():
+    scene = Scene(A=Lead(4, True))
+    leads = Leads(scene)
+    await watched(leads, M1)
+    seen = leads.seen()
+    assert await leads.proven(seen, M1, "A") == Lead(4, True)
+    assert await leads.proven({}, M1, "A") is None
+    assert await leads.proven(seen, "m2:7051", "A") is None
+    assert await leads.proven(seen, M1, "B") is None
+    for other in (Lead(5, True), Lead(4, False)):
+        scene.by_group = {"A": other}
+        assert await leads.proven(seen, M1, "A") is None
+    scene.by_group = {}
+    assert await leads.proven(seen, M1, "A") is None
+
+
+async def test_what_is_seen_later_does_not_change_what_was_seen():
+    scene = Scene(A=Lead(4, True))
+    leads = Leads(scene)
+    await watched(leads, M1)
+    seen = leads.seen()
+    scene.by_group = {"A": Lead(5, True)}
+    await watched(leads, M1)
+    assert await leads.proven(seen, M1, "A") is None  # the answer may be of either term
+    assert await leads.proven(leads.seen(), M1, "A") == Lead(5, True)
+
+
+async def test_waiting_ends_when_every_tablet_has_a_leader():
+    scene = Scene(A=Lead(1, True), B=Lead(1, False))
+    leads = Leads(scene)
+    waiting = asyncio.create_task(leads.wait_led(["A", "B"]))
+    await watched(leads, M1)
+    assert not waiting.done()
+    scene.by_group["B"] = Lead(2, True)
+    await watched(leads, M1)
+    async with asyncio.timeout(5.0):
+        await waiting
+
+
+def test_the_leader_is_the_one_of_the_highest_term():
+    seen = {
+        (M1, SYSTEM_TABLET_ID): Lead(3, True),
+        ("m2:7051", SYSTEM_TABLET_ID): Lead(4, True),
+        ("m3:7051", SYSTEM_TABLET_ID): Lead(9, False),
+        ("t1:7050", "A"): Lead(10, True),
+    }
+    assert leader(seen) == "m2:7051"
+    assert leader(seen, "A") == "t1:7050"
+    assert leader({}) is None
+
+
+async def test_looks_at_a_server_by_its_own_rpcs(monkeypatch):
+    monkeypatch.setattr(looks, "LOOK_S", 5.0)
+    host = {"host": "127.1.1.1", "port": 7051}
+    answers = {
+        "GetConsensusState": raft_state("A", 4),
+        "GetMasterRegistration": {"registration": {"rpc_addresses": [host]}},
+        "GetTableSchema": {"table_id": "i1", "schema": {}},
+        "IsAlterTableDone": {"schema_version": 6, "done": True},
+        "GetTableLocations": {"tablets": [{"tablet_id": "A"}], "ttl_ms": 1},
+    }
+    async with serving(answers.get) as env:
+        looker = Looker(env, {})
+        assert await looker.leads(M1) == {"A": Lead(4, True)}
+        assert await looker.advertised(M1) == "127.1.1.1:7051"
+        assert (await looker.version(M1, name="t")).number == 6
+        assert await looker.tablets(M1, "t") == ["A"]
+        answers["GetTableSchema"] = answers["GetTableLocations"] = failed(3, 1, "no such table")
+        assert await looker.version(M1, name="t") is None
+        assert await looker.tablets(M1, "t") == []
+        looker.close()
+        await asyncio.gather(*env.tasks, return_exceptions=True)
