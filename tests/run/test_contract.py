@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from harness.plugins import Checker, Nemesis, Target
+from tests.docs.pages import blocks_of
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = (
     "docs/example/abd_register",
-    "examples/http_register/http_register/target.py",
+    "examples/http_register/http_register",
     "examples/toy_register/toy_register.py",
 )
 MISSPELT = """
@@ -68,6 +69,15 @@ def test_mypy_finds_a_misspelt_member_of_each_kind(tmp_path):
 @pytest.mark.slow
 def test_the_examples_pass_mypy():
     assert mypy(*EXAMPLES, cwd=ROOT) == []
+
+
+@pytest.mark.slow
+def test_the_plug_ins_of_the_documentation_pass_mypy(tmp_path):
+    blocks = [b for b in blocks_of(ROOT / "docs" / "plugins.md") if b.language == "python"]
+    for number, block in enumerate(blocks):
+        (tmp_path / f"block_{number}.py").write_text(block.text)
+    assert len(blocks) == 4
+    assert mypy(*(f"block_{number}.py" for number in range(4)), cwd=tmp_path) == []
 
 
 def test_a_misspelt_trait_is_refused_and_so_is_one_in_the_class_body():

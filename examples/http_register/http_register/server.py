@@ -4,6 +4,7 @@ The primary keeps the value in a file, the others ask it; `--stale`: or remember
 
 import argparse, os, threading, time, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 options = argparse.ArgumentParser()
 for name in ("--host", "--port", "--data", "--primary"):
@@ -12,7 +13,7 @@ options.add_argument("--stale", action="store_true")
 args = options.parse_args()
 path = os.path.join(args.data, "value")
 lock = threading.Lock()
-seen = {"value": "null", "until": 0.0}
+seen: dict[str, Any] = {"value": "null", "until": 0.0}
 
 
 def primary(method: str, data: bytes) -> str:
