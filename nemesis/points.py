@@ -112,6 +112,18 @@ PLOTS: Final = (
             Act("kill it when event {any_appended} after=10ms", 3000, 1000),
         ),
     ),
+    # A leader is cut off with entries of its own, the next one dies with its first entry, and the
+    # old one returns. It dies, too, as soon as it has committed something (figure 8 of "In Search
+    # of an Understandable Consensus Algorithm", Ongaro and Ousterhout 2014).
+    Plot(
+        12_000,
+        (
+            Act("cut leader from members", 0, 3000),
+            Act("cut it from members when event {leader}", 0, 1500),
+            Act("kill it when event {leader} after=20ms", 0, 5500),
+            Act("kill it when event {committed} after=1ms", 3100, 4500),
+        ),
+    ),
 )
 
 

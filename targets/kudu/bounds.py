@@ -14,6 +14,7 @@ or a cluster that never recovers from a fault exceeds them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
@@ -30,6 +31,8 @@ CHANGES: Final = (CHANGE, MOVE)
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to recover from; "none" is an outage without a fault."""
+SMALL_BATCH_BYTES: Final = 2000
+"""Updates of at least this size hold several entries of a catalog (at most 630 bytes each)."""
 USUAL: Final = Flags()
 """Kudu's own flags, under which the limits of calls were measured."""
 REPLICAS_OF_MASTERS: Final = 7
@@ -58,7 +61,7 @@ def describe_bounds(
     if changed is not None:
         limits = [_larger(*two) for two in zip(limits, _limits(changed, pairs, made), strict=True)]
     return {
-        "limits": limits,
+        "limits": [limit for limit in limits if limit["limit"] != math.inf],
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
         "calls": calls,
         "amounts": amounts,
@@ -186,12 +189,16 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
     """Limits of outages and elections.
 
     An outage may last six minimal election timeouts plus one second; clean runs need 1.5 timeouts.
+    There is no limit if updates hold few entries. A follower then gets fewer entries per second
+    than clients write, and the next leader serves no client until its followers have caught up.
     """
     timeout_s = _election_ms(flags) / 1000
+    few = flags.consensus_max_batch_size_bytes < SMALL_BATCH_BYTES
+    outage_s = math.inf if few else 6 * timeout_s + 1
     outage = "a new leader is elected after one election timeout, or after a few if votes are split"
     return [
         *(
-            _limit(f"outage under {kind}", "outage", kind, 6 * timeout_s + 1, outage)
+            _limit(f"outage under {kind}", "outage", kind, outage_s, outage)
             for kind in OUTAGE_KINDS
         ),
         _limit(

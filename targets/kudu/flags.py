@@ -150,7 +150,7 @@ RANGES: Final[Mapping[str, Within]] = {
 DRAWN: Final[Mapping[str, Sequence[int | str]]] = {
     "master_snapshot_every": (10, 30, 60),
     "tablet_snapshot_every": (2, 4, 50),
-    "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000 bytes: a few catalog entries
+    "consensus_max_batch_size_bytes": (1024 * 1024, 1024 * 1024, 500, 2000),
     "log_segment_size_kb": (512, 8),
     # With Kudu's own timeout (300 s), no server counts as failed before most runs are over.
     # With a shorter timeout, the masters replace an absent server's replicas on a free server.

@@ -19,7 +19,7 @@ from tests.mutants.unfound import UNFOUND
 TRIES = 6
 FOUND = {
     "ack-before-durable": (20, 1, "catalog-invariants"),
-    "altered-by-one": (20, 6, "catalog-invariants"),
+    "altered-by-one": (10, 25, "catalog-invariants"),
     "any-log-wins": (10, 3, "crash"),
     "calls-multiply": (20, 2, "bounds"),
     "changes-not-reported": (10, 1, "liveness"),
@@ -33,11 +33,12 @@ FOUND = {
     "evicted-too-early": (60, 9, "catalog-invariants"),
     "every-third-alter-refused": (10, 1, "catalog-invariants"),
     "late-elections": (10, 2, "bounds"),
-    "leader-counts-before-durable": (60, 6, "catalog-invariants"),
+    "leader-counts-before-durable": (60, 31, "catalog-invariants"),
     "list-in-two-steps": (20, 22, "linearizable-catalog"),
     "locate-leaves-out-a-tablet": (10, 2, "catalog-invariants"),
     "locks-never-forgotten": (10, 2, "bounds"),
     "long-lease": (20, 16, "linearizable-catalog"),
+    "old-terms-by-counting": (60, 6, "catalog-invariants"),
     "recovery-drops-last": (20, 1, "catalog-invariants"),
     "refusals-unconfirmed": (60, 28, "catalog-invariants"),
     "rename-in-two-steps": (10, 3, "linearizable-catalog"),
@@ -55,7 +56,7 @@ FOUND = {
     "tablets-run-unreported": (10, 1, "catalog-invariants"),
     "term-not-saved": (20, 8, "crash"),
     "version-without-columns": (10, 2, "catalog-invariants"),
-    "vote-not-saved": (60, 4, "bounds"),
+    "vote-not-saved": (60, 27, "bounds"),
     "wal-never-syncs": (20, 1, "catalog-invariants"),
 }
 

@@ -1,9 +1,6 @@
 """The planted defects that no default soak is known to find, and the reasons."""
 
 UNFOUND = {
-    "old-terms-by-counting": "a new leader sends old entries and its first own one in one batch, "
-    "so that they commit together; not found in 14 runs in which two leaders fell right after "
-    "their first append",
     "marks-cleared-when-sent": "an incremental report must be lost and no other follow: at-points "
     "strikes there, but no default seed that was tried met all of it",
     "creates-not-resent": "equivalent: a tablet's leader has a replica that is missing copied, and "

@@ -511,6 +511,20 @@ def test_limits_of_calls_follow_the_flags_that_say_how_often_they_come():
     assert per_second("RequestConsensusVote", halved) == 8
 
 
+def test_outages_have_no_limit_if_an_update_may_hold_a_single_entry():
+    def limited(*flags):
+        limits = describe_bounds({"m1": None}, {"t1": None}, *flags)["limits"]
+        return {each["measure"] for each in limits} >= {"outage"}
+
+    small, least = (
+        Flags(consensus_max_batch_size_bytes=500),
+        Flags(consensus_max_batch_size_bytes=2000),
+    )
+    assert limited(least)
+    assert not limited(small)
+    assert not limited(least, small)
+
+
 def test_limits_of_usual_calls_are_whole_numbers_as_in_stored_histories():
     limits = describe_bounds({"m1": None}, {"t1": None}, Flags())["limits"]
     shares = [each for limit in limits if limit["measure"] == "calls" for each in
