@@ -32,6 +32,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "bisect": "find the first commit of a repository at which a case fails",
     },
     "look": {
+        "twin": "run cases on two targets, and show what differs",
         "report": "check and aggregate a whole store, or draw the page of one run",
         "serve": "browse a store: runs, comparisons, trends",
         "trace": "write a run as a trace for the Perfetto viewer",

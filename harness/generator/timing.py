@@ -147,13 +147,19 @@ class _TimedOps(Node, frozen=True):
                     f"whose thread is not among {ctx.threads[:10]} of this generator"
                 )
             queues[op.process % threads].append(place)
-        start_ns = ctx.time_ns + self.offset_ns
+        begin_ns = ctx.time_ns if self.start_ns is None else self.start_ns
+        start_ns = begin_ns + self.offset_ns
         heads = (0,) * threads
         return _TimedOps(self.ops, self.offset_ns, start_ns, tuple(map(tuple, queues)), heads)
 
 
-def timed_ops(ops: Sequence[ScheduledOp], *, offset_ns: int = 0) -> Generator:
-    """Replay scheduled ops; their times count from `offset_ns` after the first call of `op`.
+def timed_ops(
+    ops: Sequence[ScheduledOp], *, offset_ns: int = 0, start_ns: int | None = None
+) -> Generator:
+    """Replay scheduled ops; their times count from `offset_ns` after `start_ns`.
+
+    By default, `start_ns` is the time of the first call of `op`. The interpreter needs a fixed
+    start: it asks again for an op that is due later, and each of its calls is a first one.
 
     An op runs on the thread of its process (`process % concurrency`), even if the thread has a
     newer process by then. A thread that is late does its ops in order as soon as it can, and does
@@ -168,4 +174,4 @@ def timed_ops(ops: Sequence[ScheduledOp], *, offset_ns: int = 0) -> Generator:
     if offset_ns < 0:
         raise UsageError(f"timed_ops got offset_ns = {offset_ns}; it must be 0 or more")
     in_order = tuple(sorted(ops, key=lambda op: op.at_ns))
-    return _TimedOps(in_order, offset_ns) if ops else NOTHING
+    return _TimedOps(in_order, offset_ns, start_ns) if ops else NOTHING

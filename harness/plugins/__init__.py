@@ -38,6 +38,7 @@ from harness.plugins._systems import (
     TargetSettings,
     first_roles,
 )
+from harness.plugins._twins import KnownDifference
 from harness.plugins._worlds import (
     DeploymentPlan,
     Environment,
@@ -63,6 +64,7 @@ __all__ = [
     "Environment",
     "HistoryModel",
     "KeepsData",
+    "KnownDifference",
     "Nemesis",
     "NodeRole",
     "Operation",

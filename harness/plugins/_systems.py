@@ -18,6 +18,7 @@ from harness.ops import Completion, Request
 from harness.permits import Permit
 from harness.plugins._base import Plugin, set_traits
 from harness.plugins._exam import BugSwitch
+from harness.plugins._twins import KnownDifference
 from harness.plugins.options import Option
 
 
@@ -145,6 +146,7 @@ class TargetTraits(TypedDict, total=False):
     tools: tuple[str, ...]
     state_pages: tuple[str, ...]
     clients: Mapping[str, str]
+    original: str | None
 
 
 class Target(Plugin):
@@ -192,6 +194,8 @@ class Target(Plugin):
     clients: Mapping[str, str] = MappingProxyType({})
     """The clients that the target offers, by name, each with a few words about it. The first is
     the usual one. The class then has the option `client`, which chooses one (`--client NAME`)."""
+    original: str | None = None
+    """The target of the system that this target re-creates; `harness twin` compares the two."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)
@@ -252,6 +256,10 @@ class Target(Plugin):
         By default, a bare soak of the target should find each of them.
         """
         return [BugSwitch(id=name, title=title) for name, title in self.bugs.items()]
+
+    def known_differences(self) -> Sequence[KnownDifference]:
+        """Return the differences from its originals that `harness twin` shows as explained."""
+        return ()
 
     def message_name(self, frame: bytes) -> str:
         """Return the type of a frame between nodes, or of a frame from or to a client, in a few

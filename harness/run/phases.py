@@ -206,7 +206,8 @@ class Run(OpenedTarget):
         self._phase("warm-up")
         self.faults = self.env.spawn(self._inject_faults(), name="faults")
         if self.case.ops is not None:
-            generator = phases(sleep(WARM_UP_S), timed_ops(self.case.ops))
+            start_ns = self.recorder.now_ns() + int(WARM_UP_S * NS_PER_S)
+            generator = phases(sleep(WARM_UP_S), timed_ops(self.case.ops, start_ns=start_ns))
         else:
             with blaming(f"the workload {self.case.workload!r}: generator()"):
                 generator = stagger(1 / self.case.rate, self.plan.workload.generator(self.case))

@@ -66,8 +66,18 @@ def disagreement(one: Outcome, other: Outcome) -> float:
     if not (one.stopped or other.stopped):
         return fisher_exact(one.hits, one.trials, other.hits, other.trials)
 
+    return smallest_error(one.interval, other.interval)
+
+
+def smallest_error(one: Callable[[float], Interval], other: Callable[[float], Interval]) -> float:
+    """Return the smallest error at which two intervals, each with half of the error, are disjoint.
+
+    `one` and `other` map the error of an interval to the interval. The result is a p-value for the
+    hypothesis that both have the same rate, at least `_P_MIN`.
+    """
+
     def disjoint(alpha: float) -> bool:
-        first, second = one.interval(alpha / 2), other.interval(alpha / 2)
+        first, second = one(alpha / 2), other(alpha / 2)
         return first.high < second.low or second.high < first.low
 
     if not disjoint(1.0):

@@ -17,6 +17,7 @@ from harness.plugins import (
     TARGET_API_VERSION,
     BugSwitch,
     Deployment,
+    KnownDifference,
     Option,
     Target,
     TargetSettings,
@@ -24,6 +25,7 @@ from harness.plugins import (
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import BUGS, PROFILES, Bug
+from targets.kudu.differences import DIFFERENCES
 from targets.kudu.flags import draw_flags
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
 from targets.kudu.permits import permits_of_profile
@@ -100,6 +102,7 @@ class KuduTarget(
         for action in ("ksck", "table create metrics", "table list --tablets")
     ),
     state_pages=("/", "/dump-entities", "/tablets"),
+    original="apache-kudu",
 ):
     """Target of the bundled Kudu: masters with a catalog, and tablet servers with tablets."""
 
@@ -203,6 +206,10 @@ class KuduTarget(
     @override
     def switches(self) -> Sequence[BugSwitch]:
         return switches_of(Bug)
+
+    @override
+    def known_differences(self) -> Sequence[KnownDifference]:
+        return DIFFERENCES
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

@@ -37,7 +37,8 @@ BAD_CREATES = {
         {"schema": schema(KEY, column("a"), column("b", is_key=True))},
         Code.INVALID_SCHEMA,
     ),
-    "same column twice": ({"schema": schema(KEY, column("a"), column("a"))}, Code.INVALID_SCHEMA),
+    "same column twice": ({"schema": schema(KEY, column("a"), column("a"))}, Code.UNKNOWN_ERROR),
+    "column without a name": ({"schema": schema(KEY, column(""))}, Code.UNKNOWN_ERROR),
     "bad type": ({"schema": schema(KEY, column("a", type="BLOB"))}, Code.INVALID_SCHEMA),
     "too many columns": (
         {"schema": schema(KEY, *(column(f"c{i}") for i in range(300)))},

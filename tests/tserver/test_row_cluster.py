@@ -82,6 +82,7 @@ async def test_bad_requests_are_refused_and_change_nothing(servers):
         (Code.INVALID_SCAN_SPEC, {"page_token": b"\xc1"}),
         (Code.MISMATCHED_SCHEMA, {"projection": (0, 9)}),
         (Code.INVALID_SNAPSHOT, {"mode": ReadMode.READ_AT_SNAPSHOT, "snapshot_timestamp": far}),
+        (Code.INVALID_SNAPSHOT, {"mode": ReadMode.READ_AT_SNAPSHOT, "snapshot_timestamp": 1}),
     ]
     for code, request in scans:
         assert (await servers.page(leader, **request)).error.code is code

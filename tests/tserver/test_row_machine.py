@@ -144,6 +144,8 @@ class Oracle:
         (key,) = one.key
         values = {c.id: c for c in self.columns.columns if not c.is_key}
         there = key in self.rows
+        if one.kind is RowKind.UPDATE and not one.values:
+            return Error.INVALID_ARGUMENT
         if one.kind in {RowKind.UPDATE, RowKind.DELETE} and not there:
             return Error.NOT_FOUND
         if one.kind is RowKind.INSERT and there:
@@ -231,6 +233,15 @@ def test_columns_come_and_go_and_old_rows_follow():
     missing = log(write(3, row("INSERT", "y", a="1"), row("UPDATE", "x", a="5")))
     assert [m.RowError(0, Error.INVALID_ARGUMENT)] == list(missing.result.errors)
     assert log(write(4, row("INSERT", "y", c="1"))).result.errors == ()
+
+
+def test_an_update_without_cells_is_refused_as_by_kudu():
+    log = Log(machine())
+    log(write(1, row("INSERT", "x", a="1")))
+    for key in ("x", "missing"):  # Kudu reads the request before it looks for the row
+        answer = log(write(2, row("UPDATE", key)))
+        assert [m.RowError(0, Error.INVALID_ARGUMENT)] == list(answer.result.errors)
+    assert rows_of(log.tablet)["x"] == {1: "1"}
 
 
 def test_results_and_history_expire_by_the_time_of_the_log():

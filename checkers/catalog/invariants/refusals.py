@@ -259,8 +259,14 @@ def _legal(context: _Context, pair: Pair) -> None:
 
 def _never(context: _Context, pair: Pair) -> str | None:
     del context
-    many = pair.invoke.f == "create" and pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX
-    return None if many else "the request is valid"
+    if pair.invoke.f != "create":
+        return "the request is valid"
+    asked = fields_of(pair.invoke)
+    columns = [KEY_COLUMN, *(asked.get("columns") or ())]
+    # Kudu cannot read a schema with such columns, and gives the error no code of its own.
+    unreadable = not all(columns) or len(set(columns)) != len(columns)
+    many = asked.get("partitions", 1) > PARTITIONS_MAX
+    return None if many or unreadable else "the request is valid"
 
 
 def _added(steps: Sequence[Sequence[str]]) -> int:

@@ -75,7 +75,8 @@ async def create_table(s: Session, request: m.CreateTableRequest) -> m.CreateTab
         "name": request.name,
         "schema": {"columns": [column_values(column) for column in request.schema.columns]},
         "partition_schema": {
-            "hash_schema": [hashes] if buckets > 1 else [],
+            # One bucket means no hash partitioning, which Kudu has a schema without hashes for.
+            "hash_schema": [] if buckets == 1 else [hashes],
             "range_schema": {"columns": [{"name": name} for name in hashed.range_columns]},
         },
         "num_replicas": request.num_replicas if request.num_replicas >= 0 else None,

@@ -115,7 +115,22 @@ class Scans:
             newest = max(request.propagated_timestamp, self._machine.last_timestamp)
             return await self._at(newest, request.timeout_ms), False
         timestamp = request.snapshot_timestamp or self._clock.now()
+        self._refuse_ancient(timestamp)
         return await self._at(timestamp, request.timeout_ms), False
+
+    def _refuse_ancient(self, timestamp: int) -> None:
+        """Refuse a snapshot before the ancient history mark, even if its versions are still there.
+
+        Kudu compares with the mark alone (`VerifyNotAncientHistory`), so that no scan depends on
+        when versions are removed.
+        """
+        mark = self._machine.last_timestamp - self._machine.history_age
+        if timestamp < mark:
+            raise TabletRefusedError(
+                _Code.INVALID_SNAPSHOT,
+                f"the snapshot {timestamp} is older than the ancient history mark {mark} (flag "
+                "tablet_history_max_age_sec)",
+            )
 
     def _update(self, timestamp: int, code: m.TabletErrorCode) -> None:
         try:

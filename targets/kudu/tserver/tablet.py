@@ -146,7 +146,7 @@ class TabletMachine:
         self._flags = flags
         self._on_change = on_change
         self._on_timestamp = on_timestamp
-        self._history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
+        self.history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
         self.table_name = table_name
         self.applied_index = 0
         self.last_timestamp = 1  # below every write's timestamp
@@ -203,7 +203,7 @@ class TabletMachine:
             return
         self.last_timestamp = timestamp
         self.results.expire(timestamp)
-        self.rows.collect(timestamp - self._history_age)
+        self.rows.collect(timestamp - self.history_age)
         self._on_timestamp(timestamp)
 
     def _write(self, operation: WriteOp, index: int, term: int) -> WriteOutcome:
@@ -232,6 +232,8 @@ class TabletMachine:
         key = encode_key(self.key, row.key)
         before = self.rows.newest(key)
         kind = row.kind
+        if kind is RowKind.UPDATE and not row.values:
+            return RowErrorCode.INVALID_ARGUMENT  # Kudu: "No fields updated"
         if before is None and kind in {RowKind.UPDATE, RowKind.DELETE}:
             return RowErrorCode.NOT_FOUND
         if before is not None and kind is RowKind.INSERT:

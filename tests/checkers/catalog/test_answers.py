@@ -227,6 +227,9 @@ NOT_APPLIED = do("get", 3, "a", "A", 2, applied_schema_version=1, revision=7)
 EMPTY = {"table_id": "A", "schema_version": 0, "revision": 7, "tablets": []}
 MOVED = {"table_id": "B", "revision": 8, "tablets": [shown_tablet("A1", "", "")]}
 ASKED = do("call", 5, "is-create-done", {"name": "a"})
+DELETE = do("call", 6, "delete", {"name": "a"})
+OF_A, OF_B = ({"result": "ok", "table_id": ident} for ident in "AB")
+LOST = do("ret", 6, OpType.INFO)
 ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": False})
 
 
@@ -241,6 +244,15 @@ ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": Fal
         ([ALTERED, NOT_ALTERED], "done"),
         ([do("get", 2, "a", "A", 2), NOT_ALTERED], "done"),
         ([ASKED, CREATED, ANSWERED], ""),
+        # unless a delete was removing the table meanwhile
+        ([CREATED, DELETE, NOT_CREATED, do("ret", 6, OpType.OK, OF_A)], ""),
+        ([CREATED, ASKED, DELETE, do("ret", 6, OpType.OK, OF_A), ANSWERED], ""),
+        ([CREATED, DELETE, LOST, NOT_CREATED], ""),
+        ([CREATED, DELETE, do("ret", 6, OpType.OK, OF_B), NOT_CREATED], "done"),
+        ([CREATED, DELETE, NOT_CREATED, do("ret", 6, OpType.OK, OF_B)], "done"),
+        ([CREATED, DELETE, NOT_CREATED, do("ret", 6, OpType.FAIL)], "done"),
+        ([CREATED, NOT_CREATED, DELETE, do("ret", 6, OpType.OK, OF_A)], "done"),
+        ([CREATED, do("call", 6, "delete", {"name": "b"}), LOST, NOT_CREATED], "done"),
         # once the cluster has settled, nothing may be unfinished
         *(([converged, ask], "done-at-rest") for ask in (NOT_CREATED, NOT_ALTERED, NOT_APPLIED)),
         *(

@@ -21,6 +21,7 @@ from targets.kudu.master.catalog.validation import (
     bad_name,
     bad_partitioning,
     bad_schema,
+    unreadable_schema,
     with_ids,
 )
 from targets.kudu.master.errors import RefusedError, invalid_argument, invalid_schema
@@ -41,6 +42,9 @@ def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
 
 def check_create(request: CreateTableRequest, flags: Flags) -> None:
     """Check the request alone, without the catalog: schema, partitioning, replication factor."""
+    unreadable = unreadable_schema(request.schema)
+    if unreadable is not None:
+        raise invalid_argument(unreadable)
     problem = (
         bad_name("table name", request.name, flags)
         or bad_name("owner", request.owner, flags, may_be_empty=True)

@@ -1,4 +1,7 @@
-"""Rules for names, schemas and partitions of tables; every error is INVALID_SCHEMA, as in Kudu.
+"""Rules for names, schemas and partitions of tables; their errors are INVALID_SCHEMA, as in Kudu.
+
+A new table's columns without a name, or with one name twice, are different: Kudu cannot even read
+such a schema (`SchemaFromPB`), and its error has no code of its own, so it is UNKNOWN_ERROR.
 
 Masters assign column ids and ignore the ids that a client sends. (Kudu refuses a schema with ids,
 but this target's messages always have an id field.) Masters make key columns not nullable.
@@ -53,6 +56,17 @@ def bad_column(column: Column, flags: Flags) -> str | None:
     return bad_name("column name", column.name, flags)
 
 
+def unreadable_schema(schema: Schema) -> str | None:
+    """Return the reason why no table at all has such columns; `None` if some table may."""
+    names = [column.name for column in schema.columns]
+    for position, name in enumerate(names):
+        if not name:
+            return "the column name is empty; give it a name"
+        if name in names[:position]:
+            return f"the column name {name!r} occurs twice; names are unique in a table"
+    return None
+
+
 def bad_schema(schema: Schema, flags: Flags) -> str | None:
     """Return the reason why a table cannot have this schema; `None` if it can."""
     columns = schema.columns
@@ -63,19 +77,15 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
             f"the schema has {len(columns)} columns; the limit is {flags.max_num_columns} "
             "(flag max_num_columns)"
         )
-    seen: dict[str, bool] = {}
     previous_is_key = True
     for column in columns:
         problem = bad_column(column, flags)
         if problem is not None:
             return problem
-        if column.name in seen:
-            return f"the column name {column.name!r} occurs twice; names are unique in a table"
         if column.is_key and not previous_is_key:
             return f"the key column {column.name!r} comes after another column; keys come first"
         if column.is_key and column.type in _NO_KEYS:
             return f"the key column {column.name!r} has type {column.type}, which a key cannot have"
-        seen[column.name] = True
         previous_is_key = column.is_key
     return None
 

@@ -1,0 +1,129 @@
+"""The answer of `harness twin`: all comparisons of a page, and the marks of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from harness.plugins import KnownDifference
+from results.statistics.estimates import ALPHA, holm
+from results.twin.observed import Observed
+from results.twin.rows import Mark, Row, marked, rows_of
+
+SECTIONS: Final = {
+    "request": "Answers to the listed requests",
+    "outcome": "Outcomes by kind of operation",
+    "answer": "Answers and refusals",
+    "message": "Codes of messages",
+    "election": "Elections",
+    "failover": "Failover: from a fault to the next acknowledged change",
+    "recovery": "Recovery: from a heal to the next acknowledged change",
+    "outage": "Outages: no answer while clients tried",
+    "fault": "Faults",
+    "permit": "Anomalies that the profile permits, in runs",
+    "verdict": "Verdicts that are not valid, in runs",
+    "latency": "Latency of acknowledged operations",
+}
+"""The sections of a page in their order, by the first part of the names of rows."""
+
+
+class RunSide(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one side, for the list of runs."""
+
+    run: str
+    seed: int
+    verdict: str
+
+
+class CaseTwin(msgspec.Struct, frozen=True, kw_only=True):
+    """One case on both targets."""
+
+    case: str
+    about: str
+    runs: tuple[tuple[RunSide, ...], tuple[RunSide, ...]]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    def of(self, section: str) -> list[Row]:
+        """The rows of one section."""
+        return [row for row in self.rows if row.section == section]
+
+    def marked(self, mark: Mark) -> list[Row]:
+        """The rows with this mark."""
+        return [row for row in self.rows if row.mark is mark]
+
+
+class Twin(msgspec.Struct, frozen=True, kw_only=True):
+    """All cases of a page; `names` are the two targets."""
+
+    schema_version: int = 1
+    names: tuple[str, str]
+    cases: tuple[CaseTwin, ...]
+    tests: int
+    alpha: float = ALPHA
+
+    def rows(self, mark: Mark, *, known: bool | None = None) -> list[tuple[str, Row]]:
+        """The rows with this mark, each with its case; only explained ones if `known`."""
+        return [
+            (case.case, row)
+            for case in self.cases
+            for row in case.marked(mark)
+            if known is None or bool(row.explained_by) is known
+        ]
+
+    @property
+    def unexplained(self) -> list[tuple[str, Row]]:
+        """The rows that differ without a known reason."""
+        return self.rows(Mark.DIFFERS, known=False)
+
+    @property
+    def compared(self) -> int:
+        """The number of rows that were compared at all."""
+        return sum(row.mark is not Mark.NOT_TESTED for case in self.cases for row in case.rows)
+
+
+class Material(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of one case on both targets, before the comparison."""
+
+    case: str
+    about: str
+    left: tuple[Observed, ...]
+    right: tuple[Observed, ...]
+    notes: tuple[str, ...] = ()
+
+
+def compare(
+    names: tuple[str, str], materials: Sequence[Material], known: Sequence[KnownDifference] = ()
+) -> Twin:
+    """Compare the runs of all cases; one correction covers all tests of the page."""
+    tables = [rows_of(each.left, each.right) for each in materials]
+    tested = [row.p for rows in tables for row in rows if row.p is not None]
+    adjusted = iter(holm(tested))
+    cases = []
+    for each, rows in zip(materials, tables, strict=True):
+        marks = [marked(row, None if row.p is None else next(adjusted), ALPHA) for row in rows]
+        cases.append(
+            CaseTwin(
+                case=each.case,
+                about=each.about,
+                runs=(_sides(each.left), _sides(each.right)),
+                rows=tuple(_explained(row, known) for row in marks),
+                notes=each.notes,
+            )
+        )
+    return Twin(names=names, cases=tuple(cases), tests=len(tested))
+
+
+def _sides(runs: Sequence[Observed]) -> tuple[RunSide, ...]:
+    return tuple(RunSide(run=run.run, seed=run.seed, verdict=run.verdict.value) for run in runs)
+
+
+def _explained(row: Row, known: Sequence[KnownDifference]) -> Row:
+    if row.mark not in {Mark.DIFFERS, Mark.ONE_SIDED}:
+        return row
+    for each in known:
+        if each.covers(row.name):
+            return msgspec.structs.replace(row, explained_by=each.name, why=each.why)
+    return row

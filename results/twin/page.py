@@ -1,0 +1,117 @@
+"""The comparison as a page: one HTML file without scripts, network or other files."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from harness.errors import counted
+from results.report.number_words import duration, p_value, share
+from results.report.templates import templates
+from results.twin.answer import SECTIONS, CaseTwin, Twin
+from results.twin.rows import Mark, Row, Shown
+from results.twin.text import headline, in_words
+
+ROWS_MAX: Final = 400
+"""The most rows of one section that the page shows; the JSON has all."""
+
+
+def render(twin: Twin) -> str:
+    """Render the page as HTML; raises `UsageError` if Jinja2 is missing."""
+    style = "valid" if not twin.unexplained else "invalid"
+    values: dict[str, Any] = {
+        "twin": twin,
+        "headline": headline(twin),
+        "style": style if twin.compared else "unknown",
+        "tiles": _tiles(twin),
+        "differences": twin.rows(Mark.DIFFERS),
+        "one_sided": twin.rows(Mark.ONE_SIDED),
+        "sections": SECTIONS,
+        "rows_max": ROWS_MAX,
+        "in_words": in_words,
+        "interval": _interval,
+        "line": _line,
+        "scale": _scale,
+        "p_value": p_value,
+        "counted": counted,
+        "mark_style": _mark_style,
+        "counts": _counts,
+    }
+    places = (("results.twin", ""), ("results.report", ""))
+    return templates(*places).get_template("twin.html").render(values)
+
+
+def _tiles(twin: Twin) -> list[tuple[str, str, str, str]]:
+    """Return name, number, explanation and style of each number at the top."""
+    differs, open_ = twin.rows(Mark.DIFFERS), twin.unexplained
+    runs = [sum(len(case.runs[side]) for case in twin.cases) for side in (0, 1)]
+    return [
+        ("rows that differ", str(len(differs)), f"{twin.compared} rows compared", ""),
+        (
+            "not explained",
+            str(len(open_)),
+            "no known difference covers them",
+            "invalid" if open_ else "",
+        ),
+        (
+            "one-sided",
+            str(len(twin.rows(Mark.ONE_SIDED))),
+            "only one side shows them, too rarely for a test",
+            "",
+        ),
+        (
+            "cases",
+            str(len(twin.cases)),
+            f"{runs[0]} runs of {twin.names[0]}, {runs[1]} of {twin.names[1]}",
+            "",
+        ),
+    ]
+
+
+def _counts(case: CaseTwin) -> list[str]:
+    """The numbers of one case in the table of cases."""
+    verdicts = []
+    for side in case.runs:
+        names = [run.verdict for run in side]
+        verdicts.append(", ".join(f"{names.count(each)} {each}" for each in dict.fromkeys(names)))
+    open_ = [row for row in case.marked(Mark.DIFFERS) if not row.explained_by]
+    numbers = (len(case.marked(Mark.DIFFERS)), len(open_), len(case.marked(Mark.ONE_SIDED)))
+    return [*verdicts, *map(str, numbers)]
+
+
+def _mark_style(row: Row) -> str:
+    if row.mark is Mark.DIFFERS:
+        return "expected" if row.explained_by else "worse"
+    return "unknown" if row.mark is Mark.ONE_SIDED and not row.explained_by else "known"
+
+
+def _interval(side: Shown) -> str:
+    """The 95 % interval of a share, or the range of times."""
+    if side.quantiles:
+        return f"{duration(side.quantiles[0])} … {duration(side.quantiles[-1])}"
+    if side.low is None or side.high is None or not side.of:
+        return ""
+    return f"{share(side.low)} … {share(side.high)}"
+
+
+def _scale(row: Row) -> float:
+    """The value at the right end of a row's drawing: both sides share it."""
+    ends = [side.quantiles[-1] for side in (row.left, row.right) if side.quantiles]
+    return float(max(ends, default=1) or 1)
+
+
+def _line(side: Shown, scale: float) -> tuple[float, float, float] | None:
+    """The begin, middle and end of a side's drawing in percent; times have a logarithmic scale."""
+    if side.quantiles:
+        begin, middle, end = (_log(side.quantiles[at], scale) for at in (0, 1, 3))
+        return begin, middle, end
+    if side.share is None or side.low is None or side.high is None:
+        return None
+    return 100 * side.low, 100 * side.share, 100 * side.high
+
+
+def _log(value: float, scale: float) -> float:
+    """The place of a time between 1/10000 of `scale` and `scale`."""
+    if value <= 0:
+        return 0.0
+    return max(0.0, 100 * (1 + math.log10(value / scale) / 4))

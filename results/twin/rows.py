@@ -1,0 +1,273 @@
+"""The rows of a comparison: the numbers of both targets, and whether they differ.
+
+A row **differs** if its test says so at 5 %, corrected for all tests of the page (Holm), so that a
+page of two equal targets has a wrong mark in at most one of twenty cases. The tests:
+
+* shares of operations, answers and messages: the intervals of `results.statistics.clusters`, whose
+  unit is a block of a run, do not overlap;
+* times, and elections per block: the rank-sum test. A leader that the harness asked for is seen up
+  to a second late, so elections differ only if they do for every such delay;
+* faults that hit, permits that were used, verdicts: Fisher's exact test over faults or runs;
+* answers to listed requests have no chance in them: they differ if no answer is common to both.
+
+A row that only one side shows, but too rarely for its test, is marked **one-sided**: the other side
+may never do this, or the runs may be too few to see it.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.errors import counted
+from harness.run.phases import LEADER_POLL_S
+from results.statistics.clusters import Clusters, same_share
+from results.statistics.estimates import fisher_exact, quantiles, rank_sum, wilson
+from results.twin.observed import (
+    ANSWER,
+    ELECTION,
+    LATENCY,
+    MESSAGE,
+    NEVER_SENT,
+    OUTCOME,
+    Observed,
+)
+
+TIMES_MAX: Final = 2000
+"""The most times of one kind and side that a test compares; the first ones are taken."""
+OK: Final = "ok"
+
+
+class Mark(enum.StrEnum):
+    """The result of a comparison."""
+
+    DIFFERS = "differs"
+    ONE_SIDED = "one-sided"
+    SAME = "same"
+    """No difference was shown, which does not prove that there is none."""
+    NOT_TESTED = "not tested"
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of a row: a number of `of`, or `quantiles` of `of` times in ns, or words."""
+
+    hits: int | None = None
+    of: int = 0
+    low: float | None = None
+    high: float | None = None
+    quantiles: tuple[int, ...] = ()  # least, median, 90 %, most
+    words: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float | None:
+        return self.hits / self.of if self.hits is not None and self.of else None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison. `name` begins with the section, such as `message/create/NOT_FOUND`."""
+
+    name: str
+    left: Shown
+    right: Shown
+    p: float | None = None  # of the row's own test
+    p_adjusted: float | None = None  # corrected for all tests of the page
+    mark: Mark = Mark.NOT_TESTED
+    explained_by: str = ""  # the name of the known difference that explains the row
+    why: str = ""
+    samples: tuple[str, str] = ("", "")
+
+    @property
+    def section(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def label(self) -> str:
+        return self.name.partition("/")[2]
+
+
+def rows_of(left: Sequence[Observed], right: Sequence[Observed]) -> list[Row]:
+    """Compare the runs of two targets; marks are given by `marked`."""
+    listed = [run.requests for run in (*left, *right)]
+    if listed and all(each is not None for each in listed):
+        rows = list(_request_rows(left, right))
+    else:
+        rows = list(_share_rows(left, right))
+    return [*rows, *_time_rows(left, right), *_fault_rows(left, right), *_run_rows(left, right)]
+
+
+# --- shares --------------------------------------------------------------------------------------
+
+
+def _share_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[Row]:
+    names = {name for run in (*left, *right) for name in run.hits}
+    for section in (OUTCOME, ANSWER, MESSAGE):
+        for name in sorted(each for each in names if each.startswith(f"{section}/")):
+            _, kind, hit = name.split("/", 2)
+            if hit == OK and section != OUTCOME:
+                continue
+            sides = [_clusters(runs, f"{section}/{kind}", name) for runs in (left, right)]
+            yield Row(
+                name=name,
+                left=_shown(sides[0], sides[1]),
+                right=_shown(sides[1], sides[0]),
+                p=same_share(*sides),
+                samples=(_sample(left, name), _sample(right, name)),
+            )
+
+
+def _clusters(runs: Sequence[Observed], base: str, name: str) -> Clusters:
+    return Clusters.of(
+        [
+            (run.hits.get(name, {}).get(block, 0), trials)
+            for run in runs
+            for block, trials in run.trials.get(base, {}).items()
+        ]
+    )
+
+
+def _shown(side: Clusters, other: Clusters) -> Shown:
+    if not side.trials:
+        return Shown(hits=0, of=0)
+    low, high = side.interval(effect=other.design_effect())
+    return Shown(hits=sum(side.hits), of=sum(side.trials), low=low, high=high)
+
+
+def _sample(runs: Sequence[Observed], name: str) -> str:
+    return next((run.samples[name] for run in runs if name in run.samples), "")
+
+
+# --- times ---------------------------------------------------------------------------------------
+
+
+def _time_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[Row]:
+    names = sorted({name for run in (*left, *right) for name in run.times})
+    for name in sorted(names, key=lambda name: name.startswith(LATENCY)):
+        sides = [_times(runs, name) for runs in (left, right)]
+        p: float | None = None
+        if not name.startswith(LATENCY):  # a matter of hardware and language, and not independent
+            late = [name.startswith(ELECTION) and _asked(runs) for runs in (left, right)]
+            p = _time_p(sides, late)
+        yield Row(name=name, left=_timed(sides[0]), right=_timed(sides[1]), p=p)
+    blocks = [[count for run in runs for count in run.elections] for runs in (left, right)]
+    if any(map(any, blocks)):
+        yield Row(
+            name=f"{ELECTION}/changes of the leader per block",
+            left=_per_block(blocks[0]),
+            right=_per_block(blocks[1]),
+            p=rank_sum(*blocks),
+        )
+
+
+def _per_block(counts: list[int]) -> Shown:
+    words = f"{sum(counts)} in {counted(len(counts), 'block')}"
+    return Shown(hits=sum(counts), of=len(counts), words=(words,))
+
+
+def _times(runs: Sequence[Observed], name: str) -> list[int]:
+    return [time for run in runs for time in run.times.get(name, ())]
+
+
+def _asked(runs: Sequence[Observed]) -> bool:
+    return any(run.asked for run in runs)
+
+
+def _time_p(sides: Sequence[list[int]], late: Sequence[bool]) -> float | None:
+    """The largest p-value, whether leaders that were asked for are seen at once or a poll late; 1
+    if the delay decides which side is slower.
+    """
+    if not all(sides):
+        return None
+    delays = [(0.0, LEADER_POLL_S * 1e9) if is_late else (0.0,) for is_late in late]
+    p_values, slower = [], set()
+    for first, second in itertools.product(*delays):
+        left = [time - first for time in sides[0][:TIMES_MAX]]
+        right = [time - second for time in sides[1][:TIMES_MAX]]
+        p_values.append(rank_sum(left, right))
+        slower.add(statistics.median(left) > statistics.median(right))
+    return max(p_values) if len(slower) == 1 else 1.0
+
+
+def _timed(times: list[int]) -> Shown:
+    if not times:
+        return Shown(of=0)
+    return Shown(of=len(times), quantiles=(min(times), *quantiles(times, (500, 900, 1000))))
+
+
+# --- faults, runs and requests -------------------------------------------------------------------
+
+
+def _fault_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[Row]:
+    for nemesis in sorted({name for run in (*left, *right) for name in run.faults}):
+        counts = [
+            tuple(map(sum, zip(*(run.faults.get(nemesis, (0, 0)) for run in runs), strict=True)))
+            for runs in (left, right)
+        ]
+        yield _fisher(f"fault/{nemesis}: faults that hit", *counts[0], *counts[1])
+
+
+def _run_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[Row]:
+    both = (*left, *right)
+    for permit in sorted({name for run in both for name in run.permitted}):
+        used = [sum(permit in run.permitted for run in runs) for runs in (left, right)]
+        yield _fisher(f"permit/{permit}", used[0], len(left), used[1], len(right))
+    for checker in sorted({name for run in both for name in run.checkers}):
+        verdicts = {run.checkers[checker].value for run in both if checker in run.checkers}
+        for verdict in sorted(verdicts - {"valid"}):
+            counts = [
+                sum(
+                    checker in run.checkers and run.checkers[checker].value == verdict
+                    for run in runs
+                )
+                for runs in (left, right)
+            ]
+            name = f"verdict/{checker} {verdict}"
+            yield _fisher(name, counts[0], len(left), counts[1], len(right))
+
+
+def _fisher(name: str, hits: int, trials: int, other_hits: int, other_trials: int) -> Row:
+    sides = []
+    for part, whole in ((hits, trials), (other_hits, other_trials)):
+        low, high = wilson(part, whole)
+        sides.append(Shown(hits=part, of=whole, low=low, high=high))
+    p = fisher_exact(hits, trials, other_hits, other_trials) if trials and other_trials else None
+    return Row(name=name, left=sides[0], right=sides[1], p=p)
+
+
+def _request_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[Row]:
+    columns = [[run.requests or [] for run in runs] for runs in (left, right)]
+    for place, (words, _) in enumerate(columns[0][0]):
+        answers = [sorted({run[place][1] for run in side} - {NEVER_SENT}) for side in columns]
+        common = set(answers[0]) & set(answers[1])
+        mark = Mark.SAME if common else Mark.DIFFERS
+        yield Row(
+            name=f"request/{place} {words}",
+            left=Shown(words=tuple(answers[0]), of=len(left)),
+            right=Shown(words=tuple(answers[1]), of=len(right)),
+            mark=mark if all(answers) else Mark.NOT_TESTED,
+        )
+
+
+def marked(row: Row, p_adjusted: float | None, alpha: float) -> Row:
+    """Give a row its mark, by the p-value that is corrected for all tests of the page."""
+    if row.mark is not Mark.NOT_TESTED:
+        return row
+    if p_adjusted is not None and p_adjusted < alpha:
+        mark = Mark.DIFFERS
+    elif _is_one_sided(row):
+        mark = Mark.ONE_SIDED
+    else:
+        mark = Mark.NOT_TESTED if p_adjusted is None else Mark.SAME
+    return msgspec.structs.replace(row, mark=mark, p_adjusted=p_adjusted)
+
+
+def _is_one_sided(row: Row) -> bool:
+    """Whether only one side shows the row, although the other side had trials of it."""
+    sides = (row.left, row.right)
+    if any(side.hits is None for side in sides):
+        return False
+    return all(side.of for side in sides) and (row.left.hits == 0) != (row.right.hits == 0)

@@ -1,0 +1,78 @@
+"""The comparison as text: first what differs, then one line per row of the case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from harness.cli.styles import table
+from harness.errors import clipped, counted
+from results.report.number_words import NOTHING, duration, p_value, share
+from results.twin.answer import SECTIONS, CaseTwin, Twin
+from results.twin.rows import Mark, Row, Shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+DIFFERENCES_MAX: Final = 60
+LABEL_MAX: Final = 60
+
+
+def headline(twin: Twin) -> str:
+    """One line: how many rows differ, and how many of them nothing explains."""
+    differs = len(twin.rows(Mark.DIFFERS))
+    if not twin.compared:
+        return "nothing was compared: no run showed an operation"
+    if not differs:
+        return f"no difference shown in {counted(twin.compared, 'row')}"
+    left = len(twin.unexplained)
+    words = "all explained" if not left else f"{left} not explained"
+    return f"{counted(differs, 'difference')} in {counted(twin.compared, 'row')}: {words}"
+
+
+def text_of(twin: Twin, *, every: bool = False) -> Iterator[RenderableType]:
+    """Yield the rows that differ or are one-sided; if `every` is true, every row of every case."""
+    head = ("", *twin.names, "p", "")
+    for case in twin.cases:
+        yield f"\n{case.case}: {case.about}"
+        runs = " and ".join(
+            f"{name} {counted(len(side), 'run')}"
+            for name, side in zip(twin.names, case.runs, strict=True)
+        )
+        yield f"  {runs}; {_marks(case)}"
+        yield from (f"  note: {note}" for note in case.notes)
+        rows = [row for row in case.rows if every or row.mark in {Mark.DIFFERS, Mark.ONE_SIDED}]
+        if every:
+            rows.sort(key=lambda row: [*SECTIONS].index(row.section))
+        if rows:
+            cells = [_cells(row) for row in rows[: None if every else DIFFERENCES_MAX]]
+            yield table(cells, head=head, indent=2)
+        if not every and len(rows) > DIFFERENCES_MAX:
+            yield f"  ... and {len(rows) - DIFFERENCES_MAX} more, on the page"
+    yield f"\n{headline(twin)}"
+
+
+def _marks(case: CaseTwin) -> str:
+    rows = [row for row in case.rows if row.mark is not Mark.NOT_TESTED]
+    return (
+        f"{len(case.marked(Mark.DIFFERS))} of {counted(len(rows), 'row')} differ, "
+        f"{len(case.marked(Mark.ONE_SIDED))} one-sided"
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    words = row.mark.value + (f", known: {row.explained_by}" if row.explained_by else "")
+    p = "" if row.p_adjusted is None else p_value(row.p_adjusted)
+    return (clipped(row.name, LABEL_MAX), in_words(row.left), in_words(row.right), p, words)
+
+
+def in_words(side: Shown) -> str:
+    """One side of a row in a few words."""
+    if side.words:
+        return "; ".join(side.words)
+    if side.quantiles:
+        _, median, _, most = side.quantiles
+        return f"{duration(median)} (n {side.of}, most {duration(most)})"
+    if side.hits is None or not side.of:
+        return NOTHING
+    return f"{side.hits} of {side.of}, {share(side.share)}"
