@@ -13,6 +13,7 @@ from typing import Final
 
 from harness.cluster import NodeSpec, ReadyPort, Variant
 from harness.errors import UsageError
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.system import MASTER_PORT, TSERVER_PORT
 
 MASTER_PAGES_PORT: Final = 8051
@@ -35,11 +36,25 @@ _FLAGS: Final[Mapping[str, str]] = {
     # A new log segment of 64 MB per tablet would fill the disk of a run with many short tables.
     "log_container_preallocate_bytes": "0",
 }
+_MASTERS: Final = "master_addresses"
 IMAGE_PLACE: Final = Path("/opt/apache-kudu")
 """The folder of the programs in the Docker image."""
 UPGRADED: Final = "upgraded"
 """The variant of all nodes that runs the newer release."""
 _START_S: Final = 60.0
+_START_MASTER: Final = """\
+list=$("$0" pbc dump --json "$1" 2>/dev/null | grep -o '"host":"[^"]*","port":[0-9]*' \
+  | sed 's/"host":"//; s/","port":/:/' | paste -sd,)
+[ -n "$list" ] || list=$2
+shift 2
+exec "$@" "--master_addresses=$list"
+"""
+"""Starts a master with the members that it has stored, or with a list if it has stored none.
+
+A master exits if it is started with another list than the one that it has stored, which changes
+when masters are added or removed. Administrators change the flag of each master at that time.
+"""
+_STORED_MEMBERS: Final = f"{{data}}/wal/consensus-meta/{SYSTEM_TABLET_ID}"
 _FLAG: Final = re.compile(r"([a-z][a-z0-9_]*)=([^,]*)")
 
 
@@ -66,17 +81,22 @@ def server_nodes(
     tservers: Sequence[str],
     flags: Mapping[str, str],
     *,
+    spares: Sequence[str] = (),
+    members_change: bool = False,
     image: bool = False,
     newer: Path | None = None,
 ) -> list[NodeSpec]:
     """Declare the servers that run the programs in `place`, with `flags` over the usual ones.
 
-    With `image`, the servers run in an image made of `place`. All nodes have a variant that runs
-    the programs in `newer`, if this is given.
+    `spares` are masters that wait to be added. If `members_change`, masters start with the members
+    that they have stored. With `image`, the servers run in an image made of `place`. All nodes have
+    a variant that runs the programs in `newer`, if this is given.
     """
-    listed = ",".join(f"{{address:{name}:{MASTER_PORT}}}" for name in masters)
 
-    def server(name: str, role: str, port: int, pages: int, told: str) -> NodeSpec:
+    def addresses_of(names: Sequence[str]) -> str:
+        return ",".join(f"{{address:{name}:{MASTER_PORT}}}" for name in names)
+
+    def server(name: str, role: str, port: int, pages: int, more: Mapping[str, str]) -> NodeSpec:
         def command(programs: Path) -> tuple[str, ...]:
             values = {
                 **_FLAGS,
@@ -84,11 +104,17 @@ def server_nodes(
                 "webserver_port": f"{{port:{pages}}}",
                 "rpc_bind_addresses": f"{{host}}:{{port:{port}}}",
                 "rpc_advertised_addresses": f"{{address:{name}:{port}}}",
-                told: listed,
+                **more,
                 **flags,
             }
+            listed = values.pop(_MASTERS, "") if members_change else ""
+            words = [f"--{flag}={value}" for flag, value in values.items()]
             program = str(programs / "bin" / f"kudu-{role}")
-            return (program, *(f"--{flag}={value}" for flag, value in values.items()))
+            if not listed:
+                return (program, *words)
+            tool = str(programs / "bin" / "kudu")
+            start = ("/bin/sh", "-c", _START_MASTER, tool, _STORED_MEMBERS, listed)
+            return (*start, program, *words)
 
         variants = {}
         if newer is not None:
@@ -110,16 +136,18 @@ def server_nodes(
             variants=variants,
         )
 
-    return [
-        *(
-            server(name, "master", MASTER_PORT, MASTER_PAGES_PORT, "master_addresses")
-            for name in masters
-        ),
-        *(
-            server(name, "tserver", TSERVER_PORT, TSERVER_PAGES_PORT, "tserver_master_addrs")
-            for name in tservers
-        ),
-    ]
+    def master(name: str) -> NodeSpec:
+        more = {_MASTERS: addresses_of([*masters, name] if name in spares else masters)}
+        if members_change:
+            # A master outside the group must not add itself; one that finds another group exits.
+            more["master_auto_join_cluster"] = "false"
+        return server(name, "master", MASTER_PORT, MASTER_PAGES_PORT, more)
+
+    def tserver(name: str) -> NodeSpec:
+        more = {"tserver_master_addrs": addresses_of([*masters, *spares])}
+        return server(name, "tserver", TSERVER_PORT, TSERVER_PAGES_PORT, more)
+
+    return [*map(master, (*masters, *spares)), *map(tserver, tservers)]
 
 
 def _environment(programs: Path) -> dict[str, str]:

@@ -34,7 +34,7 @@ from targets.apache_kudu.wire import WireRpc
 from targets.kudu import messages as m
 from targets.kudu.consensus.messages import GetConsensusStateRequest, LeaderStepDownRequest
 from targets.kudu.rpc import RpcError
-from targets.kudu.system import STEP_DOWN, KuduSystem, Layout
+from targets.kudu.system import KuduSystem, Layout
 
 _ASK_LIMIT_S: Final = 5.0
 _ORPHAN_S: Final = 5.0
@@ -81,7 +81,7 @@ class ApacheKuduSystem(KuduSystem):
     @override
     def operations(self) -> Mapping[str, Operation]:
         flags = {name: partial(self._flags.run, each) for name, each in FLAG_FAULTS.items()}
-        return {STEP_DOWN: self.step_down, **flags}
+        return {**super().operations(), **flags}
 
     @override
     def restarting(self) -> Mapping[str, RestartingOperation]:

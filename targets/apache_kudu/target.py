@@ -11,6 +11,7 @@ from harness.cluster import NodeSpec
 from harness.errors import UsageError
 from harness.permits import ORPHAN_REPLICAS, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
+from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
 from targets.apache_kudu.flags import FLAG_FAULTS
 from targets.apache_kudu.javaclient.fetching import require as require_java
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
 NATIVE: Final = "native"
 JAVA: Final = "java"
 _JAVA_VOCABULARIES: Final = ("ddl", "rows")
-_OPTIONS: Final = ("masters", "tservers", "kudu-flag")
+_OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag")
 """Options that mean the same for real and for bundled servers."""
 
 
-MASTERS_MAX: Final = 3
-"""The most masters of a run with the vocabulary `mixed`, whose workloads keep at least as many."""
 _REAL: Final = (
     Permit(
         name=ORPHAN_REPLICAS,
@@ -52,7 +51,7 @@ class ApacheKuduTarget(
     workload="ddl",
     usual={"profile": "modern"},
     groups=(CATALOG,),
-    operations=(STEP_DOWN, UPGRADE, *FLAG_FAULTS),
+    operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f, UPGRADE, *FLAG_FAULTS),
     variant_of={UPGRADE: UPGRADED},
     nemeses=(
         "partition-leader",
@@ -103,15 +102,17 @@ class ApacheKuduTarget(
         for each in filter(None, (place, later) if not image else ()):
             require_libraries(each)
         layout = layout_of(settings)
-        if settings.vocabulary == "mixed" and len(layout.masters) > MASTERS_MAX:
-            raise UsageError(
-                f"--masters is {len(layout.masters)}, but of more than {MASTERS_MAX} masters the "
-                "workload removes some, which this target cannot start again; give --masters "
-                f"{MASTERS_MAX}"
-            )
         flags = parse_flags(settings.options["kudu_flag"])
+        spares = [name for name in layout.all_masters if name not in layout.masters]
         return server_nodes(
-            place, [*layout.masters], [*layout.tservers], flags, image=image, newer=later
+            place,
+            [*layout.masters],
+            [*layout.tservers],
+            flags,
+            spares=spares,
+            members_change=len(layout.all_masters) > 1,
+            image=image,
+            newer=later,
         )
 
     @override
@@ -144,5 +145,5 @@ def _require_java(settings: TargetSettings) -> None:
 def layout_of(settings: TargetSettings) -> Layout:
     """Build the layout; options that only bundled servers have keep their defaults."""
     theirs = {option.name.replace("-", "_"): option.default for option in KuduTarget.options}
-    chosen = {name: settings.options[name] for name in ("masters", "tservers")}
+    chosen = {name: settings.options[name] for name in ("masters", "spare_masters", "tservers")}
     return Layout(msgspec.structs.replace(settings, options={**theirs, **chosen}))

@@ -15,7 +15,7 @@ from targets.apache_kudu.wire import administration as admin
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcConnectionError
 from tests.apache_kudu.scripted import Scripted, failed
-from tests.apache_kudu.test_target import flags_of, place, settings
+from tests.apache_kudu.test_target import flags_of, place, program_of, settings
 from tests.support.virtual import run
 
 MASTERS = {"m1": "m1:7051", "m2": "m2:7051"}
@@ -212,15 +212,12 @@ def test_nodes_have_a_variant_of_the_newer_release(place):
     chosen = settings(kudu_version="1.16.0", upgrade_to="1.18.1")
     for node in ApacheKuduTarget().nodes(chosen):
         newer = node.variants[UPGRADED]
-        assert node.command[0].startswith(str(place / "1.16.0"))
-        assert newer.command[0].startswith(str(place / "1.18.1"))
+        assert program_of(node).startswith(str(place / "1.16.0"))
+        assert program_of(newer).startswith(str(place / "1.18.1"))
         assert newer.environment != node.environment
         assert newer.dockerfile == str(place / "1.18.1")
-        flags = {
-            flag: value
-            for flag, value in (word.removeprefix("--").split("=", 1) for word in newer.command[1:])
-            if flag != "webserver_doc_root"
-        }
+        flags = flags_of(newer)
+        assert flags.pop("webserver_doc_root") == str(place / "1.18.1" / "www")
         assert flags.items() <= flags_of(node).items()
     assert not any(node.variants for node in ApacheKuduTarget().nodes(settings()))
 

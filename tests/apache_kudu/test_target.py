@@ -2,7 +2,9 @@
 RPC.
 """
 
-import msgspec
+import json
+import subprocess
+
 import pytest
 
 from harness.errors import UsageError
@@ -27,7 +29,17 @@ def place(tmp_path, monkeypatch):
 
 
 def flags_of(node):
-    return dict(word.removeprefix("--").split("=", 1) for word in node.command[1:])
+    words = [word for word in node.command if word.startswith("--")]
+    flags = dict(word.removeprefix("--").split("=", 1) for word in words)
+    return flags | ({"master_addresses": node.command[5]} if is_started_by_script(node) else {})
+
+
+def is_started_by_script(node):
+    return node.command[0] == "/bin/sh"
+
+
+def program_of(node):
+    return node.command[6 if is_started_by_script(node) else 0]
 
 
 def test_servers_bind_their_host_and_advertise_one_address(place):
@@ -37,7 +49,7 @@ def test_servers_bind_their_host_and_advertise_one_address(place):
     for name, told in (("m2", "master_addresses"), ("t4", "tserver_master_addrs")):
         node, port = nodes[name], {"m2": 7051, "t4": 7050}[name]
         role = {"m2": "master", "t4": "tserver"}[name]
-        assert node.command[0] == str(place / "1.18.1" / "bin" / f"kudu-{role}")
+        assert program_of(node) == str(place / "1.18.1" / "bin" / f"kudu-{role}")
         assert node.role == role
         assert node.ports == (port, port + 1000)
         flags = flags_of(node)
@@ -68,7 +80,7 @@ def test_given_flags_win(place):
     )
     for node in ApacheKuduTarget().nodes(chosen):
         flags = flags_of(node)
-        assert "1.17.1" in node.command[0]
+        assert "1.17.1" in program_of(node)
         assert (flags["time_source"], flags["heartbeat_interval_ms"]) == ("system", "9")
     assert parse_flags("") == {}
 
@@ -85,10 +97,45 @@ def test_versions_that_nothing_pins_are_refused(place):
         ApacheKuduTarget().nodes(settings(kudu_version="1.15.0"))
     with pytest.raises(UsageError, match="--masters is 2"):
         ApacheKuduTarget().nodes(settings(masters=2))
-    five = msgspec.structs.replace(settings(masters=5), vocabulary="mixed")
-    with pytest.raises(UsageError, match="give --masters 3"):
-        ApacheKuduTarget().nodes(five)
     assert len(ApacheKuduTarget().nodes(settings(masters=5))) == 8
+
+
+STORED = [("127.1.2.1", 7051), ("m5", 7051)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "listed"),
+    [
+        ([], "declared"),
+        (STORED[:1], "127.1.2.1:7051"),
+        (STORED, "127.1.2.1:7051,m5:7051"),
+    ],
+)
+def test_masters_start_with_the_members_that_they_have_stored(place, stored, listed):
+    """`kudu pbc dump` shows the file with the members, which a master writes when they change."""
+    nodes = {n.name: n for n in ApacheKuduTarget().nodes(settings(masters=3, spare_masters=2))}
+    assert [*nodes] == ["m1", "m2", "m3", "m4", "m5", "t1", "t2", "t3"]
+    shell, option, script, tool, file, declared, *program = nodes["m5"].command
+    assert tool == str(place / "1.18.1" / "bin" / "kudu")
+    assert file.startswith("{data}/wal/")
+    assert declared == ",".join(f"{{address:m{number}:7051}}" for number in (1, 2, 3, 5))
+    assert "--master_auto_join_cluster=false" in program
+    peers = [{"lastKnownAddr": {"host": host, "port": port}} for host, port in stored]
+    dumped = json.dumps({"committedConfig": {"peers": peers}}, separators=(",", ":"))
+    fake = place / "kudu"
+    fake.write_text(f"#!/bin/sh\nprintf '%s' '{dumped if stored else '{'}'\n")
+    fake.chmod(0o755)
+    start = (shell, option, script, str(fake), file, "declared", "echo", "--a b")
+    result = subprocess.run(start, capture_output=True, text=True, check=True)
+    assert result.stdout == f"--a b --master_addresses={listed}\n"
+
+
+def test_tablet_servers_report_to_spare_masters_and_first_masters_do_not_add_themselves(place):
+    del place
+    nodes = {n.name: n for n in ApacheKuduTarget().nodes(settings(masters=1, spare_masters=2))}
+    assert flags_of(nodes["m1"])["master_auto_join_cluster"] == "false"
+    told = flags_of(nodes["t1"])["tserver_master_addrs"]
+    assert told == ",".join(f"{{address:m{number}:7051}}" for number in (1, 2, 3))
 
 
 def test_the_programs_must_be_fetched_first(monkeypatch, tmp_path):
