@@ -1,6 +1,7 @@
 """Defects of the masters: DDL, reads, refusals, reports, calls."""
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 
@@ -8,7 +9,7 @@ import msgspec
 
 from targets.kudu.master import leadership, reads
 from targets.kudu.master import master_service as service
-from targets.kudu.master.catalog import alter
+from targets.kudu.master.catalog import alter, ranges
 from targets.kudu.master.catalog import catalog_manager as ddl
 from targets.kudu.master.catalog.catalog_manager import Ddl
 from targets.kudu.master.catalog.catalog_state import Catalog
@@ -331,3 +332,27 @@ def evicted_too_early(patch):
         return original(self, num_replicas - 1)
 
     patch.setattr(replacement._Peers, "_voter_to_evict", early)
+
+
+@mutant("dropped-ranges-stay", "ranges", workload="ranges")
+def dropped_ranges_stay(patch):
+    """An alter that drops a range leaves its tablets"""
+    original = alter.change_ranges
+
+    def kept(*args, **more):
+        return dataclasses.replace(original(*args, **more), dropped=())
+
+    patch.setattr(alter, "change_ranges", kept)
+
+
+@mutant("ranges-lack-a-bucket", "ranges", workload="ranges")
+def ranges_lack_a_bucket(patch):
+    """A new range has no tablet for its last hash bucket"""
+    original = ranges.range_partitions
+    patch.setattr(ranges, "range_partitions", lambda *args: original(*args)[:-1])
+
+
+@mutant("hash-schemas-of-ranges-stay", "ranges", workload="ranges")
+def hash_schemas_of_ranges_stay(patch):
+    """The hash schema of a dropped range is never removed"""
+    patch.setattr(ranges, "_without", lambda schema, *_: schema)

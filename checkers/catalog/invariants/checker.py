@@ -17,6 +17,7 @@ from checkers.catalog.invariants.dumps import (
 from checkers.catalog.invariants.history_invariants import check_history
 from checkers.catalog.invariants.maps import check_maps, check_named_tablets
 from checkers.catalog.invariants.permissions import CatalogFindings
+from checkers.catalog.invariants.ranges import check_ranges
 from checkers.catalog.invariants.refusals import check_refusals
 from checkers.catalog.invariants.snapshot import check_snapshot, read_snapshot
 from checkers.catalog.invariants.state import check_checkpoints, check_column_ids, check_state
@@ -73,6 +74,7 @@ class CatalogInvariantsChecker(Checker):
                 if at_rest:
                     check_members(snapshot, findings)
                 check_acknowledged(history, snapshot, findings)
+                check_ranges(history, snapshot, findings)
                 if not settled:
                     findings.gap("the run ended before it was known to have settled")
                 elif settled[-1] and not at_rest:

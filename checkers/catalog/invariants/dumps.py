@@ -15,19 +15,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
+from checkers.catalog.invariants.ranges import cover_ranges
 from checkers.catalog.invariants.snapshot import Snapshot
 from checkers.catalog.sentences import table_words
 from checkers.verdict.findings import Findings
-from harness.errors import counted
 
 Json = Mapping[str, Any]
-BUCKET_DIGITS: Final = 8
-"""The number of hexadecimal digits in front of a key that say its hash bucket."""
 _FOLLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
     "PREPARING": frozenset({"CREATING", "RUNNING", "REPLACED", "DELETED"}),
     "CREATING": frozenset({"RUNNING", "REPLACED", "DELETED"}),
@@ -176,7 +173,7 @@ def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
         findings.look("coverage")
         words = table_words(table["id"], table["name"])
         if table.get("is_bounded"):
-            _cover_ranges(table, words, snapshot.live_tablets(table["id"]), findings)
+            cover_ranges(table, words, snapshot.live_tablets(table["id"]), findings)
             continue
         position = ""
         ended = False
@@ -198,44 +195,4 @@ def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
         if not ended:
             findings.violate(
                 "coverage", f"{words} has no tablet for keys from {position or 'the start'} on."
-            )
-
-
-def _cover_ranges(table: Json, words: str, tablets: Sequence[Json], findings: Findings) -> None:
-    """Check the tablets of a table with bounded ranges, which alters add and drop.
-
-    No two tablets overlap, each range has one tablet per hash bucket, and the partition schema
-    lists each range with a hash schema of its own once, while the range exists.
-    """
-    own = table["num_hash_buckets"]
-    skipped = BUCKET_DIGITS if own > 1 else 0
-    held = Counter((tablet["start"][skipped:], tablet["end"][skipped:]) for tablet in tablets)
-    custom = {(each["start"], each["end"]): each for each in table["custom_ranges"]}
-    position = ""
-    for tablet in tablets:
-        if tablet["start"] < position:
-            findings.violate(
-                "coverage", f"{words}: tablet {tablet['id']} overlaps the previous tablet."
-            )
-        position = max(position, tablet["end"])
-    for (start, end), count in sorted(held.items()):
-        wanted = custom[start, end]["num_hash_buckets"] if (start, end) in custom else own
-        if count != wanted:
-            findings.violate(
-                "coverage",
-                f"{words} has {counted(count, 'tablet')} for the range from {start} to {end}, "
-                f"which has {counted(wanted, 'hash bucket')}.",
-            )
-    listed = Counter((each["start"], each["end"]) for each in table["custom_ranges"])
-    for (start, end), count in sorted(listed.items()):
-        if (start, end) not in held:
-            findings.violate(
-                "coverage",
-                f"{words} has a hash schema for the range from {start} to {end}, which does not "
-                "exist.",
-            )
-        elif count > 1:
-            findings.violate(
-                "coverage",
-                f"{words} has {count} hash schemas for the range from {start} to {end}.",
             )

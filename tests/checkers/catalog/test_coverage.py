@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.catalog.invariants.dumps import check_coverage
+from checkers.catalog.invariants.permissions import CatalogFindings
+from checkers.catalog.invariants.ranges import check_ranges
 from checkers.catalog.invariants.snapshot import Snapshot
 from checkers.verdict.findings import Findings
+from harness.permits import LOST_AFTER_POWER_CUT, Permit, fact_of
+from tests.support.histories import Writer
 
 Json = dict[str, Any]
 LETTERS = "abcdef"
@@ -35,17 +39,21 @@ def hashed(low: str, high: str, buckets: int) -> Json:
     return {"start": start, "end": end, "num_hash_buckets": buckets}
 
 
-def broken(own: int, tablets: list[Json], custom: list[Json]) -> list[str]:
+def snapshot(own: int, tablets: list[Json], custom: list[Json], **more: Any) -> Snapshot:
     table = {
         "id": "A", "name": "a", "state": "RUNNING", "is_bounded": True, "num_hash_buckets": own,
-        "custom_ranges": custom,
+        "custom_ranges": custom, **more,
     }  # fmt: skip
     rows = [
         {"id": f"A{n}", "table_id": "A", "state": "RUNNING"} | tablet
         for n, tablet in enumerate(tablets)
     ]
+    return Snapshot({"m1": {"tables": [table], "tablets": rows}}, {}, "m1")
+
+
+def broken(own: int, tablets: list[Json], custom: list[Json]) -> list[str]:
     findings = Findings("catalog-invariants", {})
-    check_coverage(Snapshot({"m1": {"tables": [table], "tablets": rows}}, {}, "m1"), findings)
+    check_coverage(snapshot(own, tablets, custom), findings)
     assert {violation.rule for violation in findings.violations} <= {"coverage"}
     assert findings.looked["coverage"] == 1
     return [violation.sentence for violation in findings.violations]
@@ -89,3 +97,62 @@ def test_a_range_that_is_listed_with_the_tables_own_hash_schema_covers_its_keys(
 def test_ranges_that_overlap_are_broken():
     tablets, _ = state(2, {("a", "c"): 2, ("b", "d"): 2})
     assert any("overlaps" in sentence for sentence in broken(2, tablets, []))
+
+
+# --- acknowledged alters ---------------------------------------------------------------------
+
+ADD, DROP = ["add-range", "a", "b", ""], ["drop-range", "a", "b"]
+Alter = tuple[int | None, list[str]]  # the version in the answer, or `None` if it was lost; a step
+
+
+def judged(alters: list[Alter], *, exists: bool, h: Writer | None = None, **more: Any) -> Any:
+    h = h or Writer()
+    for number, (version, *steps) in enumerate(alters):
+        call = {"name": "a", "nonce": f"n{number}", "steps": steps}
+        if version is None:
+            h.lost(number, "alter", call)
+        else:
+            h.ok(number, "alter", call, {"table_id": "A", "schema_version": version})
+    tablets, custom = state(2, {("a", "b"): 2} if exists else {})
+    findings = CatalogFindings("catalog-invariants", h.history)
+    check_ranges(h.history, snapshot(2, tablets, custom, **more), findings)
+    return findings
+
+
+@pytest.mark.parametrize(
+    ("alters", "expected"),
+    [
+        ([(1, ADD)], True),
+        ([(1, ADD), (2, DROP)], False),
+        ([(2, DROP), (1, ADD)], False),  # the versions count, not the order of the answers
+        ([(1, DROP, ADD)], True),
+        ([(1, ADD, DROP)], False),
+        ([(1, ADD), (None, DROP)], None),
+        ([(None, DROP), (1, ADD)], None),
+        ([(1, ADD), (None, ["drop-range", "b", "c"])], True),
+        ([(1, ["add", "c"])], None),
+    ],
+)
+def test_the_last_acknowledged_alter_decides(alters, expected):
+    for exists in (False, True):
+        findings = judged(alters, exists=exists)
+        wrong = expected is not None and exists is not expected
+        assert [violation.rule for violation in findings.violations] == ["acknowledged"] * wrong
+        assert findings.looked["acknowledged"] == (expected is not None)
+
+
+@pytest.mark.parametrize("more", [{"state": "REMOVED"}, {"is_bounded": False}])
+def test_other_tables_are_not_judged(more):
+    findings = judged([(1, ADD)], exists=False, **more)
+    assert (findings.violations, findings.looked.total()) == ([], 0)
+
+
+def test_a_power_cut_may_have_lost_an_alter():
+    h = Writer()
+    h.fact("permits", fact_of("modern", [Permit(name=LOST_AFTER_POWER_CUT, why="")]))
+    call = {"name": "a", "nonce": "n", "steps": [ADD]}
+    h.ok(1, "alter", call, {"table_id": "A", "schema_version": 1})
+    h.nemesis("power", {"action": "inject", "fault": "f1", "targets": ["m1"], "kind": "power-cut"})
+    findings = judged([], exists=False, h=h)
+    assert findings.violations == []
+    assert set(findings.permitted) == {LOST_AFTER_POWER_CUT}
