@@ -27,6 +27,7 @@ _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
 COPY: Final = "ConsensusService.StartTabletCopy"
 CHANGE: Final = "ConsensusService.ChangeConfig"
 MOVE: Final = "ConsensusService.BulkChangeConfig"
+INSTALL: Final = "ConsensusService.InstallSnapshot"
 CHANGES: Final = (CHANGE, MOVE)
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
@@ -240,6 +241,10 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     A move needs one ChangeConfig call, which evicts the old replica (1.03 measured). A fault may
     hit all replicas, each of which is then added elsewhere and evicted.
 
+    A copied replica gets one snapshot (1.03 measured). Any other follower gets entries, unless a
+    fault kept it away for so long that the leader has removed them. Only tablet servers count the
+    snapshots that they received completely.
+
     A server refuses to copy a tablet that was deleted there. The tablet's leader repeats the call
     until the masters reach the leader and delete its replica too.
     """
@@ -288,6 +293,12 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
             "copies", "calls", f"{COPY} {CARRIED_OUT}", 100,
             "a replica is copied when it is added, and again if the copy was interrupted",
             replica_made=1, configuration_changed=2, fault=30,
+        ),
+        _limit(
+            "snapshots of tablets", "calls", f"{INSTALL} {CARRIED_OUT}", 50,
+            "a follower gets a snapshot when it is copied, or for entries that its leader has "
+            "removed",
+            replica_copied=1.5, fault=30 + 2 * made, second=0.1,
         ),
         _limit(
             "calls of ChangeConfig", "calls", CHANGE, 100,

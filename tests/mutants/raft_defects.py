@@ -177,3 +177,16 @@ def snapshot_not_restored(patch):
             machine.restore = restore
 
     patch.setattr(Snapshots, "resume", forgetful)
+
+
+@mutant("snapshots-for-entries", "copies", workload="rows")
+def snapshots_for_entries(patch):
+    """A leader sends every tenth update as a snapshot, although it has the entries"""
+    original = Leader._send_update
+
+    def wholesale(self, peer):
+        if self._request_count % 10 == 0 and self._log.base.index:
+            peer.next_index = min(peer.next_index, self._log.base.index)
+        original(self, peer)
+
+    patch.setattr(Leader, "_send_update", wholesale)

@@ -52,6 +52,7 @@ FOUND = {
     "second-copies-applied": (60, 7, "rows-exactly-once"),
     "snapshot-misses-last": (10, 1, "catalog-invariants"),
     "snapshot-not-restored": (10, 1, "linearizable-catalog"),
+    "snapshots-for-entries": (20, 2, "bounds"),
     "stale-install": (10, 1, "catalog-invariants"),
     "tablet-snapshot-not-restored": (20, 6, "liveness"),
     "tablet-wal-never-syncs": (20, 1, "catalog-invariants"),

@@ -92,7 +92,10 @@ class ConsensusService:
     def _route(self, handle: _Handle, request: Any, _peer: str) -> msgspec.Struct | Answer:
         calls = self._calls.get(request.tablet_id)
         if calls is not None and request.dest_uuid == self.local_uuid:
-            return handle(calls, request)
+            answer = handle(calls, request)
+            if isinstance(answer, msg.InstallSnapshotResponse) and not answer.installed:
+                self._put_off[request.method] += 1  # one of several chunks, or refused
+            return answer
         if calls is None and type(request) is msg.RequestConsensusVoteRequest:
             tombstone = self._tombstones.get(request.tablet_id)
             if tombstone is not None and request.dest_uuid == self.local_uuid:

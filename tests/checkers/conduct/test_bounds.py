@@ -8,7 +8,15 @@ import pytest
 from checkers.conduct.bounds import BoundsChecker
 from harness.ops import CheckResult, Op, OpType, Verdict
 from harness.permits import Permit, fact_of
-from targets.kudu.bounds import CHANGE, COPY, MOVE, describe_accepted, describe_bounds
+from targets.kudu.bounds import (
+    CARRIED_OUT,
+    CHANGE,
+    COPY,
+    INSTALL,
+    MOVE,
+    describe_accepted,
+    describe_bounds,
+)
 from targets.kudu.flags import Flags
 from tests.support.histories import Writer
 
@@ -485,6 +493,31 @@ def test_changes_of_configurations_go_with_moves_and_faults(changes, faults, ver
     dump = {"calls": {CHANGE: changes, MOVE: 100}}
     declared = describe_bounds({"m1": master}, {"t1": dump}, Flags())
     limits = [each for each in declared["limits"] if each["of"] == CHANGE]
+    h = Timeline()
+    for _ in range(faults):
+        h.fault("kill", 10, 20, "t1")
+    result = judge(h, *limits, calls=declared["calls"], amounts=declared["amounts"])
+    assert result.verdict == verdict, result
+
+
+@pytest.mark.parametrize(
+    ("calls", "refused", "faults", "verdict"),
+    [
+        (103, 0, 0, Verdict.VALID),  # one per copy: measured
+        (206, 0, 0, Verdict.VALID),
+        (230, 0, 0, Verdict.INVALID),
+        (900, 700, 0, Verdict.VALID),  # large snapshots in many chunks
+        (280, 0, 2, Verdict.VALID),  # followers were away for too long
+        (400, 0, 2, Verdict.INVALID),
+    ],
+)
+def test_snapshots_go_with_copies_and_faults(calls, refused, faults, verdict):
+    table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
+    rows = [{"table_id": "A", "state": "RUNNING"}] * 10
+    master = {"revision": 1, "tables": [table], "tablets": rows}
+    dump = {"calls": {INSTALL: calls, COPY: 100}, "put_off": {INSTALL: refused}}
+    declared = describe_bounds({"m1": master}, {"t1": dump}, Flags())
+    limits = [each for each in declared["limits"] if each["of"] == f"{INSTALL} {CARRIED_OUT}"]
     h = Timeline()
     for _ in range(faults):
         h.fault("kill", 10, 20, "t1")
