@@ -16,7 +16,7 @@ import bisect
 import itertools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -33,12 +33,15 @@ _Moment = tuple[int, float]
 
 
 def intervals_by_term(
-    operations: Sequence[CatalogOperation], facts: Mapping[int, Fact]
+    operations: Sequence[CatalogOperation],
+    facts: Mapping[int, Fact],
+    seen: Container[int] = (),
 ) -> list[CatalogOperation] | None:
     """Return the operations with intervals in the order of terms, sorted by their calls.
 
-    The id of each operation is its position in `operations`. Returns `None` if an interval is
-    empty, so that no order by terms keeps real time.
+    `seen` has the ids of operations that took effect in the term of their fact or before. The id of
+    each operation is its position in `operations`. Returns `None` if an interval is empty, so that
+    no order by terms keeps real time.
     """
     terms = [facts.get(operation.id, Fact(None, None)).term for operation in operations]
     returned = sorted(
@@ -50,8 +53,8 @@ def intervals_by_term(
     highest = [*itertools.accumulate((term for _, term in returned), max, initial=0)]
 
     def call_of(operation: CatalogOperation, term: int | None) -> _Moment:
-        """An operation without a term comes after all that returned before its call."""
-        if term is None:
+        """An operation without a term of its own comes after all that returned before its call."""
+        if term is None or operation.id in seen:
             term = highest[bisect.bisect_left(ends, operation.call)]
         return term, operation.call
 
@@ -96,13 +99,14 @@ def order_by_term(
     facts: Mapping[int, Fact],
     before: Sequence[int],
     *,
+    seen: Container[int] = (),
     end_s: float,
 ) -> PartialOutcome | None:
     """Find a legal order by terms that keeps the partial order `before`, or return `None`.
 
-    `end_s` is the deadline on the monotonic clock.
+    For `seen`, see `intervals_by_term`. `end_s` is the deadline on the monotonic clock.
     """
-    moved = intervals_by_term(operations, facts)
+    moved = intervals_by_term(operations, facts, seen)
     if moved is None:
         return None
     shorter = narrowed(moved, is_over=lambda: time.monotonic() >= end_s)

@@ -281,7 +281,14 @@ class _History:
             self._may_be_stale,
             hints=hints,
             end_s=end_s,
-            guess=partial(order_by_term, model, self.operations, self._facts, end_s=end_s),
+            guess=partial(
+                order_by_term,
+                model,
+                self.operations,
+                self._facts,
+                seen=self._converted.seen_creates,
+                end_s=end_s,
+            ),
             ruled_out=DeadEnds(model, self.operations).after_step,
         )
         stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
@@ -392,7 +399,12 @@ class _States:
 
 
 def _fact_of(converted: CatalogHistory, index: int) -> Fact:
-    done = converted.pairs[index].completion
+    """Return the node and the term of an answer.
+
+    A create whose answer was lost, but whose table another answer shows, has the fact of this other
+    answer: stale answers that may miss the one may miss the other.
+    """
+    done = converted.pairs[converted.seen_creates.get(index, index)].completion
     if done is None or done.type is OpType.INFO or not isinstance(done.value, dict):
         return Fact(None, None)
     term = done.value.get("term")

@@ -10,14 +10,16 @@ import pytest
 from checkers.catalog import permits
 from checkers.catalog.by_term import intervals_by_term, order_by_term
 from checkers.catalog.dead_ends import DeadEnds
+from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.types import Alter, Answer, Create, Delete, Get
 from checkers.linearizability import UNKNOWN, Operation, partial
 from checkers.linearizability.partial import Fact, PartialOutcome, keeps
-from harness.ops import History
+from harness.ops import History, OpType, Verdict
 from harness.permits import permits_of
 from tests.checkers.catalog.catalogs import spoil
-from tests.checkers.catalog.stale_histories import permitting, stale_history, stale_oracle
+from tests.checkers.catalog.stale_histories import CHANGES, permitting, stale_history, stale_oracle
+from tests.support.histories import Writer
 
 SEEDS = 250
 
@@ -34,10 +36,25 @@ def as_real_kudu(history: History) -> History:
     return History(map(without, history))
 
 
+def losing_answers(history: History, rng: random.Random) -> History:
+    """Return the history without the answers to some changes that took effect."""
+    renamed: dict[object, int] = {}
+    ops = []
+    for op in history:
+        now = msgspec.structs.replace(op, process=renamed.get(op.process, op.process))
+        if op.type is OpType.OK and op.f in CHANGES and rng.random() < 0.4:
+            now = msgspec.structs.replace(now, type=OpType.INFO, value=None, error="TIMED_OUT")
+            renamed[op.process] = 100 + op.index  # a client whose answer was lost is not used again
+        ops.append(now)
+    return History(ops)
+
+
 def histories():
     for seed in range(SEEDS):
         rng = random.Random(seed)
         history = as_real_kudu(stale_history(seed, count=rng.randint(4, 9)))
+        if seed % 2:
+            history = losing_answers(history, rng)
         yield permitting(spoil(history, rng) if seed % 3 else history, "stale-read")
 
 
@@ -68,6 +85,26 @@ def test_orders_by_term_explain_what_deposed_masters_do_and_no_more(monkeypatch)
         found += 1
         assert stale_oracle(history), seed
     assert found > SEEDS // 3
+
+
+@pytest.mark.parametrize(
+    ("node", "term", "verdict"),
+    [("m2", 2, Verdict.PERMITTED), ("m1", 1, Verdict.INVALID), ("m2", 1, Verdict.INVALID)],
+)
+def test_a_create_is_only_as_old_as_the_answer_that_shows_it(node, term, verdict):
+    """A deposed leader may miss a lost create that only a leader of a later term has shown."""
+    h = Writer()
+    h.call(0, "create", {"name": "a", "nonce": "n-a", "columns": []})
+    h.ret(0, OpType.INFO, None, "m1")
+    shows = {"table_id": "A", "comment": "n-a", "columns": []}
+    shows |= {"schema_version": 0, "applied_schema_version": 0}
+    h.call(1, "get", {"name": "a"})
+    h.ret(1, OpType.OK, {"result": "ok", "term": term, **shows}, node)
+    h.call(2, "get", {"name": "a"})
+    h.ret(2, OpType.FAIL, {"result": "not-found", "term": 1}, "m1")
+    history = permitting(h.history, "stale-read")
+    assert stale_oracle(history) == (verdict is Verdict.PERMITTED)
+    assert CatalogLinearizable().check(history, None, time_limit_s=60).verdict is verdict
 
 
 MADE = Create("a", "n-a", ()), Answer("ok", table_id="i-a", version=0)
