@@ -19,4 +19,19 @@ DIFFERENCES: Final = (
         why="an alter that adds a column without a name kills the leader of Kudu 1.18.1 (a failed "
         "CHECK in Schema's constructor); here the master refuses it, as Kudu refuses such a create",
     ),
+    KnownDifference(
+        name="silent-leader",
+        original=KUDU,
+        rows=("message/scan/TIMED_OUT", "message/scan/UNKNOWN_ERROR"),
+        why="a follower of Kudu that has not heard from its leader for 1.5 heartbeats refuses a "
+        "snapshot at once (TIMED_OUT without a code of its own); here it waits for the leader as "
+        "long as the request may take",
+    ),
+    KnownDifference(
+        name="look-before-request",
+        original=KUDU,
+        rows=("message/*/NOT_THE_LEADER", "message/*/NOT_THE_LEADER/ILLEGAL_STATE"),
+        why="answers of Kudu have no terms, so its client here looks at the server's term before "
+        "each request, and rarely sends one to a server that does not lead",
+    ),
 )

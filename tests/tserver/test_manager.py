@@ -162,6 +162,9 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
         assert reported.committed_config is None
         assert server.live_tablets == 0
         assert (await code(server.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_RUNNING
+        with pytest.raises(TabletRefusedError) as refused:  # to clients it does not exist
+            server.find("x")
+        assert refused.value.error.code is Code.TABLET_NOT_FOUND
         assert (await code(server.create_tablet(create()))) is Code.TABLET_ALREADY_EXISTS
         assert server.dump()["tablets"][0]["raft"] is None
     assert "tablets/x/raft/meta" in disk.files

@@ -161,6 +161,8 @@ class TabletManager:
         tablet = self._tablets.get(tablet_id)
         if tablet is None:
             raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
+        if not tablet.has_data:  # to clients, Kudu treats a tombstone as if it did not exist
+            raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is tombstoned here")
         if not tablet.is_serving:
             raise TabletRefusedError(
                 _Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not running"

@@ -1,0 +1,32 @@
+"""Known differences from real Kudu: listed for readers, and none of them covers everything."""
+
+import re
+from pathlib import Path
+
+from harness.registry import load_plugin
+from targets.kudu.differences import DIFFERENCES, KUDU
+
+PAGE = Path(__file__).parents[2] / "docs" / "twin.md"
+
+
+def test_the_page_lists_each_known_difference():
+    listed = re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
+    assert listed == [each.name for each in DIFFERENCES]
+
+
+def test_known_differences_are_narrow_and_of_the_original():
+    target = load_plugin("targets", "kudu")
+    assert tuple(target.known_differences()) == DIFFERENCES
+    assert target.original == KUDU
+    for each in DIFFERENCES:
+        assert each.original == KUDU
+        assert not each.covers("message/create/NOT_AUTHORIZED/NOT_AUTHORIZED")
+        assert not each.covers("outcome/create/ok")
+        assert not each.covers("verdict/crash invalid")
+
+
+def test_the_known_difference_of_a_request_covers_only_this_request():
+    (empty,) = [each for each in DIFFERENCES if each.name == "empty-column"]
+    assert empty.covers('request/7 alter {"name":"a","steps":[["add",""]]}')
+    assert not empty.covers('request/7 alter {"name":"a","steps":[["add","c1"]]}')
+    assert not empty.covers('request/7 create {"name":"","columns":[]}')
