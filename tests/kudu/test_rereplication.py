@@ -1,6 +1,7 @@
 """Re-replication in simulated clusters whose lost servers return late or never."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -157,6 +158,27 @@ async def test_replicas_follow_a_new_number(cluster):
     for bad in (2, 7, 9):
         request = m.AlterTableRequest(identifier, m.RequestId("b", bad, "n"), num_replicas=bad)
         assert (await call_leader(cluster, request)).error is not None
+
+
+REBALANCED = f"{SOON},auto_rebalancing_enabled=true,auto_rebalancing_interval_seconds=2"
+
+
+@on(deploy, tservers=4, flags=REBALANCED)
+async def test_the_auto_rebalancer_gives_a_server_that_returns_its_share(cluster):
+    await with_table(cluster, 4)
+    world = cluster.session.cluster
+    await world.kill("t1")
+    await until_whole(cluster, 4, 3, await uuid_of(cluster, "t1"))
+    await world.start("t1")
+
+    async def check() -> Convergence:
+        found = Counter(uuid for uuids in (await members(cluster)).values() for uuid in uuids)
+        return Convergence(ok=sorted(found.values()) == [3, 3, 3, 3], pending=(str(found),))
+
+    await cluster.until("balanced", check, limit_s=60)
+    await cluster.until_converged()
+    dump = await of_leader(cluster)
+    assert not any(p["replace"] for t in dump["tablets"] for p in t["consensus"]["peers"])
 
 
 @on(deploy, tservers=4, flags=SOON)
