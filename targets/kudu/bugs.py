@@ -297,7 +297,7 @@ class Bug(Switch):
             "--fault 'kill node:t5 at 1s for 20s' "
             "--fault 'cut it from role:tserver when event replica-move-failed for 5s'",
             "liveness",
-            1,
+            4,
         ),
     )
     LEADER_FLAP_ABA = Row(
