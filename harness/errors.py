@@ -68,7 +68,14 @@ class HistoryError(UsageError):
 
 
 class InfrastructureError(HarnessError):
-    """The world around the target failed: no Docker, no port, no disk. The run has no verdict."""
+    """The world around the target failed: no Docker, no port, no disk. The run has no verdict.
+
+    `output` has the last lines that the failed program printed, if any; `what` is the rest.
+    """
+
+    def __init__(self, what: str = "", *, output: Sequence[str] = ()) -> None:
+        super().__init__(_with_output(what, "its last output", output) if output else what)
+        self.what, self.output = what, tuple(output)
 
 
 class CleaningError(InfrastructureError):
@@ -90,13 +97,20 @@ class StartError(TargetError):
     """A node did not start as it is declared, or the target did not become ready.
 
     `node` and `part` (`image`, `command`, `setup` or `ready`) name the wrong part of a declaration;
-    without a node, the whole target was not ready. `log` has the last lines of the nodes' output.
+    without a node, the whole target was not ready. `log` has the last lines of the nodes' output,
+    and `log_is` says in the message what they are.
     """
 
     def __init__(
-        self, what: str, *, node: str = "", part: str = "ready", log: Sequence[str] = ()
+        self,
+        what: str,
+        *,
+        node: str = "",
+        part: str = "ready",
+        log: Sequence[str] = (),
+        log_is: str = "",
     ) -> None:
-        super().__init__("\n  ".join([what, *log]))
+        super().__init__(_with_output(what, log_is, log))
         self.what, self.node, self.part, self.log = what, node, part, tuple(log)
 
 
@@ -108,6 +122,11 @@ class CheckerLimitError(HarnessError):
 
 class InternalError(HarnessError):
     """A defect of the harness itself. The message asks for a report with the run's folder."""
+
+
+def _with_output(what: str, output_is: str, lines: Sequence[str]) -> str:
+    title = f"; {output_is}:{'' if lines else ' nothing'}" if output_is else ""
+    return "\n  ".join([what + title, *lines])
 
 
 def located(source: object, line: int, column: int, what: str) -> HistoryError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _PLAIN: Final = frozenset({int, str, type(None)})
+_DIGITS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,15 @@ class Exact:
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+def whole_number(text: str) -> int | None:
+    """The number that `text` writes in at most 20 digits from 0 to 9; `None` for other texts.
+
+    `str.isdigit` is true of "²", and of numbers that are too long for `int`.
+    """
+    is_number = len(text) <= _DIGITS_MAX and text.isascii() and text.isdecimal()
+    return int(text) if is_number else None
 
 
 def is_scalar(value: object) -> bool:

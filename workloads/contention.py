@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from harness.case import Case
 from harness.errors import UsageError, choices_near
+from harness.exact import whole_number
 from harness.generator import Context, Draft, Emit, Pending, Step
 from harness.ops import Op
 from harness.plugins import Option
@@ -59,9 +60,10 @@ def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
                 f"--mix has {part.strip()!r}: no kind of operation {kind!r}; "
                 f"{choices_near(kind, kinds)}"
             )
-        if not separator or not weight.isdecimal():
+        number = whole_number(weight)
+        if not separator or number is None:
             raise UsageError(f"--mix has {part.strip()!r}; write KIND=WEIGHT, e.g. {kinds[0]}=5")
-        weights[kind] = int(weight)
+        weights[kind] = number
     if sum(weights.values()) == 0:
         raise UsageError(f"--mix {text!r} gives every kind the weight 0; raise one of them")
     return tuple((kind, weights[kind]) for kind in kinds if weights.get(kind))

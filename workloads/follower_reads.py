@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from harness.case import Case
 from harness.errors import UsageError
+from harness.exact import whole_number
 from harness.generator import Context, Emit, Generator, Step, lift
 from harness.generator.core import Around
 from harness.plugins import Option, Request, override
@@ -28,11 +29,12 @@ def parse_bounds(text: str) -> tuple[int, ...]:
     """Parse bounds in ms such as `200,1000,5000`. Raises `UsageError`."""
     bounds = []
     for part in text.split(","):
-        if not part.strip().isdecimal() or int(part) > BOUND_MS_MAX:
+        bound = whole_number(part.strip())
+        if bound is None or bound > BOUND_MS_MAX:
             raise UsageError(
                 f"{part!r} in --bounds is not a number of ms in 0 .. {BOUND_MS_MAX}; write 200,1000"
             )
-        bounds.append(int(part))
+        bounds.append(bound)
     return tuple(bounds)
 
 

@@ -27,6 +27,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from checkers.linearizability.direct.decision import Decision
 from harness.errors import HarnessError
+from harness.exact import whole_number
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - input, as in Porcupine
@@ -118,8 +119,7 @@ def _from_environment(name: str) -> int | None:
 
     The command line sets limits in environment variables, so that child processes inherit them.
     """
-    text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() and int(text) else None
+    return whole_number(os.environ.get(name, "")) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

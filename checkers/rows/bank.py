@@ -19,6 +19,7 @@ from checkers.rows.permits import RowFindings
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import looked
 from harness.errors import listed
+from harness.exact import whole_number
 from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker
 
@@ -30,9 +31,10 @@ _KEYS_MAX: Final = 8
 def _amount(value: object) -> int | None:
     if type(value) is int:
         return value
-    if isinstance(value, str) and value.removeprefix("-").isdecimal():
-        return int(value)
-    return None
+    if not isinstance(value, str):
+        return None
+    amount = whole_number(value.removeprefix("-"))
+    return -amount if amount is not None and value.startswith("-") else amount
 
 
 def _total(part: Part) -> int | None:

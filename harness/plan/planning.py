@@ -207,7 +207,7 @@ def _check_behaviour(case: Case, target: Target) -> None:
     """Raise `UsageError` for a profile or a bug that the target lacks."""
     if case.profile not in target.profiles:
         raise UsageError(
-            f"the target {case.target!r} has no profile {case.profile!r}; "
+            f"the target {case.system!r} has no profile {case.profile!r}; "
             f"{choices_near(case.profile, target.profiles)}"
         )
     for bug in case.bugs:
@@ -240,7 +240,7 @@ def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> N
     for permit in permits:
         if vocabulary in permit.lacks:
             raise UsageError(
-                f"the profile {case.profile!r} of the target {case.target!r} does not support the "
+                f"the profile {case.profile!r} of the target {case.system!r} does not support the "
                 f"workload {case.workload!r}: {permit.why}; use another profile or workload"
             )
 
@@ -260,7 +260,7 @@ def _declared(
         environment=None if environment is None else environment.name,
         vocabulary=vocabulary,
     )
-    with blaming(f"the target {case.target!r}: nodes()"):
+    with blaming(f"the target {case.system!r}: nodes()"):
         nodes = list(target.nodes(settings))
         for node in nodes:
             if not isinstance(node, NodeSpec):

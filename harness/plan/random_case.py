@@ -92,9 +92,9 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
         environment=None if environment is None else environment.name,
         vocabulary=load_plugin("workloads", case.workload).vocabulary,
     )
-    with blaming(f"the target {case.target!r}: nodes()"):
+    with blaming(f"the target {case.system!r}: nodes()"):
         nodes = target.nodes(settings)
-    with blaming(f"the target {case.target!r}: pointless()"):
+    with blaming(f"the target {case.system!r}: pointless()"):
         pointless = frozenset(target.pointless(settings))
     able = tuple(
         name
@@ -103,7 +103,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     )
     if not able:
         raise UsageError(
-            f"no nemesis for the target {case.target!r} can run here; use --nemesis {NONE}"
+            f"no nemesis for the target {case.system!r} can run here; use --nemesis {NONE}"
         )
     return msgspec.structs.replace(case, nemeses=able, draw=case.draw or ANY_DRAW)
 

@@ -156,6 +156,6 @@ def _unknown(name: str, case: Case, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(known))}"
     return (
-        f"{name!r} is neither a field of a case nor an option of the target {case.target!r} or the "
+        f"{name!r} is neither a field of a case nor an option of the target {case.system!r} or the "
         f"workload {case.workload!r}; {hint}"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from harness.errors import HarnessError, UsageError, choices_near
+from harness.exact import whole_number
 from harness.replay import text
 from harness.replay.debugger import debug
 from harness.replay.moments import FORMS, STEPS_MAX, End, Order, Quit, Steps, parse_until
@@ -106,11 +107,11 @@ class Prompt(cmd.Cmd):
     def do_step(self, arg: str) -> bool:
         """Step [NODE] [COUNT]: continue to the next event of the world, or of one node."""
         words = _words(arg)
-        counts = [word for word in words if word.isdigit()]
-        nodes = [word for word in words if not word.isdigit()]
+        counts = [count for word in words if (count := whole_number(word)) is not None]
+        nodes = [word for word in words if whole_number(word) is None]
         if len(counts) > 1 or len(nodes) > 1:
             raise UsageError(f"step {arg}: write step [NODE] [COUNT], such as step m2 10")
-        count = int(counts[0]) if counts else 1
+        count = counts[0] if counts else 1
         if not 1 <= count <= STEPS_MAX:
             raise UsageError(f"the count is {count}; it must be in 1 .. {STEPS_MAX}")
         node = nodes[0] if nodes else None

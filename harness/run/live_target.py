@@ -62,7 +62,7 @@ class OpenedTarget:
         session.cluster.subscribe(self.scribe.on_event)
         if permits := permits_of_target(plan.target, plan.settings):
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
-        with blaming(f"the target {plan.case.target!r}: open()"):
+        with blaming(f"the target {plan.case.system!r}: open()"):
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
             if not isinstance(self.system, System):
                 raise TypeError(
@@ -112,7 +112,7 @@ class OpenedTarget:
         return first_roles(await self._groups())
 
     async def _groups(self) -> Mapping[str, Roles]:
-        return await _look_at_groups(self.system.groups, self.plan.case.target)
+        return await _look_at_groups(self.system.groups, self.plan.case.system)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
         """Wait until the target is ready; after `bound_s`, raise `StartError` with the pending
@@ -139,7 +139,7 @@ class OpenedTarget:
         function `poll`).
         """
         now_ns = self.recorder.now_ns
-        name = self.plan.case.target
+        name = self.plan.case.system
         return await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=every_s)
 
 

@@ -223,7 +223,7 @@ class Run(OpenedTarget):
         await self.conductor.run(self.case.faults or ())
 
     def _own_client(self, process: int) -> Client:
-        with blaming(f"the target {self.case.target!r}: client()"):
+        with blaming(f"the target {self.case.system!r}: client()"):
             return self.client(process)
 
     # --- healing -----------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Run(OpenedTarget):
         """Return the nodes that must serve alone while all other nodes are cut off; raise
         `TargetError` if the target names an unknown node.
         """
-        what = f"the target {self.case.target!r}: core()"
+        what = f"the target {self.case.system!r}: core()"
         with blaming(what):
             names = self.system.core(self.stream("core"))
             if isinstance(names, str):
@@ -325,7 +325,7 @@ class Run(OpenedTarget):
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()
-            snapshot = await look(self.system.snapshot, self.case.target)
+            snapshot = await look(self.system.snapshot, self.case.system)
             self._require_json(snapshot)
             if not settled.ok or _is_of(snapshot, settled):
                 break
@@ -338,7 +338,7 @@ class Run(OpenedTarget):
 
     def _require_json(self, snapshot: object) -> None:
         """Raise `TargetError` for a snapshot that a history cannot contain; `None` is allowed."""
-        what = f"the target {self.case.target!r}: snapshot()"
+        what = f"the target {self.case.system!r}: snapshot()"
         if snapshot is not None and not isinstance(snapshot, Mapping):
             raise TargetError(f"{what} returned {shown(snapshot)}, which is not a dict")
         try:

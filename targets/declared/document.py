@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from harness.errors import UsageError, choices_near, clipped
+from harness.exact import whole_number
 
 __all__ = ["TYPES", "Document", "Path", "error_at", "path_of"]
 
@@ -44,7 +45,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def path_of(key: str) -> Path:
     """Return the keys and indexes of a dotted key, such as `nodes.0.command`."""
-    return tuple(int(step) if step.isdigit() else step for step in key.split("."))
+    steps = ((step, whole_number(step)) for step in key.split("."))
+    return tuple(step if number is None else number for step, number in steps)
 
 
 def error_at(name: str, text: str, number: int, what: str) -> UsageError:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from harness.cluster import NodeSpec
-from harness.errors import UsageError, choices_near
+from harness.errors import UsageError, choices_near, clipped
+from harness.exact import whole_number
 from harness.nodes.program import PREFIX
 from targets.declared.file import NODES_MAX, Declared, Each, NodeTable
 from targets.declared.packages import folder_with
@@ -69,7 +70,7 @@ def only_port(declared: Declared) -> int | None:
         bound.update(map(str, table.ports))
         bound.update(rest for _, kind, rest in _placeholders(_texts(table)) if kind == "port")
     port, *others = sorted(bound) or [""]
-    return int(port) if port.isdecimal() and not others else None
+    return None if others else whole_number(port)
 
 
 def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:
@@ -210,12 +211,13 @@ def _add_ports(declared: Declared, group: _Group, ports: Mapping[str, list[int]]
 
 
 def _port(declared: Declared, key: str, placeholder: str, text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 65535:
+    number = whole_number(text)
+    if number is None or not 1 <= number <= 65535:
         raise declared.error(
             f"{key}.command",
-            f"has {placeholder}; write a port in 1 .. 65535, such as {{port:8080}}",
+            f"has {clipped(placeholder, 40)}; write a port in 1 .. 65535, such as {{port:8080}}",
         )
-    return int(text)
+    return number
 
 
 class _Builder:

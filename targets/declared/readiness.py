@@ -8,6 +8,7 @@ from typing import Final
 
 from harness.cluster import Ready, ReadyCommand, ReadyHttp, ReadyLog, ReadyPort
 from harness.errors import shown
+from harness.exact import whole_number
 from targets.declared.file import WITHIN_S_MAX, Declared, NodeTable
 
 __all__ = ["readiness"]
@@ -45,11 +46,12 @@ def readiness(
     if kind == "log" and rest:
         return ReadyLog(rest, within_s)
     match = re.fullmatch(r"(?::(\d+))?(/\S*)", rest) if kind == "GET" else None
-    port = int(match[1]) if match and match[1] else usual
-    if kind == "port" and rest.isdigit():
-        port = int(rest)
-    elif match is None:
-        raise declared.error(key, f"is {shown(written)}; {_RULE}")
+    port = usual
+    if match is None or match[1]:
+        digits = match[1] if match else rest if kind == "port" else ""
+        port = whole_number(digits)
+        if port is None:
+            raise declared.error(key, f"is {shown(written)}; {_RULE}")
     if port not in ports or port is None:
         raise declared.error(
             key, f"asks port {port}, which is none of the ports {list(ports)}; add it to `ports`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from harness.errors import StartError, UsageError, clipped
@@ -14,7 +13,6 @@ from targets.declared.parts import Parts
 __all__ = ["explained"]
 
 _CHARACTERS_MAX: Final = 600
-_OUTPUT: Final = re.compile(r"; (?:the end of its log|its output|its last output):")
 _KEYS: Final = {
     "image": ("image", "build", "dockerfile", "package"),
     "command": ("command", "entrypoint", "image", "build"),
@@ -27,7 +25,7 @@ _KEYS: Final = {
 def explained(parts: Parts, error: StartError) -> UsageError:
     """Return the error as one line that quotes the user's file, with the last line of output."""
     last = next((line.strip() for line in reversed(error.log) if line.strip()), "")
-    what = " ".join(_OUTPUT.split(error.what)[0].split())
+    what = " ".join(error.what.split())
     if last and error.node:
         what += f"; the last line of its output is {last!r}"
     what = clipped(what, _CHARACTERS_MAX)

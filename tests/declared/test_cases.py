@@ -188,6 +188,7 @@ def test_a_harness_toml_may_name_the_file_of_the_system(tmp_path, capsys, monkey
         (("--system", "none.toml"), "cannot be read"),
         (("--target", "declared"), "add --system FILE.toml"),
         (("--system", "system.toml", "--workload", "ddl"), "cannot run the workload 'ddl'"),
+        (("--system", "system.toml", "--profile", "weak"), "the target 'system' has no profile"),
     ],
 )
 def test_wrong_command_lines_are_refused(tmp_path, capsys, monkeypatch, arguments, words):

@@ -43,7 +43,7 @@ PARTS = {
 @pytest.mark.parametrize("name", PARTS)
 def test_the_line_of_the_part_is_quoted(name, tmp_path):
     lines, part, number, words = PARTS[name]
-    error = StartError("node 'n2' failed; the end of its log:", node="n2", part=part, log=LOG)
+    error = StartError("node 'n2' failed", node="n2", part=part, log=LOG, log_is="its log")
 
     message = explained(tmp_path, declaration(nodes=NODES + lines), error)
 

@@ -120,6 +120,25 @@ WRONG = {
         (TOML, 3),
         ["{port:http}"],
     ),
+    "a port in other digits": (
+        declaration(nodes=NODES.replace("{port:8080}", "{port:8²}")),
+        {},
+        (TOML, 3),
+        ["{port:8²}"],
+    ),
+    "a port with a thousand digits": (
+        declaration(nodes=NODES.replace("{port:8080}", "{port:" + "9" * 5000 + "}")),
+        {},
+        (TOML, 3),
+        ["a port in 1 .. 65535"],
+    ),
+    "readiness of a port in other digits": (
+        of_nodes('ready = "port 8²"'),
+        {},
+        (TOML, 4),
+        ["'port 8²'"],
+    ),
+    "readiness of no port": (of_nodes('ready = "port"'), {}, (TOML, 4), ["'port'", "port 8080"]),
     "a pipe without a shell": (
         declaration(nodes=NODES.replace("server", "server | tee log")),
         {},

@@ -17,7 +17,7 @@ from harness.errors import (
     HistoryError,
     UsageError,
 )
-from harness.exact import exact
+from harness.exact import exact, whole_number
 from harness.independent import Shape, shape_of
 from harness.ops import History, ModelSettings, Verdict
 from harness.registry import load_plugin
@@ -491,3 +491,14 @@ def test_the_page_names_the_key(tmp_path):
     assert main(["check", str(path), "--html", str(tmp_path / "pages")]) == EXIT_INVALID
     (page,) = (tmp_path / "pages").iterdir()
     assert "key 1: not linearizable" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "+1", "1_0", " 1", "²", "1²", "٣", "9" * 21, "9" * 5000]
+)
+def test_other_texts_are_no_whole_numbers(text):
+    assert whole_number(text) is None
+
+
+def test_whole_numbers_have_up_to_twenty_digits():
+    assert [whole_number(text) for text in ("0", "007", "9" * 20)] == [0, 7, 10**20 - 1]

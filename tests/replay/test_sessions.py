@@ -55,7 +55,16 @@ def test_a_session_at_the_prompt(session, tmp_path):
 
 
 def test_mistakes_at_the_prompt_end_nothing(session):
-    lines = ["frob", "until op=1", "until time=1", "until x", "step m9", "step 0", "step a b"]
+    lines = [
+        "frob",
+        "until op=1",
+        "until time=1",
+        "until x",
+        "step m9",
+        "step 0",
+        "step ²",
+        "step a b",
+    ]
     lines += ["show m9", "messages m9", "timers m9", "pdb m9", "page", "show 'm1", "where", "quit"]
     code, out, _ = session("--until", "time=3", "--step", lines=lines)
     assert code == 0

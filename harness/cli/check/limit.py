@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from harness.cli.parser import Parser
 from harness.errors import UsageError
+from harness.exact import whole_number
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 FLAG: Final = "--check-time-limit"
@@ -89,7 +90,7 @@ def _whole(flag: str) -> Callable[[str], int]:
     """The argparse type of a whole number; errors name the option `flag`."""
 
     def number_of(text: str) -> int:
-        number = int(text) if text.isdecimal() else 0
+        number = whole_number(text) or 0
         if not 0 < number <= WHOLE_MAX:
             raise UsageError(f"{flag} is {text}; it must be a whole number from 1 to {WHOLE_MAX}")
         return number

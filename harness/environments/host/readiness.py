@@ -35,11 +35,11 @@ def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, outpu
     how = f"took longer than {SETUP_S:.0f} s" if code is None else f"exited with {code}"
     lines = output.strip()[-_SETUP_CHARACTERS_MAX:].splitlines()
     raise StartError(
-        f"the set-up of node {spec.name!r} failed: {' '.join(command)!r} {how}; its output:"
-        + ("" if lines else " nothing"),
+        f"the set-up of node {spec.name!r} failed: {' '.join(command)!r} {how}",
         node=spec.name,
         part="setup",
         log=lines,
+        log_is="its output",
     )
 
 
@@ -107,7 +107,6 @@ def not_ready(node: str, reason: str, log: Sequence[str], *, by_host: bool) -> N
     The error is an `InfrastructureError` if the host ended the node, and otherwise a `StartError`.
     """
     lines = log[-LOG_LINES:]
-    what = f"{reason}; the end of its log:" + ("" if lines else " it is empty")
     if by_host:
-        raise InfrastructureError("\n  ".join([what, *lines]))
-    raise StartError(what, node=node, log=lines)
+        raise InfrastructureError(reason, output=lines)
+    raise StartError(reason, node=node, log=lines, log_is="the end of its log")

@@ -24,6 +24,7 @@ from harness.environments.process.calling import CallingAddress
 from harness.environments.procfs import ProcessId, remove_shared_memory
 from harness.environments.warden import Kill, Warden
 from harness.errors import InfrastructureError, UsageError
+from harness.exact import whole_number
 
 _READ_BYTES: Final = 65536
 _PIPE_BYTES: Final = 1024 * 1024
@@ -55,8 +56,9 @@ def account_of(user: str | None) -> Account | None:
         return None
     name, _, group = user.partition(":")
     try:
-        entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
-        if group and not group.isdigit():
+        number, gid = whole_number(name), whole_number(group)
+        entry = pwd.getpwnam(name) if number is None else pwd.getpwuid(number)
+        if group and gid is None:
             raise UsageError(
                 f"the user {user!r} has a group name; for processes, write the group's number or "
                 "omit the group"
@@ -66,7 +68,7 @@ def account_of(user: str | None) -> Account | None:
             f"this machine has no user {name!r}, as which a node must run; create the user "
             f"(useradd --system {name}), or use --env docker"
         ) from None
-    gid = int(group) if group else entry.pw_gid
+    gid = entry.pw_gid if gid is None else gid
     groups = tuple(os.getgrouplist(entry.pw_name, gid))
     variables = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
     return Account(entry.pw_uid, gid, groups, variables)

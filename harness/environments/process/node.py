@@ -240,7 +240,7 @@ class ProcessNode(RealNode):
             )
         except InfrastructureError as error:
             if not self.boots and getattr(error.__cause__, "errno", None) in _NO_PROGRAM:
-                raise StartError(str(error), node=self.spec.name, part="command") from error
+                raise StartError(error.what, node=self.spec.name, part="command") from error
             raise
         self._child = child
         self._warden.guard(self._kill_key, Kill(*child.identity))

@@ -27,6 +27,7 @@ from harness.environments.toxiproxy.link import Link
 from harness.environments.toxiproxy.sockets import Reader
 from harness.environments.toxiproxy.stub import Counters, End, ToxicEntry
 from harness.errors import HarnessError
+from harness.exact import whole_number
 
 DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
@@ -61,9 +62,10 @@ def split_address(address: str) -> tuple[str, int]:
     An empty host means all addresses of this machine.
     """
     host, colon, port = address.rpartition(":")
-    if not colon or not (port or "0").isdigit() or int(port or "0") > 65535:
+    number = whole_number(port or "0")
+    if not colon or number is None or number > 65535:
         raise ValueError(f"the address {address!r} must have the form host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port or "0")
+    return host.removeprefix("[").removesuffix("]"), number
 
 
 async def _resolved(address: str) -> tuple[str, int]:

@@ -58,6 +58,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from harness.errors import InfrastructureError, UsageError, listed
+from harness.exact import whole_number
 from results.lake.log.append_buffer import AppendBuffer, buffers_of
 from results.lake.log.delta import Addition, Log, State
 from results.lake.log.files import LOG_FOLDER, MAIN, FileRef, Partition
@@ -163,7 +164,7 @@ class Lake:
     def _accept(self, table: str, settings: Mapping[str, str]) -> None:
         """Raise `UsageError` if a table is not part of a lake, or has another version."""
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
-        if form is None or not schema.isdigit():
+        if form is None or whole_number(schema) is None:
             raise UsageError(
                 f"{self.place.uri!r} has a table {table!r} that does not belong to a harness lake; "
                 "name another place for the lake"

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from harness.cli.output import note
 from harness.errors import HarnessError, InfrastructureError, UsageError, listed
+from harness.exact import whole_number
 from harness.support.cache_dir import cache_folder
 from results.facts.problems import Problems
 from results.lake.log.delta import Log
@@ -166,7 +167,8 @@ def _opened(folder: Path) -> Lake:
     except UsageError:
         log = Log(Place(uri), MAIN)
         version = log.settings().get(SCHEMA, "") if log.exists() else ""
-        if not version.isdigit() or int(version) >= SCHEMA_VERSION:
+        number = whole_number(version)
+        if number is None or number >= SCHEMA_VERSION:
             raise
         note(f"{folder} is from an older release, and is rebuilt from the store")
         shutil.rmtree(folder)

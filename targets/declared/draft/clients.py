@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from harness.errors import UsageError
+from harness.exact import whole_number
 from targets.declared.draft.kinds import (
     CONSUL,
     ETCD,
@@ -59,7 +60,7 @@ def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> 
     answer = ask.text(
         f"The port on which {names_of(unknown)} serves clients",
         str(usual[0][0] if usual else 8080),
-        lambda text: "" if text.isdecimal() and 1 <= int(text) <= 65535 else "not a port",
+        lambda text: "" if 1 <= (whole_number(text) or 0) <= 65535 else "not a port",
     )
     port = int(answer.value)
     ports |= {service.name: port for service in unknown}

@@ -13,6 +13,7 @@ import msgspec
 
 from harness.env import Address, ClientEnv
 from harness.errors import shown
+from harness.exact import whole_number
 from targets.declared.protocols import (
     Answer,
     DeclinedError,
@@ -128,9 +129,10 @@ class EtcdSession(VersionedSession):
         status = await self._ask("/v3/maintenance/status", {})
         member, leader = status["header"].get("member_id"), status.get("leader")
         term = status.get("raftTerm")
-        if not isinstance(member, str) or not isinstance(term, str) or not term.isdecimal():
+        number = whole_number(term) if isinstance(term, str) else None
+        if not isinstance(member, str) or number is None:
             raise MalformedError(f"not a status of etcd: {shown(status)}")
-        return member == leader, int(term)
+        return member == leader, number
 
     async def _ask(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request to the gateway and return the answer, which is only accepted with a
@@ -169,9 +171,10 @@ def _item_of(response: Any) -> tuple[Any, int]:
     if not isinstance(kvs, list) or len(kvs) != 1 or not isinstance(kvs[0], dict):
         raise MalformedError(f"not one item: {shown(part)}")
     value, revision = kvs[0].get("value"), kvs[0].get("mod_revision")
-    if not isinstance(value, str) or not isinstance(revision, str) or not revision.isdecimal():
+    number = whole_number(revision) if isinstance(revision, str) else None
+    if not isinstance(value, str) or number is None:
         raise MalformedError(f"an item without value or revision: {shown(kvs[0])}")
-    return decoded(from_base64(value)), int(revision)
+    return decoded(from_base64(value)), number
 
 
 def _base64(key: str) -> str:

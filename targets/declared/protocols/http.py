@@ -19,6 +19,7 @@ import msgspec
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError, shown
+from harness.exact import whole_number
 from harness.support.http1 import Response, fetch, hang_up
 from harness.support.loopback import dial
 from targets.declared.protocols import (
@@ -262,9 +263,9 @@ def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
     for step in [] if path == _WHOLE else path.split("."):
         if isinstance(value, dict):
             there, inner = step in value, value.get(step)
-        elif isinstance(value, list) and step.isdecimal():
-            there = int(step) < len(value)
-            inner = value[int(step)] if there else None
+        elif isinstance(value, list) and (index := whole_number(step)) is not None:
+            there = index < len(value)
+            inner = value[index] if there else None
         elif value is None:
             there, inner = False, None
         else:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError, shown
+from harness.exact import whole_number
 from targets.declared.protocols import FAILURES, DeclinedError, MalformedError
 from targets.declared.protocols.resp import replies
 from targets.declared.protocols.streams import Stream
@@ -88,9 +89,10 @@ class Sentinels:
 
 def _address_of(text: str) -> Address:
     node, _, port = text.partition(":")
-    if not node or (port and not port.isdecimal()):
+    number = whole_number(port) if port else _PORT
+    if not node or number is None:
         raise UsageError(f"client.sentinels: {text!r} must be a node, such as 's1' or 's1:26379'")
-    return Address(node, int(port or _PORT))
+    return Address(node, number)
 
 
 def _fields(reply: Any) -> Mapping[bytes, bytes]:

@@ -32,6 +32,7 @@ from typing import Final
 import msgspec
 
 from harness.env import Env, File
+from harness.exact import whole_number
 from targets.kudu.consensus.messages import Entry, OpId
 
 _HEADER_MAGIC: Final = b"KWAL0001"
@@ -130,9 +131,10 @@ class Wal:
 
     def _number_of(self, path: str) -> int:
         text = path.removeprefix(self._prefix)
-        if not text.isdigit():
+        number = whole_number(text)
+        if number is None:
             raise WalCorruptionError(f"{path} is not a segment: its name is not wal-NUMBER")
-        return int(text)
+        return number
 
     async def _read_segment(self, segment: _Segment, log: _Replay, *, is_last: bool) -> bool:
         """Replay a segment; return False if the segment was empty and has been removed.

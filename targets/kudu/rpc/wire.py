@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, get_args
 import msgspec
 
 from harness.env import FRAME_BYTES_MAX, Address
+from harness.exact import whole_number
 
 REQUEST: Final = 0
 RESPONSE: Final = 1
@@ -100,6 +101,7 @@ def parse_address(address: Address | str) -> Address:
     if isinstance(address, Address):
         return address
     node, separator, port = address.rpartition(":")
-    if not separator or not node or not port.isdigit():
+    number = whole_number(port)
+    if not separator or not node or number is None:
         raise ValueError(f"the address {address!r} is not NODE:PORT, e.g. m1:7051")
-    return Address(node, int(port))
+    return Address(node, number)

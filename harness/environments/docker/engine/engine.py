@@ -179,13 +179,12 @@ class Engine:
         except foreign as error:
             where = f" {container}" if container else ""
             tail = self.tail(container) if container else []
-            last_output = "; its last output:\n  " + "\n  ".join(tail) if tail else ""
             text = f"docker: cannot {action}{where}: {error}"
             status = getattr(error, "status_code", None)
             if isinstance(error, docker.errors.APIError) and status not in _GATEWAY_STATUSES:
-                raise InfrastructureError(text + last_output) from error
+                raise InfrastructureError(text, output=tail) from error
             fix = "; once the engine is back, `harness clean` removes what it still runs"
-            raise EngineUnreachableError(text + fix + last_output) from error
+            raise EngineUnreachableError(text + fix, output=tail) from error
 
     @contextlib.contextmanager
     def _patient(self, timeout_s: int) -> Iterator[None]:
@@ -293,8 +292,9 @@ class Engine:
                 if progress is not None:
                     progress(line)
             if "error" in item:
-                last = "; its last output:\n  " + "\n  ".join(output) if output else ""
-                raise InfrastructureError(f"docker: {plain(str(item['error']))}{last}")
+                raise InfrastructureError(
+                    f"docker: {plain(str(item['error']))}", output=tuple(output)
+                )
 
     # --- networks ----------------------------------------------------------------------------
 

@@ -213,7 +213,7 @@ def _run(command: list[str], *, timeout_s: float) -> None:
             f"{command[0]} did not finish within {timeout_s:.0f} s: {' '.join(command)}"
         ) from error
     if done.returncode != 0:
-        last = "\n  ".join(done.stdout.splitlines()[-_LOG_LINES_MAX:])
         raise InfrastructureError(
-            f"`{' '.join(command)}` failed with code {done.returncode}; its last output:\n  {last}"
+            f"`{' '.join(command)}` failed with code {done.returncode}",
+            output=done.stdout.splitlines()[-_LOG_LINES_MAX:],
         )

@@ -134,4 +134,10 @@ def _blaming(node: str, what: str, *, fix: str = "") -> Iterator[None]:
     except EngineUnreachableError:
         raise
     except InfrastructureError as error:
-        raise StartError(f"{what}: {error}{fix}", node=node, part="image") from error
+        raise StartError(
+            f"{what}: {error.what}{fix}",
+            node=node,
+            part="image",
+            log=error.output,
+            log_is="its last output" if error.output else "",
+        ) from error
