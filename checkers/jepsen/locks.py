@@ -8,6 +8,10 @@ harness's own clients after their last operations. A system may release the lock
 which the history does not record. So each process that may hold the lock when it is closed gets a
 release of unknown outcome at this time. A client that the harness retired (`info`) needs none: its
 last operation already has an unknown outcome.
+
+**A lock that stays held.** A refused acquire shows nothing while clients compete. In a run, it is a
+violation of the rule `stuck` if the target is at rest, all operations before it have ended, and
+every acquire that may have succeeded is followed by an acknowledged release of its process.
 """
 
 from __future__ import annotations
@@ -19,10 +23,12 @@ from typing import Any
 from checkers.foreign.containers import MutexModel
 from checkers.foreign.model import LinearizabilityCheck
 from checkers.foreign.plain_form import outcome_of
+from checkers.jepsen.steps import NEVER
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.models.mutex import Release
 from checkers.linearizability.proof import AnyOperation
-from harness.ops import History, OpType, Pair
+from harness.case import Case
+from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.vocabularies import locks
 
 
@@ -42,6 +48,24 @@ class OwnedMutex(MutexModel, version="1"):
             return None
         holder = _holder(pair.invoke.process)
         return replace(operation, input=operation.input._replace(holder=holder))
+
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
+        """Judge a run, with the rule `stuck` in addition."""
+        result = super().check(history, case, time_limit_s=time_limit_s)
+        stuck = _stuck(history)
+        if stuck is None or result.verdict is Verdict.INVALID:
+            return result
+        refused, released = stuck
+        text = (
+            f"At rest, the acquire by process {refused.process} (op {refused.index}) was refused, "
+            "although no client holds the lock: every acquire that may have succeeded was released"
+        )
+        operations = (refused.index,)
+        if released is not None:
+            text += f", last by process {released.process} (op {released.index})"
+            operations = (released.index, refused.index)
+        details = {**result.details, "rule": "stuck"}
+        return CheckResult(self.name, Verdict.INVALID, text, (f"{text}.",), operations, details)
 
 
 def _holder(process: int | str) -> str:
@@ -68,3 +92,29 @@ def _closings(history: History) -> Iterator[Operation[Any, Any]]:
         if holding.get(process) and isinstance(process, int):
             call = max(index + 0.5, float(workload_end))
             yield Operation(process, Release(_holder(process)), call, UNKNOWN, None, index)
+
+
+def _stuck(history: History) -> tuple[Op, Op | None] | None:
+    """Return the first acquire at rest that was refused although no client can hold the lock, and
+    the last release before it. `None` if there is no such acquire.
+    """
+    at_rest = [op.index for op in history.facts("converged") if op.value.get("ok") is True]
+    if not at_rest:
+        return None
+    holders: set[int | str] = set()
+    released: Op | None = None
+    ended = -1.0
+    for pair in history.pairs:
+        call, done = pair.invoke, pair.completion
+        kind = outcome_of(pair)
+        if call.f == locks.Acquire.f:
+            refused = kind is OpType.FAIL and done is not None and done.value is not None
+            if refused and not holders and max(ended, at_rest[0]) < call.index:
+                return call, released
+            if kind is not OpType.FAIL:
+                holders.add(call.process)
+        elif kind is OpType.OK:
+            holders.discard(call.process)
+            released = call
+        ended = max(ended, NEVER if done is None else done.index)
+    return None

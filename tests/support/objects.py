@@ -172,6 +172,7 @@ class LockThing(Thing):
     bugs: ClassVar[Mapping[str, str]] = {
         "two-holders": "an acquire succeeds although another client has the lock",
         "lost-release": "an acknowledged acquire is forgotten",
+        "stuck": "the lock stays held after an acknowledged release",
     }
 
     def do(self, f: str, value: Any, session: int) -> Answer:
@@ -185,7 +186,7 @@ class LockThing(Thing):
             return OK
         if self.state != session:
             return REFUSED
-        self.state = None
+        self.state = -1 if self.broken("stuck") else None
         return OK
 
 

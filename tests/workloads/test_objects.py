@@ -38,7 +38,7 @@ FOUND = {
     "bank": ("lose-money", "overdraw", "torn-read", "no-balance"),
     "queue": ("lose-element", "deliver-twice", "invent"),
     "fifo-queue": ("lose-element", "deliver-twice", "invent", "reorder"),
-    "lock": ("two-holders", "lost-release"),
+    "lock": ("two-holders", "lost-release", "stuck"),
     "unique-ids": ("repeat-id",),
     "registers": ("lose-write", "stale-read", "blind-cas"),
     "list-append": ("lose-write", "stale-read"),

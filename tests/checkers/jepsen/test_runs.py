@@ -149,6 +149,44 @@ def test_a_lock_is_held_as_long_as_its_client_lives():
     assert judged("lock", h).verdict is INVALID
 
 
+def lock_at_rest(*before, settled=True):
+    """The verdict on a refused acquire at rest, after operations with these outcomes."""
+    h = Writer()
+    h.ok(0, "acquire")
+    for process, f, kind in before:
+        h.call(process, f, {})
+        h.ret(process, kind, {"result": "ok"} if kind is OpType.OK else {"result": "refused"})
+    phase(h, "heal-core")
+    h.fact("converged", {"ok": settled})
+    h.fail(9, "acquire", {}, "refused")
+    result = judged("lock", h)
+    assert (result.details.get("rule") == "stuck") is (result.verdict is INVALID)
+    return result
+
+
+def test_a_lock_that_stays_held_after_its_release_is_stuck():
+    released = (0, "release", OpType.OK)
+    result = lock_at_rest(released)
+    assert result.verdict is INVALID
+    assert result.operations == (2, 6)
+    assert lock_at_rest(released, (1, "acquire", OpType.FAIL)).verdict is INVALID
+    assert lock_at_rest((0, "release", OpType.FAIL), released).verdict is INVALID
+
+
+def test_a_lock_that_a_client_may_hold_is_not_stuck():
+    released = (0, "release", OpType.OK)
+    for before in (
+        (),
+        ((0, "release", OpType.FAIL),),
+        ((0, "release", OpType.INFO),),
+        (released, (1, "acquire", OpType.INFO)),
+        (released, (1, "acquire", OpType.OK)),
+        (released, (1, "acquire", OpType.OK), (1, "release", OpType.INFO)),
+    ):
+        assert lock_at_rest(*before).verdict is VALID
+    assert lock_at_rest(released, settled=False).verdict is VALID
+
+
 def test_registers_are_judged_key_by_key_and_null_counts():
     h = Writer()
     h.ok(0, "read", {"key": "x"}, {"value": None})
