@@ -60,7 +60,7 @@ class OwnedMutex(MutexModel, version="1"):
             f"At rest, the acquire by process {refused.process} (op {refused.index}) was refused, "
             "although no client holds the lock: every acquire that may have succeeded was released"
         )
-        operations = (refused.index,)
+        operations: tuple[int, ...] = (refused.index,)
         if released is not None:
             text += f", last by process {released.process} (op {released.index})"
             operations = (released.index, refused.index)

@@ -10,7 +10,7 @@ files of `jepsen.history` (`jepsen/src/jepsen/store.clj`). Values keep EDN's typ
 The writer writes map keys that are identifiers as keywords, so that Clojure code can destructure
 them. From the writer's output, the reader makes values equal to the originals. Fields that Jepsen's
 ops do not have (`node`, `attempts`) become extra keys. If an op has a `:key`, as in Porcupine's
-logs, its value becomes a pair of key and value.
+logs, its value becomes a pair of key and value. `extras` lists fields of single tests of Jepsen.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from harness.errors import HistoryError, shown
+from harness.formats.edn.extras import with_extras
 from harness.formats.edn.forms import stream_pieces
 from harness.ops import Attempt, History, Op, OpType, Pairing
 from harness.vocabularies.edn import edn_of, loose, settled
@@ -31,6 +32,7 @@ from harness.vocabularies.edn import edn_of, loose, settled
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NAME_CHARS_MAX: Final = 200
 _NAN: Final = b'"##NaN"'
+_FIELDS_MIN: Final = 4  # process, type, f and value
 _TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind.value}")}
 
 
@@ -114,6 +116,8 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
     try:
         if type(process) is int:
             value = value_of(value)
+            if len(form) > _FIELDS_MIN:
+                value = with_extras(form, f, value, value_of)
         else:
             process = loose(process)
             value = loose(value)

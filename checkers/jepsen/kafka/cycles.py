@@ -1,0 +1,130 @@
+"""The rule G1c: no operation polls what was sent after it, directly or by way of others.
+
+An operation precedes another if the other polls a message that it sent (wr), or if it ended before
+the other began. In both cases the messages of the first were visible before those of the second,
+so a cycle cannot happen. Of all cycles, two kinds are enough: those of wr alone, and chains of wr
+whose end was over before their beginning. Each cycle with more steps in real time has such a chain.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+
+from checkers.jepsen.kafka.logs import Logs
+from checkers.jepsen.kafka.reading import LogOp, Message
+from checkers.verdict.findings import Findings
+from harness.ops import OpType
+
+Edge = tuple[int, str, Message]
+"""The operation that polls, the key, and the message. Operations are indices of invocations."""
+Edges = Mapping[int, list[Edge]]
+
+
+def judge_cycles(logs: Logs, findings: Findings) -> None:
+    """Judge each poll of another operation's message: its sender must not follow the poll."""
+    edges = _edges(logs)
+    by_begin = {op.begin: op for op in logs.ops}
+    findings.look("G1c", sum(map(len, edges.values())))
+    order, cyclic = _sorted(edges)
+    for start in cyclic:
+        path = _path(start, cyclic[start], edges)
+        text = f"{_shown(start, path, by_begin)}, so each precedes the other"
+        findings.violate("G1c", text, *dict.fromkeys(edge[0] for edge in [*path[-1:], *path]))
+    if cyclic:
+        return
+    # The end of the chain from each operation that was over first, and its first step.
+    first_end: dict[int, tuple[float, Edge]] = {}
+    for begin in order:
+        for edge in edges.get(begin, ()):
+            end = min(by_begin[edge[0]].end, first_end.get(edge[0], (by_begin[edge[0]].end,))[0])
+            if begin not in first_end or end < first_end[begin][0]:
+                first_end[begin] = (end, edge)
+        if begin in first_end and first_end[begin][0] < begin:
+            path = [first_end[begin][1]]
+            while by_begin[path[-1][0]].end > first_end[begin][0]:
+                path.append(first_end[path[-1][0]][1])
+            text = f"{_shown(begin, path, by_begin)}, which ended before {by_begin[begin]} began"
+            findings.violate("G1c", text, begin, *(edge[0] for edge in path))
+
+
+def _edges(logs: Logs) -> dict[int, list[Edge]]:
+    """Return the polls of each operation's messages, except those by the operation itself.
+
+    A message from the future is left to the rule `unexpected`.
+    """
+    edges: dict[int, list[Edge]] = {}
+    for name, readers in logs.readers.items():
+        sender = logs.sender(name)
+        if sender is None or sender.type is OpType.FAIL:
+            continue
+        for reader in readers:
+            if reader.begin != sender.begin and sender.begin < reader.end:
+                edges.setdefault(sender.begin, []).append((reader.begin, *name))
+    return edges
+
+
+def _sorted(edges: Edges) -> tuple[list[int], dict[int, set[int]]]:
+    """Return all operations, those that poll before those that send, and one operation of each
+    strongly connected component of several, with the component. This is Tarjan's algorithm.
+    """
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    order: list[int] = []
+    cyclic: dict[int, set[int]] = {}
+    for root in edges:
+        if root in number:
+            continue
+        number[root] = low[root] = len(number)
+        stack.append(root)
+        on_stack.add(root)
+        work = [(root, iter(edges.get(root, ())))]
+        while work:
+            at, left = work[-1]
+            for target, _, _ in left:
+                if target not in number:
+                    number[target] = low[target] = len(number)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(edges.get(target, ()))))
+                    break
+                if target in on_stack:
+                    low[at] = min(low[at], number[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[at])
+                if low[at] == number[at]:
+                    component: list[int] = []
+                    while not component or component[-1] != at:
+                        component.append(stack.pop())
+                    on_stack.difference_update(component)
+                    order.extend(component)
+                    if len(component) > 1:
+                        cyclic[min(component)] = set(component)
+    return order, cyclic
+
+
+def _path(start: int, within: Collection[int], edges: Edges) -> list[Edge]:
+    """Return the shortest chain of polls from an operation back to itself."""
+    came: dict[int, tuple[int, Edge]] = {}
+    queue = deque([start])
+    while start not in came:
+        at = queue.popleft()
+        for edge in edges.get(at, ()):
+            if edge[0] in within and edge[0] not in came:
+                came[edge[0]] = (at, edge)
+                queue.append(edge[0])
+    path: list[Edge] = []
+    at = start
+    while not path or at != start:
+        at, edge = came[at]
+        path.append(edge)
+    return path[::-1]
+
+
+def _shown(start: int, path: list[Edge], by_begin: Mapping[int, LogOp]) -> str:
+    steps = [f"{by_begin[at]} polls {message!r} of key {key}" for at, key, message in path]
+    return f"{by_begin[start]} sent messages, and {'; '.join(steps)}"
