@@ -1,7 +1,8 @@
 """Registers that one client each reads and writes: a read, then writes with a read after each.
 
-Every client goes on to a new register after `WRITES` writes, or when an outcome is unknown. The
-vocabulary is `harness.vocabularies.registers`.
+Every client goes on to a new register after some writes, or when an outcome is unknown. Now and
+then another client reads the register at the same time, and may see any state. The vocabulary is
+`harness.vocabularies.registers`.
 """
 
 from __future__ import annotations
@@ -20,42 +21,60 @@ from workloads.list_append import key_name
 from workloads.register import probe_number
 
 WRITES_MAX: Final = 100
+VISIT_PERCENT: Final = 20
+"""The percentage of operations during which another client reads the register."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _CausalOps:
     """An endless generator. `at` has the register of each process that has one, and the number of
-    operations that it did there; even numbers are reads.
+    operations that it did there; even numbers are reads. `visiting` are the processes that read the
+    register of another process at the moment, and `visited` is the register to be read next.
     """
 
     writes: int
     at: Mapping[int | str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     newest: int = 0
+    visiting: frozenset[int | str] = frozenset()
+    visited: int | None = None
 
     def op(self, ctx: Context) -> Step:
         process = ctx.free_process()
         if process is None:
             return Pending(self)
-        following = self
+        if self.visited is not None:
+            read = Read(key_name(self.visited))
+            following = dataclasses.replace(self, visiting=self.visiting | {process}, visited=None)
+            return Emit(Draft(read.f, read.asked(), process, together=True), following)
         number, done = self.at.get(process, (self.newest, 0))
+        following = self
         if process not in self.at:
-            following = self._with(process, (number, 0), newest=self.newest + 1)
+            following = self.with_place(process, (number, 0), newest=self.newest + 1)
+        if ctx.random.randrange(100) < VISIT_PERCENT and ctx.free_mask.bit_count() > 1:
+            following = dataclasses.replace(following, visited=number)
         key = key_name(number)
         call: Call = Read(key) if done % 2 == 0 else Write(key, 1 + done // 2)
         return Emit(Draft(call.f, call.asked(), process), following)
 
     def update(self, ctx: Context, event: Op) -> _CausalOps:
         del ctx
-        if event.type in {OpType.INVOKE, OpType.FAIL} or event.process not in self.at:
+        process, known = event.process, event.process in self.at
+        if event.type is OpType.INVOKE:
             return self
-        number, done = self.at[event.process]
-        if event.type is OpType.INFO or done == 2 * self.writes:
-            return self._with(event.process, None)
-        return self._with(event.process, (number, done + 1))
+        if event.type is OpType.INFO:
+            left = dataclasses.replace(self, visiting=self.visiting - {process})
+            return left.with_place(process, None) if known else left
+        if process in self.visiting:
+            return dataclasses.replace(self, visiting=self.visiting - {process})
+        if event.type is OpType.FAIL or not known:
+            return self
+        number, done = self.at[process]
+        return self.with_place(process, None if done == 2 * self.writes else (number, done + 1))
 
-    def _with(
+    def with_place(
         self, process: int | str, at: tuple[int, int] | None, *, newest: int | None = None
     ) -> _CausalOps:
+        """Return the generator with another place of a process; with none if `at` is `None`."""
         kept = {who: place for who, place in self.at.items() if who != process}
         if at is not None:
             kept[process] = at

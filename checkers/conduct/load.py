@@ -15,6 +15,7 @@ from typing import Any, Final
 from checkers.verdict.disturbances import disturbances_of, starved_ns
 from harness.case import Case
 from harness.ops import NS_PER_S, History, OpType, Pair
+from harness.vocabularies import logs
 
 RATE_SHARE_MIN: Final = 0.1
 """The smallest accepted share of the requested rate, over the whole chaos phase. The share is 0.15
@@ -158,6 +159,10 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
     all operations are about a single object.
     """
     names = [_names(pair.invoke.value) for pair in pairs]
+    every = list(dict.fromkeys(itertools.chain.from_iterable(names)))
+    for number, pair in enumerate(pairs):
+        if pair.invoke.f == logs.Poll.f and not names[number]:
+            names[number] = every  # which keys it polls depends on earlier operations
     if not any(names):
         names = [[""]] * len(pairs)
     by_name: dict[str, list[tuple[int, int, int]]] = {}

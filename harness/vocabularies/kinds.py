@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from harness.ops import Op
-from harness.vocabularies import ddl, follower_reads, hms, hms_tokens, members, register, rows
+from harness.vocabularies import (
+    ddl,
+    follower_reads,
+    hms,
+    hms_tokens,
+    logs,
+    members,
+    register,
+    rows,
+)
 from harness.vocabularies.transactions import Txn, only_reads
 
 _READING_TXN: Final = f"{Txn.f} r"
@@ -17,6 +26,7 @@ READS: Final = (
     | register.CALLS.reads
     | follower_reads.CALLS.reads
     | members.READS
+    | logs.CALLS.reads
     | {_READING_TXN}
 )
 """The kinds that only read; every other kind counts as a change."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from harness.errors import UsageError, shown, unknown_name
 from harness.ops import Request
 from harness.vocabularies.transactions import only_reads
+from targets.declared.consumers import Consumers
 from targets.declared.protocols import (
     DeclinedError,
     MalformedError,
@@ -30,6 +31,7 @@ __all__ = ["Operations", "Speaker"]
 SETUP: Final = "setup"
 _DRAINED_MAX: Final = 100_000
 _WHOLE_NUMBER: Final = re.compile(r"\s*-?[0-9]{1,40}(?:\.0+)?\s*")
+_REFUSED: Final = "the system refused the operation {!r}"
 
 
 _FLAT: Final = {"read": "register", "write": "register", "cas": "register", "txn": "list-append"}
@@ -49,6 +51,7 @@ class Speaker:
         self._vocabulary, self._templates, self._setup = vocabulary, templates, setup
         self._shapes = SHAPES[vocabulary]
         self._only_numbers = True
+        self._consumers = Consumers()
 
     async def prepare(self, session: Session) -> None:
         """Create what operations need in the system, such as tables; may be repeated."""
@@ -66,23 +69,26 @@ class Speaker:
         self._only_numbers &= not any(map(_is_no_number, _stored_by(request)))
         if f == "txn":
             return await self._transact(session, request.value)
-        arguments = {
-            "key": self._vocabulary,
-            "client": f"client-{process}",
-            **(request.value or {}),
-        }
+        client = f"client-{process}"
+        arguments = {"key": self._vocabulary, "client": client, **(request.value or {})}
+        if f == "assign":
+            self._consumers.assign(process, arguments["keys"])
+            return {"result": "ok"}
         if f == "drain" and f not in self._templates and "dequeue" in self._templates:
             return {"result": "ok", "value": self._as_asked(await self._drain(session, arguments))}
         template = self._templates.get(f)
         if template is None:
             raise DeclinedError(f"the file has no template for {f!r}")
+        if f == "poll":
+            polled = await self._consumers.poll(session, template, process, client)
+            return {"result": "ok", "value": polled}
         value = await session.perform(template, arguments, changes=shape.changes)
+        if f == "acquire" and shape.answer == "value" and value is None:
+            raise DeclinedError(_REFUSED.format(f), value={"result": "refused"})
         if shape.answer == "whether":
             if not value:
                 why = "mismatch" if f == "cas" else "refused"
-                raise DeclinedError(
-                    f"the system refused the operation {f!r}", value={"result": why}
-                )
+                raise DeclinedError(_REFUSED.format(f), value={"result": why})
             return {"result": "ok"}
         if shape.answer == "done":
             return {"result": "ok"}
@@ -283,6 +289,18 @@ def _id(value: Any) -> int | str:
     return value
 
 
+def _offset(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise MalformedError(f"an offset must be a whole number, and not {shown(value)}")
+    return value
+
+
+def _token(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MalformedError(f"a fencing token must be a whole number, and not {shown(value)}")
+    return value
+
+
 def _balances(value: Any) -> Any:
     pairs = list(value.items()) if isinstance(value, dict) else value
     good = (
@@ -301,4 +319,6 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
     ("bank", "read"): _balances,
     ("queue", "drain"): _list,
     ("ids", "generate"): _id,
+    ("logs", "send"): _offset,
+    ("lease", "acquire"): _token,
 }

@@ -190,6 +190,48 @@ class LockThing(Thing):
         return OK
 
 
+class LogsThing(Thing):
+    """The vocabulary `logs`: the state has the logs, and the next offset of each session's keys."""
+
+    first: ClassVar[Any] = {"logs": {}, "at": {}, "next": 0}
+    reads = frozenset()
+    bugs: ClassVar[Mapping[str, str]] = {
+        "lose-message": "an acknowledged message is not stored",
+        "append-twice": "a message is stored twice",
+        "same-offset": "a message replaces the last one",
+        "skip-message": "a poll leaves out a message",
+        "step-back": "a poll shows the last message again",
+    }
+
+    def do(self, f: str, value: Any, session: int) -> Answer:
+        if f == "assign":
+            self.state["at"][str(session)] = dict.fromkeys(value["keys"], 0)
+            return OK
+        if f == "send":
+            return {**OK, "value": self._send(value["key"], value["value"])}
+        at, answer = self.state["at"].get(str(session), {}), {}
+        for key, offset in at.items():
+            log = self.state["logs"].get(key, [])
+            back = bool(offset) and self.broken("step-back")
+            new = [each for each in log if each[0] >= offset - back][:50]
+            if len(new) > 1 and self.broken("skip-message"):
+                new.pop(self.rng.randrange(len(new) - 1))
+            answer[key] = new
+            at[key] = new[-1][0] + 1 if new else at[key]
+        return {**OK, "value": answer}
+
+    def _send(self, key: str, message: int) -> int:
+        log = self.state["logs"].setdefault(key, [])
+        if log and self.broken("same-offset"):
+            log.pop()
+            self.state["next"] -= 1
+        for _ in range(2 if self.broken("append-twice") else 1):
+            if not self.broken("lose-message"):
+                log.append([self.state["next"], message])
+            self.state["next"] += 1
+        return self.state["next"] - 1
+
+
 class IdThing(Thing):
     """The vocabulary `ids`."""
 
@@ -278,6 +320,7 @@ THINGS: dict[str, type[Thing]] = {
     "queue": QueueThing,
     "lock": LockThing,
     "ids": IdThing,
+    "logs": LogsThing,
     "registers": RegistersThing,
     "list-append": TxnThing,
     "rw-register": TxnThing,

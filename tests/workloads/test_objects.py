@@ -30,6 +30,8 @@ CHECKERS = {
     "rw-register": "elle-rw-register",
     "long-fork": "long-fork",
     "g2": "g2",
+    "causal": "causal",
+    "kafka": "kafka",
 }
 FOUND = {
     "set": ("lose-add", "forget", "stale-read", "repeat", "invent"),
@@ -45,6 +47,8 @@ FOUND = {
     "rw-register": ("lose-write", "stale-read"),
     "long-fork": ("fork",),
     "g2": ("write-skew",),
+    "causal": ("lose-write", "stale-read"),
+    "kafka": ("lose-message", "append-twice", "same-offset", "skip-message", "step-back"),
 }
 PAIRS = [(workload, bug) for workload, bugs in FOUND.items() for bug in bugs]
 SEEDS = 12

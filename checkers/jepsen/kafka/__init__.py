@@ -11,6 +11,8 @@ Operations:
   committed. `[rebalance [key ...]]` lists keys that the process lost or got meanwhile.
 * crash and debug-topic-partitions, which have no meaning here.
 
+In the vocabulary `logs`, a send or a poll is an object; assigned keys are read from the beginning.
+
 The rules are Jepsen's, under its names (see `rules`):
 
 * inconsistent-offsets: two messages have one offset. duplicate: a message has two offsets.

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from checkers.foreign.model import bad_op
 from checkers.jepsen.steps import NEVER
 from harness.errors import HistoryError, shown
 from harness.exact import exact
 from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies import fields_of, logs
 from harness.vocabularies.edn import members
 
 NAME: Final = "kafka"
@@ -23,6 +25,7 @@ _KNOWN: Final = (
     "assign and subscribe with a list of keys; send, poll and txn with micro-operations "
     "[send key message], [send key [offset message]], [poll], [poll {key [[offset message] ...]}]"
 )
+_FIELDS: Final = {call.f: set(call.__struct_encode_fields__) for call in logs.CALLS}
 Message = Hashable
 Place = tuple[int | None, Message]
 """A message, and its offset if it is known."""
@@ -91,13 +94,16 @@ def _read(pair: Pair, keys: _Keys) -> LogOp:
     end = NEVER if done is None or kind is OpType.INFO else done.index
     if call.f in CHANGES:
         names, from_start = _assigned(call, keys)
-        if done is not None and done.value is not None:
+        if done is not None and (isinstance(done.value, list) or "keys" in fields_of(done)):
             from_start |= _assigned(done, keys)[1]
         return LogOp(
             call.f, kind, call.index, end, call.process, {}, {}, keys=names, from_start=from_start
         )
     if call.f not in TRANSACTIONS:
         raise bad_op(call, NAME, _KNOWN)
+    if isinstance(call.value, Mapping):
+        pair = _in_mops(pair)
+        call, done = pair.invoke, pair.completion
     asked = _Mops(call, keys, answered=False)
     answer = asked
     if done is not None and done.value is not None and isinstance(done.value, list):
@@ -122,10 +128,30 @@ def _read(pair: Pair, keys: _Keys) -> LogOp:
     )
 
 
+def _in_mops(pair: Pair) -> Pair:
+    """Return an operation of our vocabulary, whose values are objects, in the form of Jepsen."""
+    call, done = pair.invoke, pair.completion
+    asked = call.value
+    key, message = asked.get("key"), asked.get("value")
+    if call.f not in logs.CALLS.by_name or asked.keys() != _FIELDS[call.f]:
+        raise bad_op(call, NAME, _KNOWN)
+    mops: list[Any] = [["poll"]] if call.f == logs.Poll.f else [["send", key, message]]
+    call = replace(call, value=mops)
+    if done is None:
+        return Pair(call, None)
+    answer: list[Any] | None = None
+    if "value" in fields_of(done):
+        value = done.value["value"]
+        answer = [["poll", value] if call.f == logs.Poll.f else ["send", key, [value, message]]]
+    elif done.type is OpType.OK:
+        raise bad_op(done, NAME, _KNOWN)
+    return Pair(call, replace(done, value=answer))
+
+
 def _assigned(op: Op, keys: _Keys) -> tuple[frozenset[str], bool]:
     value, from_start = op.value, False
     if isinstance(value, Mapping) and "keys" in value:
-        value, from_start = value["keys"], bool(value.get("from_start"))
+        value, from_start = value["keys"], bool(value.get("from_start", True))
     items = members(value)
     if items is None:
         raise bad_op(op, NAME, _KNOWN)

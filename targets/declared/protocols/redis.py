@@ -72,6 +72,19 @@ redis.call('HINCRBY', KEYS[1], ARGV[1], -ARGV[3])
 redis.call('HINCRBY', KEYS[1], ARGV[2], ARGV[3])
 return 1
 """
+_LEASE: Final = """
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
+return redis.call('INCR', KEYS[1] .. ':token')
+"""
+_POLL: Final = """
+-- The offset of a message is the length of the list that ends with it, as RPUSH returns it.
+local start = math.max(tonumber(ARGV[1]) - 1, 0)
+local found = {}
+for i, value in ipairs(redis.call('LRANGE', KEYS[1], start, start + 99)) do
+  found[i] = '[' .. (start + i) .. ',' .. value .. ']'
+end
+return found
+"""
 _DRAIN: Final = """
 local all = redis.call('LRANGE', KEYS[1], 0, -1)
 redis.call('DEL', KEYS[1])
@@ -186,6 +199,16 @@ class Redis(Protocol):
             "lock": {
                 "acquire": Command(("SET", "{key}", "{client}", "NX"), "whether"),
                 "release": Command(("EVAL", _RELEASE, "1", "{key}", "{client}"), "whether"),
+            },
+            "lease": {
+                "acquire": Command(
+                    ("EVAL", _LEASE, "1", "{key}", "{client}", "{lease_ms}"), "value"
+                ),
+                "release": Command(("EVAL", _RELEASE, "1", "{key}", "{client}"), "whether"),
+            },
+            "logs": {
+                "send": Command(("RPUSH", "{key}", "{value}"), "value"),
+                "poll": Command(("EVAL", _POLL, "1", "{key}", "{offset}"), "list"),
             },
             "ids": {"generate": Command(("INCR", "{key}"), "value")},
         }

@@ -58,8 +58,18 @@ SHAPES: Final[Mapping[str, Mapping[str, Shape]]] = {
         "acquire": _shape("key client", "whether"),
         "release": _shape("key client", "whether"),
     },
+    "lease": {
+        "acquire": _shape("key client lease_ms", "value"),
+        "release": _shape("key client", "whether"),
+    },
+    "logs": {
+        "assign": _shape("keys", "ran", changes=False, optional=True),
+        "send": _shape("key value", "value"),
+        "poll": _shape("key offset", "list", changes=False),
+    },
     "ids": {"generate": _shape("key", "value")},
     "inserts": {"insert": _shape("key table id", "whether")},
 }
 """`key` is the vocabulary's name where operations have none; `client` tells clients apart. In a
-transaction, `mops` are all of it, and `key` and `value` are of one micro-operation."""
+transaction, `mops` are all of it, and `key` and `value` are of one micro-operation. The poll of a
+log is of one key, from `offset` on; no request assigns keys (`targets.declared.consumers`)."""

@@ -17,6 +17,8 @@ from targets.declared.protocols.versioned import Items, Read, Update, Write
 __all__ = ["BANK", "CAS", "VersionedProtocol", "built_in", "played"]
 
 Arguments = Mapping[str, Any]
+_MESSAGES_MAX: Final = 100
+"""The maximum number of messages that one poll of a log gets."""
 BANK: Final = {str(account): 10 for account in range(8)}
 """The accounts and balances with which the workload `bank` begins."""
 
@@ -105,6 +107,12 @@ def _dequeue(value: Any, _: Arguments) -> tuple[Any, Any]:
     return (queue[0], queue[1:]) if queue else (None, value)
 
 
+def _messages(value: Any, arguments: Arguments) -> tuple[Any, Any]:
+    start = arguments["offset"]
+    part = _list(value)[start : start + _MESSAGES_MAX]
+    return [[start + n, message] for n, message in enumerate(part)], value
+
+
 def _acquire(value: Any, arguments: Arguments) -> tuple[bool, Any]:
     return (True, arguments["client"]) if value is None else (False, value)
 
@@ -167,6 +175,10 @@ def _templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
         },
         "lock": {"acquire": _one(_acquire), "release": _one(_release)},
         "ids": {"generate": _one(_next)},
+        "logs": {
+            "send": _one(lambda value, a: (len(_list(value)), [*_list(value), a["value"]])),
+            "poll": _one(_messages),
+        },
     }
 
 

@@ -25,7 +25,10 @@ CASES = [
     ("0! read-init; 0+ read-init 3", INVALID, "unexpected"),
     (f"{FIRST}; 0! read; 0+ read", UNKNOWN, "nothing-observed"),
     ("0! read; 0+ read 0", UNKNOWN, "nothing-observed"),
-    (f"{FIRST}; 1! read; 1+ read 0", UNKNOWN, "incomplete"),  # another client
+    (f"{FIRST}; 1! read; 1+ read 0", UNKNOWN, "nothing-observed"),  # another client
+    (f"{FIRST}; 1! read; 1+ read 0; 0! read; 0+ read 1", VALID, None),
+    (f"{FIRST}; 1! read; 0! read; 1+ read 0; 0+ read 0", INVALID, "stale"),
+    (f"{FIRST}; 1! write 2; 1+ write 2; 0! read; 0+ read 1", UNKNOWN, "incomplete"),
     (f"{FIRST}; 0! read; 1! write 2; 0+ read 1; 1+ write 2", UNKNOWN, "incomplete"),
 ]
 OPEN = "0! write 1; 0+ write 1; 0! write 2; 0? write 2"

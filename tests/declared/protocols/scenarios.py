@@ -78,6 +78,38 @@ async def lock(call):
     assert await call("release") == REFUSED
 
 
+async def lease(call):
+    async def other(f, value=None):
+        try:
+            request = SimpleNamespace(f=f, value=value)
+            return await call.speaker.perform(call.session, request, process=1)
+        except DeclinedError as declined:
+            return declined.value
+
+    _, first = await call("acquire", {"lease_ms": 60_000})
+    assert await other("acquire", {"lease_ms": 60_000}) == REFUSED[1]
+    assert await other("release") == REFUSED[1]
+    assert await call("release") == ok()
+    second = await other("acquire", {"lease_ms": 60_000})
+    assert second["value"] > first["value"]
+    assert await call("release") == REFUSED
+    assert await other("release") == {"result": "ok"}
+
+
+async def logs(call):
+    assert await call("poll") == ok({})
+    assert await call("assign", {"keys": ["log-x", "log-y"]}) == ok()
+    assert await call("poll") == ok({"log-x": [], "log-y": []})
+    offsets = [(await call("send", {"key": "log-x", "value": n}))[1]["value"] for n in range(130)]
+    assert offsets == sorted(set(offsets))
+    polled = []
+    for _ in range(3):
+        polled += (await call("poll"))[1]["value"]["log-x"]
+    assert polled == [[offset, n] for n, offset in enumerate(offsets)]
+    assert await call("assign", {"keys": ["log-x"]}) == ok()
+    assert (await call("poll"))[1]["value"]["log-x"][0] == [offsets[0], 0]
+
+
 async def ids(call):
     values = [(await call("generate"))[1]["value"] for _ in range(5)]
     assert len(set(values)) == 5
@@ -127,6 +159,8 @@ SCENARIOS = {
     "counter": counter,
     "queue": queue,
     "lock": lock,
+    "lease": lease,
+    "logs": logs,
     "ids": ids,
     "bank": bank,
     "list-append": list_append,

@@ -106,7 +106,7 @@ def test_memcached(start):
     program, port = needed("memcached", "memcached"), free_port()
     user = ("-u", "root") if os.geteuid() == 0 else ()
     start(program, "-l", "127.0.0.1", "-p", port, *user)
-    check("memcached", port, absent={"inserts"})
+    check("memcached", port, absent={"inserts", "lease"})
 
 
 @pytest.mark.etcd
@@ -119,7 +119,7 @@ def test_etcd(start, tmp_path):
         *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
         *("--initial-cluster", f"default={peers}"),
     )
-    check("etcd", port, absent={"inserts"})
+    check("etcd", port, absent={"inserts", "lease"})
 
 
 @pytest.mark.zookeeper
@@ -132,7 +132,7 @@ def test_zookeeper(start, tmp_path):
     jars = f"{JAR}:{Path(JAR).parent / 'slf4j-simple.jar'}"
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
     start("java", "-Xmx128m", "-cp", jars, main, tmp_path / "zoo.cfg")
-    check("zookeeper", port, {"sync": True}, absent={"inserts"})
+    check("zookeeper", port, {"sync": True}, absent={"inserts", "lease"})
 
 
 @pytest.mark.postgres
@@ -151,7 +151,7 @@ def test_postgres(start, tmp_path):
     subprocess.run([*map(str, words)], check=True, stdout=subprocess.DEVNULL, cwd="/", **root)
     flags = ["-D", folder, "-p", port, "-k", folder, "-h", "127.0.0.1", "-F"]
     start(server, *flags, **root)
-    check("postgres", port, absent={"queue"})
+    check("postgres", port, absent={"queue", "lease", "logs"})
 
 
 @pytest.mark.process
@@ -166,4 +166,4 @@ def test_mysql(start, tmp_path):
         *(f"--port={port}", "--bind-address=127.0.0.1", "--skip-grant-tables"),
         *("--skip-networking=0", "--user=root", "--innodb-flush-log-at-trx-commit=0"),
     )
-    check("mysql", port, {}, absent={"queue", "ids"})
+    check("mysql", port, {}, absent={"queue", "ids", "lease", "logs"})

@@ -15,7 +15,7 @@ CALLS = {
     if hasattr(module := importlib.import_module(f"harness.vocabularies.{each.name}"), "CALLS")
 }
 TRANSACTIONS = {"list-append", "rw-register"}
-IMPLIED = {"key", "client"}  # arguments that the target adds
+IMPLIED = {"key", "client", "offset"}  # arguments that the target adds
 
 
 @pytest.mark.parametrize("name", sorted(SHAPES))

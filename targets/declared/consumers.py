@@ -1,0 +1,58 @@
+"""Clients that poll the logs of a system without consumers of its own.
+
+The vocabulary `logs` has clients that poll assigned keys from their beginning. A template of a poll
+reads one key from an offset on, so this module keeps the next offset of each client. A poll that
+fails moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.errors import shown
+from targets.declared.protocols import MalformedError, Session, Template
+
+__all__ = ["Consumers"]
+
+
+class Consumers:
+    """The assigned keys of each client, with the next offset of each key."""
+
+    def __init__(self) -> None:
+        self._next: dict[int, dict[str, int]] = {}
+
+    def assign(self, process: int, keys: Sequence[str]) -> None:
+        self._next[process] = dict.fromkeys(keys, 0)
+
+    async def poll(
+        self, session: Session, template: Template, process: int, client: str
+    ) -> dict[str, list[Any]]:
+        """Return the next messages of the client's keys; raises `MalformedError`."""
+        places = self._next.get(process, {})
+        answer: dict[str, list[Any]] = {}
+        following: dict[str, int] = {}
+        for key, offset in places.items():
+            arguments: Mapping[str, Any] = {"key": key, "offset": offset, "client": client}
+            messages = await session.perform(template, arguments, changes=False)
+            answer[key] = _checked(key, messages)
+            # A lower offset is an answer that the checker judges.
+            following[key] = answer[key][-1][0] + 1 if answer[key] else offset
+        places.update(following)
+        return answer
+
+
+def _checked(key: str, messages: Any) -> list[Any]:
+    """Return the messages if each is a pair of offset and message."""
+    pairs = [] if messages is None else messages
+    good = isinstance(pairs, list) and all(
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and type(pair[0]) is int
+        and pair[0] >= 0
+        and pair[1] is not None
+        for pair in pairs
+    )
+    if not good:
+        raise MalformedError(f"the log {key!r} is no list of [offset, message]: {shown(messages)}")
+    return [list(pair) for pair in pairs]
