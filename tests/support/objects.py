@@ -41,6 +41,7 @@ class Thing:
     def __init__(self, state: Any, broken: Callable[[str], bool], rng: random.Random) -> None:
         self.state, self.broken, self.rng = state, broken, rng
         self.before: list[bytes] = []
+        self.now_ns: Callable[[], int] = lambda: 0
 
     def do(self, f: str, value: Any, session: int) -> Answer:
         raise AssertionError(f"{type(self).__name__} does not know {f!r}")
@@ -232,6 +233,35 @@ class LogsThing(Thing):
         return self.state["next"] - 1
 
 
+class LeaseThing(Thing):
+    """The vocabulary `lease`: the holder, the end of its lease, and the last token."""
+
+    first: ClassVar[Any] = {"holder": None, "end_ns": 0, "token": 0}
+    reads = frozenset()
+    bugs: ClassVar[Mapping[str, str]] = {
+        "early-end": "a lease ends after a third of its time",
+        "old-token": "an acquire gets the last token again",
+        "lower-token": "an acquire gets a lower token",
+        "any-release": "a client releases the lock of another",
+    }
+
+    def do(self, f: str, value: Any, session: int) -> Answer:
+        state, now_ns = self.state, self.now_ns()
+        free = state["holder"] is None or now_ns >= state["end_ns"]
+        if f == "release":
+            if (free or state["holder"] != session) and not self.broken("any-release"):
+                return REFUSED
+            state["holder"] = None
+            return OK
+        if not free:
+            return REFUSED
+        part = 3 if self.broken("early-end") else 1
+        state["holder"] = session
+        state["end_ns"] = now_ns + value["lease_ms"] * 1_000_000 // part
+        state["token"] += 0 if self.broken("old-token") else 2
+        return {**OK, "value": state["token"] - (5 if self.broken("lower-token") else 0)}
+
+
 class IdThing(Thing):
     """The vocabulary `ids`."""
 
@@ -321,6 +351,7 @@ THINGS: dict[str, type[Thing]] = {
     "lock": LockThing,
     "ids": IdThing,
     "logs": LogsThing,
+    "lease": LeaseThing,
     "registers": RegistersThing,
     "list-append": TxnThing,
     "rw-register": TxnThing,
@@ -342,6 +373,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         return bug in bugs and env.random.randrange(100) < BUG_PERCENT
 
     thing = kind(state, broken, env.random)
+    thing.now_ns = env.clock.wall_ns
     lock = asyncio.Lock()
 
     async def answer(request: dict[str, Any]) -> Answer:

@@ -32,6 +32,7 @@ CHECKERS = {
     "g2": "g2",
     "causal": "causal",
     "kafka": "kafka",
+    "lease": "lease",
 }
 FOUND = {
     "set": ("lose-add", "forget", "stale-read", "repeat", "invent"),
@@ -48,11 +49,16 @@ FOUND = {
     "long-fork": ("fork",),
     "g2": ("write-skew",),
     "causal": ("lose-write", "stale-read"),
+    "lease": ("early-end", "old-token", "lower-token", "any-release"),
     "kafka": ("lose-message", "append-twice", "same-offset", "skip-message", "step-back"),
 }
 PAIRS = [(workload, bug) for workload, bugs in FOUND.items() for bug in bugs]
 SEEDS = 12
-OPTIONS = {"registers": {"cas_percent": 80}, "fifo-queue": {"enqueues": 60}}
+OPTIONS = {
+    "registers": {"cas_percent": 80},
+    "fifo-queue": {"enqueues": 60},
+    "lease": {"lease_ms": 100},
+}
 
 
 @pytest.fixture(autouse=True)

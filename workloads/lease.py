@@ -1,0 +1,100 @@
+"""One lock with leases that clients acquire, and release or leave to expire.
+
+Of four leases, clients release one while it lasts, leave one to expire, and try to release two
+after their end, when another client may hold the lock. It never acquires a lock that it may hold.
+The vocabulary is `harness.vocabularies.leases`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.case import Case
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op, OpType
+from harness.plugins import API_VERSION, Completion, Option, Request, Workload, override
+from harness.vocabularies import Call
+from harness.vocabularies.leases import Acquire, Release
+
+_NS_PER_MS: Final = 1_000_000
+LEASE_MS_MAX: Final = 60_000
+_PLANS: Final = ("release", "release late", "leave", "release late")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LeaseOps:
+    """An endless generator. `held` has the processes whose last acquire succeeded: when their lease
+    is over, and what they do. `grants` counts the leases.
+    """
+
+    lease_ms: int
+    held: Mapping[int | str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    grants: int = 0
+
+    def op(self, ctx: Context) -> Step:
+        free = [process for process in ctx.processes if ctx.is_free(process)]
+        if not free:
+            return Pending(self)
+        first = ctx.random.randrange(len(free))
+        starts = {}
+        for process in [*free[first:], *free[:first]]:
+            end_ns, plan = self.held.get(process, (0, "acquire"))
+            if plan == "release" or end_ns <= ctx.time_ns:
+                return self._emitted(process, plan)
+            starts[process] = end_ns
+        # All free clients wait for the end of a lease.
+        process = min(starts, key=lambda each: starts[each])
+        return self._emitted(process, self.held[process][1], starts[process])
+
+    def _emitted(self, process: int, plan: str, time_ns: int | None = None) -> Step:
+        call: Call = Release() if plan.startswith("release") else Acquire(self.lease_ms)
+        following = self
+        if plan in {"release late", "leave"}:
+            following = self._without(process)
+        return Emit(Draft(call.f, call.asked(), process, time_ns), following)
+
+    def update(self, ctx: Context, event: Op) -> _LeaseOps:
+        del ctx
+        if event.type is OpType.OK and event.f == Acquire.f:
+            end_ns = event.time + self.lease_ms * _NS_PER_MS
+            plan = _PLANS[self.grants % len(_PLANS)]
+            held = {**self.held, event.process: (end_ns, plan)}
+            return dataclasses.replace(self, held=held, grants=self.grants + 1)
+        if event.type is OpType.INFO or (event.type is not OpType.INVOKE and event.f == Release.f):
+            return self._without(event.process)
+        return self
+
+    def _without(self, process: int | str) -> _LeaseOps:
+        held = {who: what for who, what in self.held.items() if who != process}
+        return dataclasses.replace(self, held=held)
+
+
+class LeaseWorkload(Workload):
+    """Clients that compete for one lock with leases."""
+
+    api_version = API_VERSION
+    name = "lease"
+    doc = "acquire, release and leave one lock with leases: no two clients hold it at once"
+    vocabulary = "lease"
+    options = (Option("lease-ms", 1000, "length of a lease in ms", within=(10, LEASE_MS_MAX)),)
+    checkers = ("lease", "liveness", "crash", "stats")
+
+    def generator(self, case: Case) -> Generator:
+        return _LeaseOps(int(case.workload_options["lease_ms"]))
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        del attempt, retry
+        lease_ms = int(case.workload_options["lease_ms"])
+        return (Request.of(Acquire(lease_ms)), Request.of(Release()))
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """An acquire and a release: they are judged with the others."""
+        return self.probe(case, 0, 0)
+
+    @override
+    def serves(self, completion: Completion) -> bool:
+        """A refusal is an answer: another client may still have a lease."""
+        refused = completion.type is OpType.FAIL and completion.value is not None
+        return refused or super().serves(completion)
