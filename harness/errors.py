@@ -98,7 +98,7 @@ class StartError(TargetError):
 
     `node` and `part` (`image`, `command`, `setup` or `ready`) name the wrong part of a declaration;
     without a node, the whole target was not ready. `log` has the last lines of the nodes' output,
-    and `log_is` says in the message what they are.
+    and `log_is` names them in the message.
     """
 
     def __init__(

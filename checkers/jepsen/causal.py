@@ -8,7 +8,7 @@ system) and `link` (the position of the operation that it follows, or `init`).
 * stale: a read shows an earlier value than the last write in the order, or the initial value.
 * unexpected: a read shows a value that was never written, or only by a write that failed.
 
-The initial value is 0 or nil. In Jepsen's form, a read that is answered with nil matches any value;
+The initial value is 0, nil or an empty text. In Jepsen's form, a read that is answered with nil matches any value;
 in the vocabulary `registers`, null is the initial value.
 
 A write of unknown outcome may take effect at any later time: from then on a read may show its
@@ -40,7 +40,7 @@ from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import PreparedCheck
 from harness.vocabularies import registers
 
-INITIAL: Final = (None, 0)
+INITIAL: Final = (None, 0, "")
 _READS: Final = frozenset({"read", "read-init"})
 _KNOWN: Final = "read-init, read, and write with a value, perhaps with a position and a link"
 

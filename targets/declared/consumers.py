@@ -7,13 +7,16 @@ fails moves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from harness.errors import shown
-from targets.declared.protocols import MalformedError, Session, Template
+from targets.declared.protocols import MalformedError
 
 __all__ = ["Consumers"]
+
+Messages = Callable[[str, int], Awaitable[Any]]
+"""Reads the messages of a key from an offset on: a list of pairs, or null."""
 
 
 class Consumers:
@@ -25,18 +28,14 @@ class Consumers:
     def assign(self, process: int, keys: Sequence[str]) -> None:
         self._next[process] = dict.fromkeys(keys, 0)
 
-    async def poll(
-        self, session: Session, template: Template, process: int, client: str
-    ) -> dict[str, list[Any]]:
+    async def poll(self, process: int, messages: Messages) -> dict[str, list[Any]]:
         """Return the next messages of the client's keys; raises `MalformedError`."""
         places = self._next.get(process, {})
         answer: dict[str, list[Any]] = {}
         following: dict[str, int] = {}
         for key, offset in places.items():
-            arguments: Mapping[str, Any] = {"key": key, "offset": offset, "client": client}
-            messages = await session.perform(template, arguments, changes=False)
-            answer[key] = _checked(key, messages)
-            # A lower offset is an answer that the checker judges.
+            answer[key] = _checked(key, await messages(key, offset))
+            # The checker judges offsets that do not rise.
             following[key] = answer[key][-1][0] + 1 if answer[key] else offset
         places.update(following)
         return answer

@@ -69,8 +69,7 @@ def only_port(declared: Declared) -> int | None:
     for table in _tables(declared):
         bound.update(map(str, table.ports))
         bound.update(rest for _, kind, rest in _placeholders(_texts(table)) if kind == "port")
-    port, *others = sorted(bound) or [""]
-    return None if others else whole_number(port)
+    return whole_number(*bound) if len(bound) == 1 else None
 
 
 def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:
@@ -213,10 +212,8 @@ def _add_ports(declared: Declared, group: _Group, ports: Mapping[str, list[int]]
 def _port(declared: Declared, key: str, placeholder: str, text: str) -> int:
     number = whole_number(text)
     if number is None or not 1 <= number <= 65535:
-        raise declared.error(
-            f"{key}.command",
-            f"has {clipped(placeholder, 40)}; write a port in 1 .. 65535, such as {{port:8080}}",
-        )
+        fix = "write a port in 1 .. 65535, such as {port:8080}"
+        raise declared.error(f"{key}.command", f"has {clipped(placeholder, 40)}; {fix}")
     return number
 
 

@@ -80,8 +80,12 @@ class Speaker:
         if template is None:
             raise DeclinedError(f"the file has no template for {f!r}")
         if f == "poll":
-            polled = await self._consumers.poll(session, template, process, client)
-            return {"result": "ok", "value": polled}
+
+            async def messages(key: str, offset: int) -> Any:
+                place = {"key": key, "offset": offset, "client": client}
+                return self._as_asked(await session.perform(template, place, changes=False))
+
+            return {"result": "ok", "value": await self._consumers.poll(process, messages)}
         value = await session.perform(template, arguments, changes=shape.changes)
         if f == "acquire" and shape.answer == "value" and value is None:
             raise DeclinedError(_REFUSED.format(f), value={"result": "refused"})
