@@ -8,8 +8,8 @@ system) and `link` (the position of the operation that it follows, or `init`).
 * stale: a read shows an earlier value than the last write in the order, or the initial value.
 * unexpected: a read shows a value that was never written, or only by a write that failed.
 
-The initial value is 0, nil or an empty text. In Jepsen's form, a read that is answered with nil matches any value;
-in the vocabulary `registers`, null is the initial value.
+The initial value is 0, nil or an empty text. In Jepsen's form, a read that is answered with nil
+matches any value; in the vocabulary `registers`, null is the initial value.
 
 A write of unknown outcome may take effect at any later time: from then on a read may show its
 value, and after that no earlier one. Where the order is not certain, nothing later of the register
