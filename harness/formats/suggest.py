@@ -173,7 +173,7 @@ def _key_value(words: _Words) -> str:
 
 
 def _are_logs(words: _Words) -> bool:
-    """Whether all micro-operations are those of logs: send, poll, and the note rebalance."""
+    """Whether all micro-operations are of logs: send, poll, and the note rebalance."""
     values = [op.value for op in words.ops if _is_list(op.value)]
     names = {item[0] for value in values for item in value if _is_list(item) and item}
     return bool(names) and names <= _LOG_MOPS

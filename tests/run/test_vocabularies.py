@@ -14,6 +14,7 @@ from harness.vocabularies import (
     ids,
     inserts,
     locks,
+    logs,
     queues,
     register,
     registers,
@@ -60,6 +61,7 @@ def test_every_operation_changes_something_or_looks():
     assert {"issue", "renew", "cancel"} == hms_tokens.MUTATIONS
     assert {"verify"} == hms_tokens.READS
     others = follower_reads.FRESH.keys() | rows.READS | hms.READS | {"list-masters", "verify"}
+    others |= logs.CALLS.reads
     assert ddl.READS | others | {"read", "txn r"} == READS
     assert not READS & (rows.BY_NAME.keys() - rows.READS)
 

@@ -19,7 +19,7 @@ The rules are Jepsen's, under its names (see `rules`):
 * G1a: a poll shows a message whose send failed. precommitted-read: a transaction polls a message
   that it sends itself. G1c: transactions that must each precede the other, since one polls what the
   other sent, or ended before the other began.
-* lost-write: no poll shows an acknowledged message, and one shows a later message of its log.
+* lost-write: no poll shows an acknowledged message, but some poll shows a later message of its log.
 * unseen: no poll shows an acknowledged message that is the last of its log.
 * poll-skip and nonmonotonic-poll: the polls of a process leave out a message, or go back;
   int-poll-skip and int-nonmonotonic-poll: within one operation.

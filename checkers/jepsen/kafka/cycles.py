@@ -1,8 +1,8 @@
-"""The rule G1c: no operation polls what was sent after it, directly or by way of others.
+"""The rule G1c: no operation polls messages sent after it, directly or by way of others.
 
 An operation precedes another if the other polls a message that it sent (wr), or if it ended before
-the other began. In both cases the messages of the first were visible before those of the second,
-so a cycle cannot happen. Of all cycles, two kinds are enough: those of wr alone, and chains of wr
+the other began. In both cases the messages of the first were visible before the messages of the
+second, so a cycle cannot happen. Of all cycles, two kinds are enough: of wr alone, and chains of wr
 whose end was over before their beginning. Each cycle with more steps in real time has such a chain.
 """
 
@@ -49,7 +49,7 @@ def judge_cycles(logs: Logs, findings: Findings) -> None:
 
 
 def _edges(logs: Logs) -> dict[int, list[Edge]]:
-    """Return the polls of each operation's messages, except those by the operation itself.
+    """Return the polls of each operation's messages, except its own polls.
 
     A message from the future is left to the rule `unexpected`.
     """
@@ -65,8 +65,8 @@ def _edges(logs: Logs) -> dict[int, list[Edge]]:
 
 
 def _sorted(edges: Edges) -> tuple[list[int], dict[int, set[int]]]:
-    """Return all operations, those that poll before those that send, and one operation of each
-    strongly connected component of several, with the component. This is Tarjan's algorithm.
+    """Return all operations, each after the operations that poll its messages, and one operation of
+    each strongly connected component of several, with the component. This is Tarjan's algorithm.
     """
     number: dict[int, int] = {}
     low: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What a history shows about logs: who sent and polled each message, and the messages by offset.
+"""The logs that a history shows: the senders and readers of each message, and its offsets.
 
 Offsets come from the answers of sends that were committed, and from all polls: a poller only gets
 committed messages, even if its own transaction fails. A send of unknown outcome counts as

@@ -36,8 +36,8 @@ class LogOp:
     """One operation.
 
     `end` is infinite if the outcome is unknown. `sends` and `polls` have the messages of each key,
-    in order. `polled` is whether it has a poll, answered or not. `keys` are those of an assign or
-    subscribe, and `rebalanced` those that the process lost or got during the operation.
+    in order. `polled` is whether it has a poll, answered or not. `keys` are the keys of an
+    assign or subscribe, and `rebalanced` the keys that the process lost or got meanwhile.
     """
 
     f: str

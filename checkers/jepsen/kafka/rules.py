@@ -117,7 +117,7 @@ def _judge_poll(
     first: tuple[Message, LogOp],
     second: tuple[Message, LogOp],
 ) -> None:
-    """Judge two messages of a key that follow each other in what a process polled."""
+    """Judge two messages of a key that a process polled one after the other."""
     before, after = logs.index(key, first[0]), logs.index(key, second[0])
     if before is None or after is None:
         return
@@ -157,15 +157,15 @@ def _judge_send(
 def subscribed(ops: Sequence[LogOp]) -> set[int]:
     """Return the operations of processes that were, or may have been, subscribed at the time."""
     shared: set[int | str] = set()
-    found = set()
+    operations = set()
     for op in ops:
         if op.f == "subscribe" and op.type is not OpType.FAIL:
             shared.add(op.process)
         elif op.f == "assign" and op.did:
             shared.discard(op.process)
         elif op.process in shared:
-            found.add(op.begin)
-    return found
+            operations.add(op.begin)
+    return operations
 
 
 def judge_losses(logs: Logs, findings: Findings, exempt: set[int]) -> set[Name]:

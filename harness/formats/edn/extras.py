@@ -6,7 +6,7 @@
 | kafka | `:seek-to-beginning? true` of an assign | `{"keys": [...], "from_start": true}` |
 | causal | `:position p, :link l` | `{"value": v, "position": p, "link": l}` |
 
-The models `kafka` and `causal` read these forms, which are also those of our vocabularies.
+The models `kafka` and `causal` read these forms, which our vocabularies have, too.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from targets.declared.protocols import (
     checked,
     settings_of,
 )
+from targets.declared.protocols.redis_scripts import LEASE, POLL
 from targets.declared.protocols.resp import ReplyError, replies
 from targets.declared.protocols.sentinels import Sentinels
 from targets.declared.protocols.streams import Stream
@@ -51,6 +52,7 @@ _LINK_FAILED: Final = re.compile(
 )
 """The words of proxies that have lost the server: twemproxy, Envoy and others say `ERR` for it."""
 _ELSEWHERE: Final = frozenset({"ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"})
+_LEASE_ARGUMENTS: Final = ("{key}", "{client}", "{lease_ms}")
 _CAS: Final = """
 local now = redis.call('GET', KEYS[1]) or 'null'
 if now ~= ARGV[1] then return 0 end
@@ -71,19 +73,6 @@ if tonumber(from) < tonumber(ARGV[3]) then return 0 end
 redis.call('HINCRBY', KEYS[1], ARGV[1], -ARGV[3])
 redis.call('HINCRBY', KEYS[1], ARGV[2], ARGV[3])
 return 1
-"""
-_LEASE: Final = """
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
-return redis.call('INCR', KEYS[1] .. ':token')
-"""
-_POLL: Final = """
--- The offset of a message is the length of the list that ends with it, as RPUSH returns it.
-local start = math.max(tonumber(ARGV[1]) - 1, 0)
-local found = {}
-for i, value in ipairs(redis.call('LRANGE', KEYS[1], start, start + 99)) do
-  found[i] = '[' .. (start + i) .. ',' .. value .. ']'
-end
-return found
 """
 _DRAIN: Final = """
 local all = redis.call('LRANGE', KEYS[1], 0, -1)
@@ -201,14 +190,12 @@ class Redis(Protocol):
                 "release": Command(("EVAL", _RELEASE, "1", "{key}", "{client}"), "whether"),
             },
             "lease": {
-                "acquire": Command(
-                    ("EVAL", _LEASE, "1", "{key}", "{client}", "{lease_ms}"), "value"
-                ),
+                "acquire": Command(("EVAL", LEASE, "1", *_LEASE_ARGUMENTS), "value"),
                 "release": Command(("EVAL", _RELEASE, "1", "{key}", "{client}"), "whether"),
             },
             "logs": {
                 "send": Command(("RPUSH", "{key}", "{value}"), "value"),
-                "poll": Command(("EVAL", _POLL, "1", "{key}", "{offset}"), "list"),
+                "poll": Command(("EVAL", POLL, "1", "{key}", "{offset}"), "list"),
             },
             "ids": {"generate": Command(("INCR", "{key}"), "value")},
         }

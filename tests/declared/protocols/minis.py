@@ -6,7 +6,7 @@ import json
 import struct
 from base64 import b64decode, b64encode
 
-from targets.declared.protocols import redis
+from targets.declared.protocols import redis, redis_scripts
 
 
 class MiniRedis:
@@ -93,12 +93,12 @@ class MiniRedis:
             self.data[key], done = argv[1], 1
         elif text == redis._RELEASE and self.data.get(key) == argv[0]:
             done = 1 if self.data.pop(key) else 0
-        elif text == redis._LEASE:  # leases do not end here
+        elif text == redis_scripts.LEASE:  # leases do not end here
             if key in self.data:
                 return b"$-1\r\n"
             self.data[key] = argv[0]
             done = self.data[key + b":token"] = self.data.get(key + b":token", 0) + 1
-        elif text == redis._POLL:
+        elif text == redis_scripts.POLL:
             first = max(int(argv[0]) - 1, 0)
             part = [*enumerate(self.data.get(key, ()), 1)][first : first + 100]
             return array([b"[%d,%s]" % (offset, value) for offset, value in part])

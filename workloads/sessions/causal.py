@@ -58,15 +58,15 @@ class _CausalOps:
 
     def update(self, ctx: Context, event: Op) -> _CausalOps:
         del ctx
-        process, known = event.process, event.process in self.at
+        process, has_place = event.process, event.process in self.at
         if event.type is OpType.INVOKE:
             return self
         if event.type is OpType.INFO:
             left = dataclasses.replace(self, visiting=self.visiting - {process})
-            return left.with_place(process, None) if known else left
+            return left.with_place(process, None) if has_place else left
         if process in self.visiting:
             return dataclasses.replace(self, visiting=self.visiting - {process})
-        if event.type is OpType.FAIL or not known:
+        if event.type is OpType.FAIL or not has_place:
             return self
         number, done = self.at[process]
         return self.with_place(process, None if done == 2 * self.writes else (number, done + 1))

@@ -26,7 +26,7 @@ _PLANS: Final = ("release", "release late", "leave", "release late")
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LeaseOps:
     """An endless generator. `held` has the processes whose last acquire succeeded: when their lease
-    is over, and what they do. `grants` counts the leases.
+    is over, and their plan. `grants` counts the leases.
     """
 
     lease_ms: int
