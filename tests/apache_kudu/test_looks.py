@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 
 from targets.apache_kudu.wire import looks
-from targets.apache_kudu.wire.looks import Leads, Looker, leader
+from targets.apache_kudu.wire.looks import Leads, Looker
 from targets.apache_kudu.wire.session import Lead
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import RpcConnectionError
 from tests.apache_kudu.scripted import failed, raft_state, serving
+from tests.support.env import Clock
 
 M1 = "m1:7051"
 
@@ -34,36 +35,41 @@ async def watched(leads, address):
         await task
 
 
-async def test_a_lead_is_proven_if_it_is_the_same_before_and_after():
-    scene = Scene(A=Lead(4, True))
-    leads = Leads(scene)
+async def test_a_lead_is_proven_if_it_is_the_same_before_the_request_and_after_the_answer():
+    scene, clock = Scene(A=Lead(4, True)), Clock()
+    leads = Leads(scene, clock)
+    clock.advance(1.0)
     await watched(leads, M1)
-    seen = leads.seen()
-    assert await leads.proven(seen, M1, "A") == Lead(4, True)
-    assert await leads.proven({}, M1, "A") is None
-    assert await leads.proven(seen, "m2:7051", "A") is None
-    assert await leads.proven(seen, M1, "B") is None
-    for other in (Lead(5, True), Lead(4, False)):
+    seen_ns = clock.now_ns
+    clock.advance(1.0)
+    assert await leads.proven(M1, seen_ns, "A") == Lead(4, True)
+    assert await leads.proven(M1, seen_ns - 1, "A") is None
+    assert await leads.proven("m2:7051", clock.now_ns - 1, "A") is None
+    assert await leads.proven(M1, clock.now_ns, "B") is None
+    for other in (Lead(5, True), Lead(5, False)):
+        clock.advance(1.0)
         scene.by_group = {"A": other}
-        assert await leads.proven(seen, M1, "A") is None
+        assert await leads.proven(M1, clock.now_ns - 1, "A") is None
+        assert await leads.proven(M1, clock.now_ns, "A") == other  # it was seen in the meantime
     scene.by_group = {}
-    assert await leads.proven(seen, M1, "A") is None
+    assert await leads.proven(M1, clock.now_ns, "A") is None
 
 
-async def test_what_is_seen_later_does_not_change_what_was_seen():
-    scene = Scene(A=Lead(4, True))
-    leads = Leads(scene)
+async def test_a_term_that_was_seen_after_the_request_proves_nothing():
+    scene, clock = Scene(A=Lead(4, True)), Clock()
+    leads = Leads(scene, clock)
     await watched(leads, M1)
-    seen = leads.seen()
-    scene.by_group = {"A": Lead(5, True)}
+    sent_ns = clock.now_ns
+    clock.advance(1.0)
+    scene.by_group = {"A": Lead(6, True)}
     await watched(leads, M1)
-    assert await leads.proven(seen, M1, "A") is None  # the answer may be of either term
-    assert await leads.proven(leads.seen(), M1, "A") == Lead(5, True)
+    assert await leads.proven(M1, sent_ns, "A") is None  # the answer may be of either term
+    assert await leads.proven(M1, clock.now_ns, "A") == Lead(6, True)
 
 
 async def test_waiting_ends_when_every_tablet_has_a_leader():
     scene = Scene(A=Lead(1, True), B=Lead(1, False))
-    leads = Leads(scene)
+    leads = Leads(scene, Clock())
     waiting = asyncio.create_task(leads.wait_led(["A", "B"]))
     await watched(leads, M1)
     assert not waiting.done()
@@ -73,16 +79,15 @@ async def test_waiting_ends_when_every_tablet_has_a_leader():
         await waiting
 
 
-def test_the_leader_is_the_one_of_the_highest_term():
-    seen = {
-        (M1, SYSTEM_TABLET_ID): Lead(3, True),
-        ("m2:7051", SYSTEM_TABLET_ID): Lead(4, True),
-        ("m3:7051", SYSTEM_TABLET_ID): Lead(9, False),
-        ("t1:7050", "A"): Lead(10, True),
-    }
-    assert leader(seen) == "m2:7051"
-    assert leader(seen, "A") == "t1:7050"
-    assert leader({}) is None
+async def test_the_leader_is_the_one_of_the_highest_term():
+    scene = Scene()
+    leads = Leads(scene, Clock())
+    assert leads.leader() is None
+    for address, lead in ((M1, Lead(3, True)), ("m2:7051", Lead(4, True)), ("m3", Lead(9, False))):
+        scene.by_group = {SYSTEM_TABLET_ID: lead}
+        await watched(leads, address)
+    assert leads.leader() == "m2:7051"
+    assert leads.leader("A") is None
 
 
 async def test_looks_at_a_server_by_its_own_rpcs(monkeypatch):

@@ -5,8 +5,8 @@
 //   {"id": 7, "answer": {...}, "frames": [...]}                  the client returned
 //   {"id": 7, "error": ["NOT_FOUND", "..."], "frames": [...]}    the client threw an exception
 //
-// Each harness process has an AsyncKuduClient of its own, with one operation at a time. The client
-// resends requests by itself. It notes what it sends and receives in the private traces of an RPC
+// Each number has an AsyncKuduClient of its own, with one operation at a time. The client resends
+// requests by itself. It notes what it sends and receives in the private traces of an RPC
 // (RpcTraceFrame), which it drops when the RPC ends, so this class is in the client's package and
 // keeps them: `frames` are those of all RPCs that were created while the operation ran.
 //

@@ -11,10 +11,10 @@ recorded, and the outcome of an operation follows from all of its attempts:
 | none may have had an effect, and the client gave up             | fail    |
 | any other, such as refused after an attempt without an answer   | info    |
 
-A client whose time was up has not given up. If it was looking for the server at that moment, it
-sends the request as soon as it finds one, and then without a time limit: the timeout resets the
-RPC's `timeoutTracker`, and `RetryRpcCB` in `AsyncKuduClient` (1.18.1) sends the RPC all the same.
-So a change of which the client says TIMED_OUT is `info`, even if it was never sent.
+A client whose time was up did not give up. If it was looking for the server at that moment, it
+may send the request afterwards, and then without a time limit: the timeout resets the RPC's
+`timeoutTracker`, and `RetryRpcCB` and `RetryRpcErrback` in `AsyncKuduClient` (1.18.1) go on all the
+same. So a change of which the client says TIMED_OUT is `info`, even if it was never sent.
 
 The client's errors have a status and a text, but no code of Kudu's servers, so texts tell them
 apart. In doubt an attempt may have had an effect (`Effect.UNKNOWN`).
@@ -39,7 +39,7 @@ _ENDED: Final = frozenset({"RECEIVE_FROM_SERVER", "SLEEP_THEN_RETRY"})
 _TRUNCATED: Final = "TRACE_TRUNCATED"
 _REFUSED: Final = frozenset({"ALREADY_PRESENT", "NOT_FOUND", "INVALID_ARGUMENT"})
 _LOST: Final = ("no longer the leader", "sys-catalog")
-"""Texts of masters whose change may still happen, whatever the status says."""
+"""Texts of masters whose change may still happen, with any status."""
 _NO_MASTER: Final = (
     "Not the leader",
     "not yet ready",
@@ -126,7 +126,7 @@ def outcome_text(sent: Sent) -> str:
 
 
 def effect_at_master(sent: Sent) -> Effect:
-    """What an attempt of a change may have done to the catalog."""
+    """The effect that an attempt of a change may have had on the catalog."""
     if sent.code == OK:
         return Effect.DONE
     if any(text in sent.text for text in _LOST):
@@ -137,7 +137,7 @@ def effect_at_master(sent: Sent) -> Effect:
 
 
 def effect_at_tablet(sent: Sent) -> Effect:
-    """What an attempt of a write may have done to a tablet."""
+    """The effect that an attempt of a write may have had on a tablet."""
     if sent.code == OK:
         return Effect.DONE
     nothing = any(text in sent.text for text in _NO_TABLET)
@@ -145,7 +145,7 @@ def effect_at_tablet(sent: Sent) -> Effect:
 
 
 class Outcome(NamedTuple):
-    """What the attempts of one change prove together.
+    """The proof that all attempts of one change give together.
 
     `last` is the last attempt, if there is one. `lost` is true if an attempt other than an
     acknowledged or refused last one may have had an effect.

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from harness.errors import UsageError
 from harness.ops import OpType
 from harness.vocabularies import ddl
 from targets.apache_kudu.javaclient.attempts import (
@@ -22,7 +23,7 @@ from targets.apache_kudu.javaclient.attempts import (
     outcome_of,
     outcome_text,
 )
-from targets.apache_kudu.javaclient.program import Said
+from targets.apache_kudu.javaclient.program import Reply
 from targets.apache_kudu.wire.tables import UNSTATED, Version, shown_versions
 from targets.kudu.client.classify import Effect
 
@@ -41,6 +42,7 @@ METHODS: Final[Mapping[str, str]] = {
 looked up by name: the look finds the table, or finds it missing.)"""
 VERSIONED: Final = frozenset({"alter", "rename", "get"})
 """Operations whose answers get a version, which takes a look before and after."""
+_STEPS: Final = ("add", "drop", "rename")
 _MISSING: Final = "the table does not exist: table_name:"
 _EXISTS: Final = re.compile(r"table .* already exists with id")
 _COLUMN: Final = ("The column already exists", "The specified column does not exist")
@@ -48,7 +50,7 @@ NO_TERM: Final = "NO_TERM: the answer came, but not the term in which it was giv
 
 
 class Looks(NamedTuple):
-    """What is known about the answer of a master: its term, and versions of the table around it.
+    """The term of a master's answer, and versions of the table before and after it.
 
     Without a `term`, the answer is of no certain term.
     """
@@ -67,7 +69,11 @@ class Judged(NamedTuple):
 
 
 def line_of(call: ddl.DdlCall) -> dict[str, Any]:
-    """The operation as a line for the program."""
+    """The operation as a line for the program. Raises `UsageError` for ranges of tables."""
+    ranged = isinstance(call, ddl.Create) and call.ranges
+    steps = call.steps if isinstance(call, ddl.Alter) else []
+    if ranged or any(step[0] not in _STEPS for step in steps):
+        raise UsageError("the Java client makes no ranges of tables; use --target kudu")
     return {"f": call.f, **call.asked()} if isinstance(call.asked(), dict) else {"f": call.f}
 
 
@@ -78,20 +84,20 @@ def answering(f: str, sent: Sequence[Sent]) -> Sent | None:
 
 
 def judge(
-    call: ddl.DdlCall, said: Said, sent: Sequence[Sent], looks: Looks, *, truncated: bool
+    call: ddl.DdlCall, said: Reply, sent: Sequence[Sent], looks: Looks, *, truncated: bool
 ) -> Judged:
     """The completion of an operation."""
-    own = [each for each in sent if each.method == METHODS[call.f]]
+    main = [each for each in sent if each.method == METHODS[call.f]]
     if call.mutates:
-        return _change(call, said, own, looks, truncated=truncated)
-    return _read(call, said, own, looks)
+        return _change(call, said, main, looks, truncated=truncated)
+    return _read(call, said, main, looks)
 
 
 def _change(
-    call: ddl.DdlCall, said: Said, own: Sequence[Sent], looks: Looks, *, truncated: bool
+    call: ddl.DdlCall, said: Reply, main: Sequence[Sent], looks: Looks, *, truncated: bool
 ) -> Judged:
     goes_on = truncated or (said.error is not None and said.error[0] in GOES_ON)
-    last, effect, lost = outcome_of(own, effect_at_master, may_go_on=goes_on)
+    last, effect, lost = outcome_of(main, effect_at_master, may_go_on=goes_on)
     if effect is Effect.DONE:
         if said.answer is None:
             return Judged(OpType.INFO, None, f"{_error(said)}, after the change was acknowledged")
@@ -122,7 +128,7 @@ def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 
 
 def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | None:
-    """What a refusal shows; `None` if that is not certain."""
+    """The observation of a refusal; `None` if it is not certain."""
     result = None
     if _MISSING in last.text:
         result = "not-found"
@@ -135,17 +141,19 @@ def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | No
     return {"result": result, "revision": None, "term": looks.term}
 
 
-def _read(call: ddl.DdlCall, said: Said, own: Sequence[Sent], looks: Looks) -> Judged:
-    last = own[-1] if own else None
+def _read(call: ddl.DdlCall, said: Reply, main: Sequence[Sent], looks: Looks) -> Judged:
+    last = main[-1] if main else None
     missing = said.error is not None and last is not None and _MISSING in last.text
     if said.answer is None and not missing:
         return Judged(OpType.FAIL, None, _error(said))
     if looks.term is None or (not missing and (last is None or last.code != OK)):
         return Judged(OpType.FAIL, None, NO_TERM)
-    shown = {"revision": None, "term": looks.term}
+    provenance = {"revision": None, "term": looks.term}
     if missing or said.answer is None:
-        return Judged(OpType.OK, {"result": "not-found", **shown}, None)
-    return Judged(OpType.OK, {"result": "ok", **_seen(call, said.answer, looks), **shown}, None)
+        return Judged(OpType.OK, {"result": "not-found", **provenance}, None)
+    return Judged(
+        OpType.OK, {"result": "ok", **_seen(call, said.answer, looks), **provenance}, None
+    )
 
 
 def _seen(call: ddl.DdlCall, answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
@@ -182,6 +190,6 @@ def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return listed
 
 
-def _error(said: Said) -> str:
+def _error(said: Reply) -> str:
     code, text = said.error or ("NO_ERROR", "the client returned an answer without an attempt")
     return f"{code}: {text}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from harness.env import ClientEnv
@@ -18,10 +19,10 @@ from harness.ops import Attempt, OpType
 from harness.plugins import Client, Completion, Request
 from harness.vocabularies import ddl, rows
 from targets.apache_kudu.javaclient import catalog, rowset
-from targets.apache_kudu.javaclient.attempts import OK, Sent, read_frames, recorded
+from targets.apache_kudu.javaclient.attempts import OK, OPEN, Sent, read_frames, recorded
 from targets.apache_kudu.javaclient.catalog import NO_TERM, Judged, Looks
-from targets.apache_kudu.javaclient.program import JavaProgram, Said
-from targets.apache_kudu.wire.looks import Leads, Looker, Seen, leader
+from targets.apache_kudu.javaclient.program import JavaProgram, Reply
+from targets.apache_kudu.wire.looks import Leads, Looker
 from targets.apache_kudu.wire.tables import Version
 from targets.kudu.client.session import Deadline
 
@@ -33,14 +34,14 @@ _LED_ASKED: Final = 10
 _LOOKS_S: Final = 0.5
 """The part of an operation's time that is kept for the looks after it."""
 _ERROR_MAX: Final = 500
-_FIRST_PROCESS: Final = -1
+_FIRST_NUMBER: Final = 0
 _FIRST_S: Final = 20.0
 """Time limit of the first operation, for which the program loads the client's classes."""
-_UNKNOWN_MASTERS: Final = "NO_MASTERS: not every master has said yet under which address it serves"
+_UNKNOWN_MASTERS: Final = "NO_MASTERS: not every master has named the address at which it serves"
 
 
 class JavaClients:
-    """The clients of one run, and what they share."""
+    """The clients of one run, with their common program and looks."""
 
     def __init__(
         self,
@@ -60,28 +61,32 @@ class JavaClients:
         self.advertised: dict[str, str] = {}
         """The addresses of masters by the advertised ones, which the Java client uses."""
         self.looker = Looker(env, names)
-        self.leads = Leads(self.looker)
+        self.leads = Leads(self.looker, env.clock)
+        self.numbers = itertools.count(_FIRST_NUMBER + 1)
         self._is_watching = False
         self._led: set[str] = set()
         """Tables whose tablets were seen to have leaders."""
 
     def client(self, process: int) -> JavaClient:
         """Return a new client for one process."""
-        return JavaClient(self, process)
+        del process
+        return JavaClient(self)
 
     async def pending(self) -> tuple[str, ...]:
-        """What the program still lacks: it starts slowly, so it starts before the first operation.
+        """Start the program, since it starts slowly, and return the conditions that are still open.
 
         Raises `UsageError` if it cannot run.
         """
         if not await self.learn():
             return (_UNKNOWN_MASTERS,)
         asked = {"f": "list", "timeout_ms": int(_FIRST_S * 1000)}
-        said = await self.program.ask(
-            tuple(self.advertised), _FIRST_PROCESS, asked, timeout_s=_FIRST_S
+        reply = await self.program.ask(
+            tuple(self.advertised), _FIRST_NUMBER, asked, timeout_s=_FIRST_S
         )
-        await self.program.close(_FIRST_PROCESS)
-        return () if said.answer is not None else ("Kudu's Java client cannot list the tables yet",)
+        await self.program.close(_FIRST_NUMBER)
+        return (
+            () if reply.answer is not None else ("Kudu's Java client cannot list the tables yet",)
+        )
 
     async def learn(self) -> bool:
         """Ask the masters where they serve; return whether that is known of all of them.
@@ -92,8 +97,8 @@ class JavaClients:
             self._is_watching = True
             for address in (*self.masters, *self.tservers):
                 self.env.spawn(self.leads.watch(address), name=f"who leads at {address}")
-        known = set(self.advertised.values())
-        missing = [address for address in self.masters if address not in known]
+        learned = set(self.advertised.values())
+        missing = [address for address in self.masters if address not in learned]
         for address, host_port in zip(
             missing, await asyncio.gather(*map(self.looker.advertised, missing)), strict=True
         ):
@@ -120,7 +125,7 @@ class JavaClients:
                 self._led.add(table)
 
     async def _tablets(self, table: str) -> list[str]:
-        master = leader(self.leads.seen())
+        master = self.leads.leader()
         return [] if master is None else await self.looker.tablets(master, table)
 
     def address_of(self, server: str) -> str:
@@ -132,9 +137,10 @@ class JavaClients:
 class JavaClient(Client):
     """The client of one process."""
 
-    def __init__(self, shared: JavaClients, process: int) -> None:
+    def __init__(self, shared: JavaClients) -> None:
         self._shared = shared
-        self._process = process
+        self._number = next(shared.numbers)
+        """The number of the client in the program, of which a process may need several."""
         self._clock = shared.env.clock
         self._looker = shared.looker
         self._leads = shared.leads
@@ -152,16 +158,22 @@ class JavaClient(Client):
         return await self._on_catalog(ddl.call_of(request.f, request.value), deadline)
 
     async def close(self) -> None:
-        await self._shared.program.close(self._process)
+        await self._shared.program.close(self._number)
 
-    async def _ask(self, line: Mapping[str, object], deadline: Deadline) -> Said:
+    async def _ask(self, line: Mapping[str, object], deadline: Deadline) -> Reply:
         limit_s = max(0.1, deadline.left_s - _LOOKS_S)
         asked = {**line, "timeout_ms": int(limit_s * 1000)}
         masters = tuple(self._shared.advertised)
+        number = self._number
         # The program itself keeps to the time; the rest is for its way back.
-        return await self._shared.program.ask(
-            masters, self._process, asked, timeout_s=limit_s + _LOOKS_S / 2
+        reply = await self._shared.program.ask(
+            masters, number, asked, timeout_s=limit_s + _LOOKS_S / 2
         )
+        if reply.error is not None and reply.error[0] == OPEN:
+            # The operation goes on. Its RPCs must not count for the next operation.
+            self._number = next(self._shared.numbers)
+            self._shared.env.spawn(self._shared.program.close(number), name="close-java-client")
+        return reply
 
     def _recorded(self, sent: Iterable[Sent], start_ns: int) -> tuple[Attempt, ...]:
         return recorded(list(sent), self._shared.address_of, start_ns, self._clock.monotonic_ns())
@@ -169,32 +181,34 @@ class JavaClient(Client):
     # --- the catalog -------------------------------------------------------------------------
 
     async def _on_catalog(self, call: ddl.DdlCall, deadline: Deadline) -> Completion:
-        seen = self._leads.seen()
-        master, before = leader(seen), None
+        master, before = self._leads.leader(), None
         if call.f in catalog.VERSIONED and master is not None:
             before = await self._looker.version(master, name=getattr(call, "name", None))
         start_ns = self._clock.monotonic_ns()
-        said = await self._ask(catalog.line_of(call), deadline)
-        sent, truncated = read_frames(said.frames)
+        reply = await self._ask(catalog.line_of(call), deadline)
+        sent, truncated = read_frames(reply.frames)
         attempts = self._recorded(
             (e for e in sent if e.method == catalog.METHODS[call.f]), start_ns
         )
         answered = catalog.answering(call.f, sent)
         if answered is None:
             return _completion(
-                catalog.judge(call, said, sent, Looks(), truncated=truncated), None, attempts
+                catalog.judge(call, reply, sent, Looks(), truncated=truncated), None, attempts
             )
         address = self._shared.address_of(answered.server)
-        looks = await self._looks(said, address, seen, before if address == master else None)
-        judged = catalog.judge(call, said, sent, looks, truncated=truncated)
+        sent_ns = start_ns + answered.start_ns
+        looks = await self._looks(reply, address, sent_ns, before if address == master else None)
+        judged = catalog.judge(call, reply, sent, looks, truncated=truncated)
         return _completion(judged, address, attempts)
 
-    async def _looks(self, said: Said, address: str, seen: Seen, before: Version | None) -> Looks:
+    async def _looks(
+        self, reply: Reply, address: str, sent_ns: int, before: Version | None
+    ) -> Looks:
         """Look at the master that answered, for the term and version of its answer."""
         after = None
-        if before is not None and said.answer is not None:
-            after = await self._looker.version(address, table_id=said.answer.get("table_id"))
-        lead = await self._leads.proven(seen, address)
+        if before is not None and reply.answer is not None:
+            after = await self._looker.version(address, table_id=reply.answer.get("table_id"))
+        lead = await self._leads.proven(address, sent_ns)
         return Looks(None if lead is None else lead.term, before, after)
 
     # --- rows --------------------------------------------------------------------------------
@@ -203,23 +217,23 @@ class JavaClient(Client):
         self, call: rows.Write | rows.Read | rows.Scan, deadline: Deadline
     ) -> Completion:
         await self._shared.wait_led(call.table)
-        seen = self._leads.seen()
         start_ns = self._clock.monotonic_ns()
-        said = await self._ask(rowset.line_of(call), deadline)
-        sent, truncated = read_frames(said.frames)
+        reply = await self._ask(rowset.line_of(call), deadline)
+        sent, truncated = read_frames(reply.frames)
         method = rowset.WRITE if isinstance(call, rows.Write) else rowset.SCAN
         attempts = self._recorded((each for each in sent if each.method == method), start_ns)
-        if said.answer is None:
-            return _completion(rowset.unanswered(call, said), None, attempts)
-        servers = _servers(call, said, sent)
+        if reply.answer is None:
+            return _completion(rowset.unanswered(call, reply), None, attempts)
+        servers = _servers(call, reply, sent)
         addresses = {tablet: self._shared.address_of(uuid) for tablet, uuid in servers.items()}
+        sent_ns = {t: start_ns + ns for t, ns in _first_sent(sent, method, servers).items()}
         nodes = {tablet: address.partition(":")[0] for tablet, address in addresses.items()}
-        terms = await self._terms(call, seen, addresses)
+        terms = await self._terms(call, addresses, sent_ns)
         last = next(reversed(addresses.values()), None)
         if isinstance(call, rows.Write):
-            judged = rowset.written(said.answer, sent, nodes, terms, truncated=truncated)
+            judged = rowset.written(reply.answer, sent, nodes, terms, truncated=truncated)
         elif len(terms) == len(addresses) or not rowset.needs_proof(call):
-            judged = rowset.scanned(call, said.answer, nodes, terms)
+            judged = rowset.scanned(call, reply.answer, nodes, terms)
         else:
             judged = Judged(OpType.FAIL, None, f"{NO_TERM}, or a majority does not confirm it")
         return _completion(judged, last, attempts)
@@ -227,13 +241,13 @@ class JavaClient(Client):
     async def _terms(
         self,
         call: rows.Write | rows.Read | rows.Scan,
-        seen: Seen,
         addresses: Mapping[str, str],
+        sent_ns: Mapping[str, int],
     ) -> dict[str, int]:
         """The terms of the answers by tablet, where they are certain and good for the call."""
 
         async def term(tablet: str, address: str) -> int | None:
-            lead = await self._leads.proven(seen, address, tablet)
+            lead = await self._leads.proven(address, sent_ns[tablet], tablet)
             if lead is None:
                 return None
             if isinstance(call, rows.Write) or rowset.needs_leader(call):
@@ -242,16 +256,16 @@ class JavaClient(Client):
                 return lead.term
             return None
 
-        found = await asyncio.gather(*(term(*each) for each in addresses.items()))
+        terms = await asyncio.gather(*(term(*each) for each in addresses.items()))
         return {
             tablet: number
-            for tablet, number in zip(addresses, found, strict=True)
+            for tablet, number in zip(addresses, terms, strict=True)
             if number is not None
         }
 
 
 def _servers(
-    call: rows.Write | rows.Read | rows.Scan, said: Said, sent: Iterable[Sent]
+    call: rows.Write | rows.Read | rows.Scan, reply: Reply, sent: Iterable[Sent]
 ) -> dict[str, str]:
     """The server that answered for each tablet, as the Java client names it."""
     if isinstance(call, rows.Write):
@@ -260,8 +274,23 @@ def _servers(
             for each in sent
             if each.method == rowset.WRITE and each.code == OK and each.tablet is not None
         }
-    assert said.answer is not None, "the caller has looked"
-    return {part["tablet"]: part["server"] for part in said.answer["parts"]}
+    assert reply.answer is not None, "the caller has looked"
+    return {part["tablet"]: part["server"] for part in reply.answer["parts"]}
+
+
+def _first_sent(sent: Sequence[Sent], method: str, servers: Mapping[str, str]) -> dict[str, int]:
+    """The time of the first RPC to the server that answered for each tablet, in ns."""
+    return {
+        tablet: min(
+            (
+                each.start_ns
+                for each in sent
+                if (each.method, each.server, each.tablet) == (method, server, tablet)
+            ),
+            default=0,
+        )
+        for tablet, server in servers.items()
+    }
 
 
 def _completion(judged: Judged, address: str | None, attempts: tuple[Attempt, ...]) -> Completion:

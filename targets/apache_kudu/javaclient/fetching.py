@@ -93,13 +93,13 @@ def _check_java() -> str:
 
 
 def _compiler() -> str:
-    """The compiler beside the Java that runs the program, or on PATH. Raises `UsageError`."""
-    beside = Path(java_program() or "").with_name("javac")
-    compiler = str(beside) if beside.is_file() else shutil.which("javac")
+    """The compiler in the folder of `java`, or on PATH. Raises `UsageError`."""
+    sibling = Path(java_program() or "").with_name("javac")
+    compiler = str(sibling) if sibling.is_file() else shutil.which("javac")
     if compiler is None:
         raise UsageError(
-            f"{_WHO} needs a Java compiler, and there is no javac beside java or on PATH; install "
-            "one (Debian: apt install openjdk-17-jdk-headless)"
+            f"{_WHO} needs a Java compiler, and there is no javac in the folder of java or on "
+            "PATH; install one (Debian: apt install openjdk-17-jdk-headless)"
         )
     return compiler
 

@@ -28,8 +28,8 @@ _STDERR_LINES: Final = 5
 _REASON_MAX: Final = 500
 
 
-class Said(NamedTuple):
-    """What the program said about an operation: the client's answer, or its error.
+class Reply(NamedTuple):
+    """The program's reply to an operation: the client's answer, or its error.
 
     `error` is (code, text); the code is `OPEN` if the client did not return. `frames` are the
     traces of the client's RPCs. `begun` is false if the rows of a write never reached the client.
@@ -52,32 +52,32 @@ class JavaProgram:
         self._started: asyncio.Future[asyncio.StreamWriter] | None = None
 
     async def ask(
-        self, masters: Sequence[str], process: int, asked: Mapping[str, Any], *, timeout_s: float
-    ) -> Said:
-        """Carry out an operation with the client of a process.
+        self, masters: Sequence[str], number: int, asked: Mapping[str, Any], *, timeout_s: float
+    ) -> Reply:
+        """Carry out an operation with the client of this number, which is made if it is new.
 
         Without an answer in time the error is `OPEN`. Raises `RuntimeError` if the program failed
         in another way than by an exception of the client, so that nothing is known.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                said = await self._exchange(masters, {"client": process, **asked})
+                reply = await self._exchange(masters, {"client": number, **asked})
         except TimeoutError:
-            return Said(None, (OPEN, "the program did not answer in time"))
-        if "fatal" in said:
-            raise RuntimeError(clipped(str(said["fatal"]), _REASON_MAX))
-        error = said.get("error")
-        return Said(
-            said.get("answer"),
+            return Reply(None, (OPEN, "the program did not answer in time"))
+        if "fatal" in reply:
+            raise RuntimeError(clipped(str(reply["fatal"]), _REASON_MAX))
+        error = reply.get("error")
+        return Reply(
+            reply.get("answer"),
             error and (error[0], error[1]),
-            said.get("frames", ()),
-            said.get("begun", True),
+            reply.get("frames", ()),
+            reply.get("begun", True),
         )
 
-    async def close(self, process: int) -> None:
-        """Close the client of a process, if it has one."""
+    async def close(self, number: int) -> None:
+        """Close the client of this number, if there is one."""
         if self._started is not None:
-            await self._exchange((), {"client": process, "f": "close"})
+            await self._exchange((), {"client": number, "f": "close"})
 
     async def _exchange(self, masters: Sequence[str], line: Mapping[str, Any]) -> dict[str, Any]:
         writer = await self._writer(masters)
@@ -143,14 +143,14 @@ class JavaProgram:
                 line = await lines.readline()
                 if not line:
                     return
-                said = json.loads(line)
-                number = said["id"]
+                reply = json.loads(line)
+                number = reply["id"]
             except (ValueError, KeyError, TypeError) as error:
                 what = f"the program of Kudu's Java client wrote {shown(line)}: {error}"
                 raise UsageError(f"{what}; the run has no verdict, run it again") from error
             waiting = self._asked.get(number)
             if waiting is not None and not waiting.done():
-                waiting.set_result(said)
+                waiting.set_result(reply)
 
 
 async def _keep_last(lines: asyncio.StreamReader, last: deque[str]) -> None:

@@ -7,8 +7,8 @@ that was refused after an attempt of unknown outcome has an unknown result.
 A read of the latest state is a snapshot at the leader's present time, and a snapshot of a leader
 counts only if a majority of the tablet's voters has no later term afterwards; the module
 `targets.apache_kudu.wire.tablets` has the reasons. Scans read one tablet after another, each with
-one scanner. The client's timestamps of snapshots exclude the writes at that time, those of the
-vocabulary include them, so they differ by one.
+one scanner. The client's timestamps of snapshots exclude the writes at that time, and timestamps
+of the vocabulary include them, so they differ by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.apache_kudu.javaclient.attempts import (
     outcome_of,
 )
 from targets.apache_kudu.javaclient.catalog import NO_TERM, Judged
-from targets.apache_kudu.javaclient.program import Said
+from targets.apache_kudu.javaclient.program import Reply
 from targets.kudu.client.classify import Effect
 
 WRITE: Final = "Write"
@@ -94,7 +94,7 @@ def _scan_line(
     }
 
 
-def unanswered(call: Write | Read | Scan, said: Said) -> Judged:
+def unanswered(call: Write | Read | Scan, said: Reply) -> Judged:
     """The completion of an operation of which the client returned an error as a whole."""
     assert said.error is not None, "there is neither an answer nor an error"
     code, text = said.error
@@ -126,10 +126,10 @@ def written(
     parts: list[dict[str, Any]] = []
     for tablet in dict.fromkeys(row["tablet"] for row in answer["rows"]):
         places = [place for place, row in enumerate(answer["rows"]) if row["tablet"] == tablet]
-        own = [each for each in sent if each.method == WRITE and each.tablet == tablet]
+        batch = [each for each in sent if each.method == WRITE and each.tablet == tablet]
         codes = {answer["rows"][place]["code"] for place in places}
         goes_on = truncated or not codes.isdisjoint({*GOES_ON, NO_ANSWER})
-        _, effect, lost = outcome_of(own, effect_at_tablet, may_go_on=goes_on)
+        _, effect, lost = outcome_of(batch, effect_at_tablet, may_go_on=goes_on)
         done = effect is Effect.DONE and tablet in terms
         for place in places:
             if done:
@@ -190,13 +190,13 @@ def scanned(
     terms: Mapping[str, int],
 ) -> Judged:
     """The completion of a read or scan whose answers are proven as far as they need it."""
-    shown = isinstance(call, Scan) and call.mode != "latest"
+    is_snapshot = isinstance(call, Scan) and call.mode != "latest"
     parts = [
         {
             "tablet": part["tablet"],
             "node": nodes.get(part["tablet"]),
             "term": terms.get(part["tablet"]) if needs_leader(call) else None,
-            "timestamp": part["timestamp"] - 1 if shown and part["timestamp"] > 1 else None,
+            "timestamp": part["timestamp"] - 1 if is_snapshot and part["timestamp"] > 1 else None,
             "rows": sorted((list(row) for row in part["rows"]), key=lambda row: str(row[0])),
         }
         for part in answer["parts"]
@@ -205,11 +205,11 @@ def scanned(
         if len(parts) != 1:
             return Judged(OpType.FAIL, None, f"the client read {len(parts)} tablets for one key")
         (part,) = parts
-        found = dict(part["rows"])
+        cells = dict(part["rows"])
         value = {
             "table_id": answer["table_id"],
             **{name: part[name] for name in ("tablet", "term", "timestamp")},
-            "row": found.get(call.key),
+            "row": cells.get(call.key),
         }
         return Judged(OpType.OK, value, None)
     stamps = {part["timestamp"] for part in parts}

@@ -3,7 +3,8 @@
 A `Looker` never asks for a change. `Leads` watches in which term each server leads which Raft
 groups. Terms never decrease on a server, so an answer that another client got from a server was
 given in the term in which this server was seen before the request and after the answer, if both
-are the same (`Leads.proven`).
+are the same (`Leads.proven`). Two looks may overlap, and the older one end last; then a lead
+counts as first seen too late, which proves less.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+from harness.env import Clock
 from targets.apache_kudu.wire.methods import GET_CONSENSUS_STATE
 from targets.apache_kudu.wire.protobuf import WireFormatError
 from targets.apache_kudu.wire.rpc import WireRpc
@@ -23,7 +25,6 @@ from targets.kudu import messages as m
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import RpcError, parse_address
 
-Seen = dict[tuple[str, str], Lead]
 LOOK_S: Final = 0.5
 """Time limit of one look: a server that does not answer is not waited for."""
 _EVERY_S: Final = 0.2
@@ -97,53 +98,57 @@ class Looker(WireRpc):
 class Leads:
     """The terms in which servers were seen to lead, by address and Raft group."""
 
-    def __init__(self, looker: Looker) -> None:
+    def __init__(self, looker: Looker, clock: Clock) -> None:
         self._looker = looker
-        self._seen: Seen = {}
+        self._clock = clock
+        self._seen: dict[tuple[str, str], tuple[Lead, int]] = {}
+        """The last lead of each server in each group, and when it was first seen."""
         self._looked = asyncio.Event()
 
     async def watch(self, address: str) -> None:
         """Look at a server again and again, until the task is cancelled."""
         while True:
-            for group, lead in (await self._ask(address)).items():
-                remember(self._seen, (address, group), lead)
+            await self._look(address)
             self._looked.set()
             self._looked = asyncio.Event()
             await asyncio.sleep(_EVERY_S)
 
-    def seen(self) -> Seen:
-        """What was seen up to now; to be taken before a request."""
-        return dict(self._seen)
-
     async def wait_led(self, tablets: Iterable[str]) -> None:
         """Wait until each of these tablets was seen to have a leader."""
         wanted = set(tablets)
-        while not wanted <= {group for (_, group), lead in self._seen.items() if lead.leads}:
+        while not wanted <= {group for (_, group), (lead, _) in self._seen.items() if lead.leads}:
             await self._looked.wait()
 
+    def leader(self, group: str = SYSTEM_TABLET_ID) -> str | None:
+        """The address of the server that leads a group in the highest term seen, if any."""
+        leaders = [
+            (lead.term, address)
+            for (address, of), (lead, _) in self._seen.items()
+            if of == group and lead.leads
+        ]
+        return max(leaders)[1] if leaders else None
+
     async def proven(
-        self, before: Seen, address: str, group: str = SYSTEM_TABLET_ID
+        self, address: str, sent_ns: int, group: str = SYSTEM_TABLET_ID
     ) -> Lead | None:
         """The lead in which a server gave an answer that has just come; `None` if unproven.
 
-        `before` was seen before the request.
+        The request was sent at `sent_ns`, or later.
         """
-        after = (await self._ask(address, group)).get(group)
+        after = (await self._look(address, group)).get(group)
         if after is None:
             return None
-        remember(self._seen, (address, group), after)
-        return after if after == before.get((address, group)) else None
+        before, since_ns = self._seen[address, group]
+        return after if before == after and since_ns <= sent_ns else None
 
-    async def _ask(self, address: str, group: str | None = None) -> dict[str, Lead]:
+    async def _look(self, address: str, group: str | None = None) -> dict[str, Lead]:
+        """Look at one group of a server, or at all of them, and remember new leads."""
         try:
-            return await self._looker.leads(address, group)
+            leads = await self._looker.leads(address, group)
         except (RpcError, KeyError, WireFormatError):
             return {}
-
-
-def leader(seen: Seen, group: str = SYSTEM_TABLET_ID) -> str | None:
-    """The address of the server that leads a group in the highest term seen, if there is one."""
-    leaders = [
-        (lead.term, address) for (address, of), lead in seen.items() if of == group and lead.leads
-    ]
-    return max(leaders)[1] if leaders else None
+        for each, lead in leads.items():
+            before = self._seen.get((address, each))
+            if before is None or before[0] != lead:
+                remember(self._seen, (address, each), (lead, self._clock.monotonic_ns()))
+        return leads

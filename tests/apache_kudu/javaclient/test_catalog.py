@@ -2,11 +2,12 @@
 
 import pytest
 
+from harness.errors import UsageError
 from harness.ops import OpType
 from harness.vocabularies import ddl
 from targets.apache_kudu.javaclient.attempts import read_frames
 from targets.apache_kudu.javaclient.catalog import Looks, answering, judge, line_of, unbounded
-from targets.apache_kudu.javaclient.program import Said
+from targets.apache_kudu.javaclient.program import Reply
 from targets.apache_kudu.wire.tables import Version
 from tests.apache_kudu.javaclient.frames import came, sent, sleeps
 
@@ -37,7 +38,7 @@ def judged(call, said, *outcomes, looks=IN_TERM, truncated=False):
 
 
 def refused(code, text):
-    return Said(None, (code, text))
+    return Reply(None, (code, text))
 
 
 DOWN = ("NETWORK_ERROR", "connection closed")
@@ -77,9 +78,9 @@ def test_a_refusal_in_no_certain_term_fails_and_shows_nothing():
 
 
 def test_an_acknowledged_change_is_ok_whatever_came_before():
-    end = judged(CREATE, Said(TABLE, None), DOWN, "ok")
+    end = judged(CREATE, Reply(TABLE, None), DOWN, "ok")
     assert (end.type, end.value["table_id"], end.value["term"]) == (OpType.OK, "i1", 4)
-    assert judged(CREATE, Said(TABLE, None), "ok", looks=Looks()).type is OpType.INFO
+    assert judged(CREATE, Reply(TABLE, None), "ok", looks=Looks()).type is OpType.INFO
 
 
 def test_a_create_whose_table_could_not_be_read_afterwards_is_of_unknown_outcome():
@@ -102,7 +103,7 @@ def test_a_client_that_gave_up_before_it_sent_the_change_did_nothing():
 
 
 def test_an_alter_has_a_version_if_no_other_change_came_between():
-    said = Said({"table_id": "i1"}, None)
+    said = Reply({"table_id": "i1"}, None)
 
     def version(before, after):
         return judged(ALTER, said, "ok", looks=Looks(4, before, after)).value["schema_version"]
@@ -115,13 +116,13 @@ def test_an_alter_has_a_version_if_no_other_change_came_between():
 
 def test_a_read_shows_columns_only_of_a_certain_version():
     looks = Looks(4, Version("i1", 5, True), Version("i1", 5, True))
-    value = judged(GET, Said(TABLE, None), "ok", looks=looks).value
+    value = judged(GET, Reply(TABLE, None), "ok", looks=looks).value
     assert (value["columns"], value["applied_schema_version"], value["schema_version"]) == (
         ["a"],
         5,
         5,
     )
-    value = judged(GET, Said(TABLE, None), "ok").value
+    value = judged(GET, Reply(TABLE, None), "ok").value
     assert (value["result"], value["comment"], "columns" in value) == ("ok", "n1", False)
 
 
@@ -131,7 +132,7 @@ def test_a_read_finds_a_table_missing_by_its_name_and_in_a_certain_term():
     by_id = ("NOT_FOUND", 'the table does not exist: table_id: "i1"')
     assert judged(GET, refused(*by_id), by_id).type is OpType.FAIL
     assert judged(GET, refused("TIMED_OUT", "x"), None).type is OpType.FAIL
-    unproven = judged(GET, Said(TABLE, None), "ok", looks=Looks())
+    unproven = judged(GET, Reply(TABLE, None), "ok", looks=Looks())
     assert (unproven.type, unproven.value) == (OpType.FAIL, None)
 
 
@@ -144,6 +145,15 @@ def test_the_master_that_answered_is_the_last_one():
 def test_lines_have_the_operation_and_its_arguments():
     assert line_of(RENAME) == {"f": "rename", "name": "t", "new_name": "u", "nonce": "n3"}
     assert line_of(ddl.List())["f"] == "list"
+
+
+def test_ranges_of_tables_are_refused():
+    for call in (
+        ddl.Create("t", "n1", ["a"], 3, 3, ranges=[["a", "b"]]),
+        ddl.Alter("t", "n2", [["add-range", "a", "b", ""]]),
+    ):
+        with pytest.raises(UsageError, match="ranges"):
+            line_of(call)
 
 
 def test_the_ends_of_the_key_space_have_no_bounds():

@@ -8,11 +8,11 @@ from harness.errors import UsageError
 from harness.ops import OpType
 from harness.plugins import Request
 from targets.apache_kudu.javaclient.client import JavaClients
-from targets.apache_kudu.javaclient.program import Said
+from targets.apache_kudu.javaclient.program import Reply
 from targets.apache_kudu.wire.session import Lead
 from targets.apache_kudu.wire.tables import Version
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
-from tests.apache_kudu.javaclient.frames import MASTER, came, sent
+from tests.apache_kudu.javaclient.frames import MASTER, MS, came, sent
 from tests.support.env import FakeEnv
 
 TABLE = {"table_id": "i1", "comment": "n1", "columns": ["a"], "column_ids": [11]}
@@ -21,6 +21,8 @@ READ = Request("read", {"table": "r", "key": "k"})
 SCAN = Request("scan", {"table": "r", "mode": "snapshot", "replica": "any"})
 WRITE = Request("write", {"table": "r", "nonce": "n", "rows": [["upsert", "k", {"v": "a"}]]})
 HELD = "s1"
+SENT_MS = 3
+"""When the client sends the RPC that is answered, after the begin of the operation."""
 
 
 class FakeProgram:
@@ -45,12 +47,13 @@ class FakeLooks:
         self.confirms = confirms
         self.number = version
 
-    def seen(self):
-        return dict(self.before)
+    def leader(self):
+        return "m1:7051" if self.before else None
 
-    async def proven(self, before, address, group=SYSTEM_TABLET_ID):
+    async def proven(self, address, sent_ns, group=SYSTEM_TABLET_ID):
+        assert sent_ns == SENT_MS * MS
         after = self.after.get((address, group))
-        return after if after is not None and after == before.get((address, group)) else None
+        return after if after is not None and after == self.before.get((address, group)) else None
 
     async def advertised(self, address):
         return MASTER.removeprefix("master-") if address == "m1:7051" else None
@@ -95,16 +98,16 @@ def invoke(request, said, looks, masters=("m1:7051",)):
 
 def seen_schema():
     method = "GetTableSchema"
-    return Said(TABLE, None, [sent(0, method=method), came(1, method=method)])
+    return Reply(TABLE, None, [sent(SENT_MS, method=method), came(9, method=method)])
 
 
 def test_a_read_of_the_catalog_has_term_version_node_and_attempts():
     done, asked = invoke(GET, seen_schema(), FakeLooks(LEADS, LEADS, version=3))
     assert (done.type, done.node, len(done.attempts)) == (OpType.OK, "m1", 1)
     assert (done.value["term"], done.value["applied_schema_version"]) == (4, 3)
-    assert asked[0][:2] == (("127.1.1.1:7051",), 5)
+    assert asked[0][:2] == (("127.1.1.1:7051",), 1)
     assert asked[0][2]["f"] == "get"
-    assert asked[-1] == (None, 5, "close")
+    assert asked[-1] == (None, 1, "close")
 
 
 def test_an_answer_around_a_change_of_terms_proves_nothing():
@@ -119,16 +122,22 @@ def test_without_all_masters_nothing_is_sent():
     assert (done.type, [each[2] for each in asked]) == (OpType.FAIL, ["close"])
 
 
+def test_after_an_operation_that_goes_on_the_process_has_another_client():
+    done, asked = invoke(GET, Reply(None, ("OPEN", "no answer")), FakeLooks(LEADS, LEADS))
+    assert done.type is OpType.FAIL
+    assert sorted(number for _, number, what in asked if what == "close") == [1, 2]
+
+
 def test_operations_outside_of_its_vocabularies_are_refused():
     with pytest.raises(UsageError, match="add-master"):
-        invoke(Request("add-master", {"node": "m4"}), Said(None, None), FakeLooks())
+        invoke(Request("add-master", {"node": "m4"}), Reply(None, None), FakeLooks())
 
 
 def scan_said():
     how = {"method": "Scan", "server": HELD, "tablet": "A"}
     part = {"tablet": "A", "server": HELD, "timestamp": 500, "rows": [["k", {"v": "a"}]]}
     answer = {"table_id": "i1", "parts": [part]}
-    return Said(answer, None, [sent(0, **how), came(1, **how)])
+    return Reply(answer, None, [sent(SENT_MS, **how), came(9, **how)])
 
 
 def test_a_row_is_read_from_a_leader_in_a_certain_term():
@@ -152,7 +161,7 @@ def test_a_snapshot_counts_only_if_a_majority_confirms_it():
 def test_a_write_is_acknowledged_only_in_a_certain_term():
     how = {"method": "Write", "server": HELD, "tablet": "A"}
     row = {"tablet": "A", "server": HELD, "timestamp": 90, "code": "OK", "text": ""}
-    said = Said({"table_id": "i1", "rows": [row]}, None, [sent(0, **how), came(1, **how)])
+    said = Reply({"table_id": "i1", "rows": [row]}, None, [sent(SENT_MS, **how), came(9, **how)])
     done, _ = invoke(WRITE, said, FakeLooks(LEADS, LEADS))
     assert (done.type, done.value["rows"], done.value["parts"][0]["term"]) == (OpType.OK, ["ok"], 7)
     done, _ = invoke(WRITE, said, FakeLooks(LEADS, {}))
@@ -166,7 +175,7 @@ def test_the_program_starts_before_the_first_operation():
         clients.looker = clients.leads = FakeLooks()
         return await clients.pending()
 
-    listed = Said({"tables": []}, None)
+    listed = Reply({"tables": []}, None)
     assert asyncio.run(pending(listed, ["m1:7051"])) == ()
     assert asyncio.run(pending(listed, ["m1:7051", "m2:7051"])) != ()
-    assert asyncio.run(pending(Said(None, ("TIMED_OUT", "x")), ["m1:7051"])) != ()
+    assert asyncio.run(pending(Reply(None, ("TIMED_OUT", "x")), ["m1:7051"])) != ()

@@ -5,7 +5,7 @@ import pytest
 from harness.ops import OpType
 from harness.vocabularies.rows import Read, Scan, Write
 from targets.apache_kudu.javaclient.attempts import read_frames
-from targets.apache_kudu.javaclient.program import Said
+from targets.apache_kudu.javaclient.program import Reply
 from targets.apache_kudu.javaclient.rowset import line_of, scanned, unanswered, written
 from tests.apache_kudu.javaclient.frames import came, sent
 
@@ -97,10 +97,10 @@ def test_a_write_of_which_one_part_failed_is_no_failure():
 
 def test_an_error_as_a_whole_is_unknown_once_the_rows_reached_the_client():
     error = ("TIMED_OUT", "time is up")
-    assert unanswered(WRITE, Said(None, error)).type is OpType.INFO
-    assert unanswered(WRITE, Said(None, error, begun=False)).type is OpType.FAIL
-    assert unanswered(READ, Said(None, error)).type is OpType.FAIL
-    missing = Said(None, ("NOT_FOUND", MISSING), begun=False)
+    assert unanswered(WRITE, Reply(None, error)).type is OpType.INFO
+    assert unanswered(WRITE, Reply(None, error, begun=False)).type is OpType.FAIL
+    assert unanswered(READ, Reply(None, error)).type is OpType.FAIL
+    missing = Reply(None, ("NOT_FOUND", MISSING), begun=False)
     assert unanswered(WRITE, missing).type is OpType.FAIL
     assert unanswered(READ, missing).value == {"result": "not-found"}
 
