@@ -7,6 +7,7 @@ another repository, such as a mirror. What cannot be fetched is a `UsageError`.
 
 from __future__ import annotations
 
+import hashlib
 import os  # determinism: no node runs this module
 import re
 import shutil  # determinism: no node runs this module
@@ -27,7 +28,10 @@ MIRROR: Final = "HARNESS_MAVEN"
 """The environment variable with the address of a Maven repository to use instead of `CENTRAL`."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 _DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
-"""The Dockerfile of the servers' image, copied into the folder of a version."""
+"""The Dockerfile of the servers' image, written into the folder of a version."""
+_TINFO: Final = "libtinfo6"
+_OTHER_TINFO: Final[Mapping[str, str]] = {"1.16.0": "libtinfo5"}
+"""Debian's package with the terminal library of a version that does not use `_TINFO`."""
 _UNPACKED: Final = 1
 """Version of the unpacked folder; a higher one makes `harness fetch kudu` fetch again."""
 _SERVER: Final = "kudu-master"
@@ -63,9 +67,15 @@ VERSIONS: Final = tuple(_artefacts())
 
 def folder(version: str) -> CacheFolder:
     """The cache's folder of a version."""
-    dockerfile = sha256_of(_DOCKERFILE)
+    dockerfile = hashlib.sha256(_dockerfile(version).encode()).hexdigest()
     stamp = f"{_artefacts()[version].sha256} {_UNPACKED} {dockerfile}"
     return CacheFolder(f"apache-kudu-{version}", stamp)
+
+
+def _dockerfile(version: str) -> str:
+    """The Dockerfile of a version's image."""
+    text = _DOCKERFILE.read_text(encoding="utf-8")
+    return text.replace(_TINFO, _OTHER_TINFO.get(version, _TINFO))
 
 
 def require(version: str) -> Path:
@@ -88,7 +98,7 @@ def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
             archive = scratch / artefact.file
             download(artefact, archive)
             _unpack(archive, new, scratch)
-            shutil.copyfile(_DOCKERFILE, new / _DOCKERFILE.name)
+            (new / _DOCKERFILE.name).write_text(_dockerfile(version), encoding="utf-8")
         progress(f"Kudu {version} is in {cache.place}")
     require_libraries(cache.place)
     return cache.place

@@ -53,6 +53,8 @@ class ApacheKuduTarget(
     groups=(CATALOG,),
     operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f, UPGRADE, *FLAG_FAULTS),
     variant_of={UPGRADE: UPGRADED},
+    extras=("set-flag",),
+    larger=({"kudu_version": VERSIONS[1], "upgrade_to": VERSIONS[0]}, {"spare_masters": 2}),
     nemeses=(
         "partition-leader",
         "partition-halves",

@@ -66,6 +66,13 @@ def test_the_list_pins_every_version():
     assert {len(each.sha256) for each in wanted} == {64}
 
 
+def test_images_have_the_terminal_library_of_their_version():
+    wanted = {"1.16.0": "libtinfo5"}
+    for version in VERSIONS:
+        (package,) = {word for word in fetching._dockerfile(version).split() if "tinfo" in word}
+        assert package == wanted.get(version, "libtinfo6")
+
+
 def test_what_is_fetched_runs_and_is_fetched_once(repository, capsys):
     assert main(["fetch", "kudu"]) == 0
     place = require(VERSION)
