@@ -8,13 +8,14 @@ of them excuses a violation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from targets.apache_kudu.wire import WireRpc
-from targets.apache_kudu.wire.administration import set_flag
+from targets.apache_kudu.wire.administration import flag_value, set_flag
+from targets.apache_kudu.wire.session import Session
 from targets.kudu.rpc import RpcError
 
 FLAG_FAULTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
@@ -37,6 +38,7 @@ FLAG_FAULTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 """The flags of each operation, in the order in which they are set."""
 LASTS_S: Final = 6.0
 _CALL_S: Final = 1.0
+T = TypeVar("T")
 _Place = tuple[str, str]
 """The address of a server, and a flag."""
 
@@ -49,7 +51,7 @@ class FlagFaults:
         self._rpc = rpc
         self._addresses = addresses
         self._usual: dict[_Place, str] = {}
-        """The values before the first of the operations that have set a flag."""
+        """The values before operations set the flags."""
         self._users: dict[_Place, int] = {}
         """The number of operations under way that have set a flag."""
 
@@ -73,18 +75,24 @@ class FlagFaults:
             await self._give_back(place)
 
     async def _set_all(self, address: str, flags: Mapping[str, str]) -> bool:
-        """Set the flags at one server; if one cannot be set, set the others back."""
+        """Set the flags at one server; if one cannot be set, set all of them back.
+
+        The usual values are asked for first, because a lost answer leaves a flag in doubt.
+        """
         taken: list[_Place] = []
         for flag, value in flags.items():
-            old = await self._set(address, flag, value)
-            if old is None:
-                for place in taken:
-                    await self._give_back(place)
-                return False
             place = address, flag
-            self._usual.setdefault(place, old)
-            self._users[place] = self._users.get(place, 0) + 1
-            taken.append(place)
+            usual = self._usual.get(place)
+            if usual is None:
+                usual = await self._ask(address, partial(flag_value, flag=flag))
+            if usual is not None:
+                self._usual[place] = usual
+                self._users[place] = self._users.get(place, 0) + 1
+                taken.append(place)
+            if usual is None or not await self._set(place, value):
+                for each in taken:
+                    await self._give_back(each)
+                return False
         return True
 
     async def _give_back(self, place: _Place) -> None:
@@ -95,14 +103,22 @@ class FlagFaults:
         self._users[place] = self._users.get(place, 1) - 1
         if self._users[place] > 0:
             return
-        if await self._set(*place, self._usual[place]) is not None:
+        if await self._set(place, self._usual[place]):
             del self._usual[place]
             del self._users[place]
 
-    async def _set(self, address: str, flag: str, value: str) -> str | None:
-        """Set one flag; return its old value, or `None` without an answer or if it was refused."""
-        asked = partial(set_flag, flag=flag, value=value)
+    async def _set(self, place: _Place, value: str) -> bool:
+        """Set one flag; return whether the server confirmed it."""
+        address, flag = place
+
+        async def work(session: Session) -> bool:
+            await set_flag(session, flag, value)
+            return True
+
+        return bool(await self._ask(address, work))
+
+    async def _ask(self, address: str, work: Callable[[Session], Awaitable[T]]) -> T | None:
         try:
-            return await self._rpc.administer(address, asked, timeout_s=_CALL_S)
+            return await self._rpc.administer(address, work, timeout_s=_CALL_S)
         except RpcError:
             return None

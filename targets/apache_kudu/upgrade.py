@@ -9,6 +9,7 @@ limit: an administrator goes on even if a fault keeps a server from becoming rea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
@@ -51,7 +52,7 @@ class Upgrade:
         self._turn = asyncio.Lock()
         self._done: set[str] = set()
         self._in_maintenance: dict[str, str] = {}
-        """Uuids of the tablet servers that entered maintenance and did not leave it, by name."""
+        """Uuids of the tablet servers that may have entered maintenance, and did not leave it."""
 
     async def run(self, nodes: Sequence[str], restart: Restart) -> str | None:
         """Upgrade the servers among `nodes` that are up and have the old release, one by one.
@@ -82,23 +83,21 @@ class Upgrade:
         address = self._tservers.get(name)
         if address is not None:
             await self._give_leaders_away(name, address)
-        if not await restart(name, UPGRADED):
-            return False
-        self._done.add(name)
-        if address is None:
-            await _until(self._ready)
-        else:
-            await _until(partial(self._serves, address))
-            await self._leave_maintenance(name)
-        return True
+        restarted = await restart(name, UPGRADED)
+        if restarted:
+            self._done.add(name)
+            serves = self._ready if address is None else partial(self._serves, address)
+            await _until(serves)
+        await self._leave_maintenance(name)
+        return restarted
 
     async def _give_leaders_away(self, name: str, address: str) -> None:
         try:
             uuid = await self._rpc.node_uuid(address, timeout_s=_CALL_S)
         except RpcError:
             return  # the server is down
-        if await self._change_maintenance(uuid, on=True):
-            self._in_maintenance[name] = uuid
+        self._in_maintenance[name] = uuid  # also if the answer is lost
+        await self._change_maintenance(uuid, on=True)
 
         async def is_idle() -> bool:
             asked = partial(quiesce, on=True)
@@ -108,7 +107,12 @@ class Upgrade:
 
     async def _leave_maintenance(self, name: str) -> None:
         uuid = self._in_maintenance.get(name)
-        if uuid is not None and await self._change_maintenance(uuid, on=False):
+        if uuid is None:
+            return
+        with contextlib.suppress(RpcError):  # a server that is down does not quiesce
+            asked = partial(quiesce, on=False)
+            await self._rpc.administer(self._tservers[name], asked, timeout_s=_CALL_S)
+        if await self._change_maintenance(uuid, on=False):
             del self._in_maintenance[name]
 
     async def _change_maintenance(self, uuid: str, *, on: bool) -> bool:

@@ -35,6 +35,7 @@ class Cluster:
         self.flags = {}
         self.refused = ()
         self.starting = {}
+        self.mute = set()
 
     async def administer(self, address, work, *, timeout_s):
         node = self._reach(address, timeout_s)
@@ -94,6 +95,7 @@ class Asked(Scripted):
             "ChangeTServerState": self._maintenance,
             "Quiesce": self._quiesce,
             "SetFlag": self._set_flag,
+            "GetFlags": self._get_flags,
         }
         self.answers = {method.name: [answers[method.name](request)]}
         return await super().call(method, request, timeout_s=timeout_s, rows_id=rows_id)
@@ -104,19 +106,26 @@ class Asked(Scripted):
         return {}
 
     def _quiesce(self, request):
-        assert request == {"quiesce": True, "return_stats": True}
-        self.cluster.told.append((self.node, "quiesce"))
+        assert request["return_stats"]
+        self.cluster.told.append((self.node, "quiesce" if request["quiesce"] else "resume"))
         self.cluster.leaders -= 1
-        return {"is_quiescing": True, "num_leaders": max(0, self.cluster.leaders)}
+        return {"is_quiescing": request["quiesce"], "num_leaders": max(0, self.cluster.leaders)}
 
     def _set_flag(self, request):
         assert request["force"]
         flag, value = request["flag"], request["value"]
         if flag in self.cluster.refused:
             return {"result": 2, "message": "no such flag"}
-        held = self.cluster.flags.setdefault(self.node, {})
-        old, held[flag] = held.get(flag, "usual"), value
-        return {"result": 1, "message": "", "old_value": old}
+        self.cluster.flags.setdefault(self.node, {})[flag] = value
+        if self.node in self.cluster.mute:
+            return RpcConnectionError("the answer was lost", sent=True)
+        return {"result": 1, "message": ""}
+
+    def _get_flags(self, request):
+        assert request["all_flags"]
+        (flag,) = request["flags"]
+        value = self.cluster.flags.get(self.node, {}).get(flag, "usual")
+        return {"flags": [{"name": "another", "value": "x"}, {"name": flag, "value": value}]}
 
 
 # --- the upgrade ------------------------------------------------------------------------------
@@ -129,8 +138,9 @@ def test_masters_come_first_and_tablet_servers_leave_maintenance_when_they_serve
     assert cluster.told == [
         *(("m1", UPGRADED), "ready?", ("m2", UPGRADED), "ready?"),
         *(("uuid-t1", "enter"), ("t1", "quiesce"), ("t1", "quiesce")),
-        *(("t1", UPGRADED), ("uuid-t1", "exit")),
-        *(("uuid-t2", "enter"), ("t2", "quiesce"), ("t2", UPGRADED), ("uuid-t2", "exit")),
+        *(("t1", UPGRADED), ("t1", "resume"), ("uuid-t1", "exit")),
+        *(("uuid-t2", "enter"), ("t2", "quiesce"), ("t2", UPGRADED)),
+        *(("t2", "resume"), ("uuid-t2", "exit")),
     ]
     assert cluster.starting == {"m1": 3, "m2": 3, "t1": -1, "t2": -1}
 
@@ -176,6 +186,36 @@ def test_maintenance_that_could_not_end_ends_when_all_nodes_are_healed():
 
     run(main())
     assert cluster.told.count(("uuid-t1", "exit")) == 1
+
+
+def test_a_server_that_was_not_restarted_serves_again():
+    cluster = Cluster()
+
+    async def refuse(node, variant):
+        del node, variant
+        return False
+
+    assert run(cluster.upgrade().run(["t1"], refuse)) is None
+    assert cluster.told[-2:] == [("t1", "resume"), ("uuid-t1", "exit")]
+
+
+def test_an_upgrade_that_took_too_long_ends_maintenance_at_the_end():
+    cluster = Cluster()
+    upgrade = cluster.upgrade()
+
+    async def hang(node, variant):
+        del node, variant
+        await asyncio.sleep(1000)
+        return True
+
+    async def main():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await upgrade.run(["t1"], hang)
+        await upgrade.finish(cluster.restart)
+
+    run(main())
+    assert cluster.told[-2:] == [("t1", "resume"), ("uuid-t1", "exit")]
 
 
 def test_one_upgrade_at_a_time():
@@ -291,6 +331,17 @@ def test_flags_of_a_server_that_was_cut_off_are_set_back_at_the_end():
 
     run(main())
     assert cluster.flags["m1"] == USUAL
+
+
+def test_a_flag_whose_answer_was_lost_is_set_back():
+    cluster = Cluster()
+    cluster.mute = {"m1"}
+    faults = flag_faults(cluster)
+    assert run(faults.run(SLOW, ["m1"])) is None
+    assert cluster.flags["m1"] == {"log_inject_latency_ms_mean": "usual"}
+    cluster.mute, cluster.flags["m1"] = set(), dict(SLOW)
+    run(faults.restore())
+    assert cluster.flags["m1"]["log_inject_latency_ms_mean"] == "usual"
 
 
 def test_a_refused_flag_leaves_no_other_flag_behind():

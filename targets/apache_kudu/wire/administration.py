@@ -11,7 +11,7 @@ from typing import Final
 from targets.apache_kudu.wire.errors import master_error, tablet_error
 from targets.apache_kudu.wire.messages import ERROR, ERROR_ONLY
 from targets.apache_kudu.wire.methods import Method
-from targets.apache_kudu.wire.protobuf import Message, bool_, nested, text, uint
+from targets.apache_kudu.wire.protobuf import Message, bool_, many, nested, text, uint
 from targets.apache_kudu.wire.session import Session
 from targets.kudu.rpc import RpcConnectionError
 
@@ -39,7 +39,16 @@ SET_FLAG: Final = Method(
     "kudu.server.GenericService",
     "SetFlag",
     Message("SetFlagRequest", flag=text(1), value=text(2), force=bool_(3)),
-    Message("SetFlagResponse", result=uint(1), message=text(2), old_value=text(3)),
+    Message("SetFlagResponse", result=uint(1), message=text(2)),
+)
+GET_FLAGS: Final = Method(
+    "kudu.server.GenericService",
+    "GetFlags",
+    Message("GetFlagsRequest", all_flags=bool_(1), flags=many(text(3))),
+    Message(
+        "GetFlagsResponse",
+        flags=many(nested(1, Message("Flag", name=text(1), value=text(2)))),
+    ),
 )
 _ENTER: Final = 1
 _EXIT: Final = 2
@@ -69,10 +78,18 @@ async def quiesce(s: Session, *, on: bool) -> int:
     return int(reply.get("num_leaders", 0))
 
 
-async def set_flag(s: Session, flag: str, value: str) -> str:
-    """Set a flag of a running server, and return its old value. Raises `RpcError`."""
+async def flag_value(s: Session, flag: str) -> str:
+    """Return the value of a flag of a running server. Raises `RpcError`."""
+    reply = await s.ask(GET_FLAGS, {"all_flags": True, "flags": [flag]})
+    for each in reply["flags"]:
+        if each["name"] == flag:
+            return str(each.get("value", ""))
+    raise RpcConnectionError(f"{s.connection.address} has no flag --{flag}", sent=False)
+
+
+async def set_flag(s: Session, flag: str, value: str) -> None:
+    """Set a flag of a running server. Raises `RpcError`."""
     reply = await s.ask(SET_FLAG, {"flag": flag, "value": value, "force": True})
     if reply.get("result") != _SET:
         refusal = reply.get("message", "")
         raise RpcConnectionError(f"{s.connection.address} refused --{flag}: {refusal}", sent=True)
-    return str(reply.get("old_value", ""))
