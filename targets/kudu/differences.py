@@ -20,12 +20,13 @@ DIFFERENCES: Final = (
         "CHECK in Schema's constructor); here the master refuses it, as Kudu refuses such a create",
     ),
     KnownDifference(
-        name="silent-leader",
+        name="safe-time",
         original=KUDU,
         rows=("message/scan/TIMED_OUT", "message/scan/UNKNOWN_ERROR"),
-        why="a follower of Kudu that has not heard from its leader for 1.5 heartbeats refuses a "
-        "snapshot at once (TIMED_OUT without a code of its own); here it waits for the leader as "
-        "long as the request may take",
+        # consensus/time_manager.cc, `WaitUntilSafe`
+        why="safe times come with heartbeats in Kudu, so a follower whose safe time is older than "
+        "1.5 heartbeats refuses a snapshot at once, with TIMED_OUT and no code; here they come "
+        "from the log (time_manager.py), and the follower waits for an entry",
     ),
     KnownDifference(
         name="look-before-request",
