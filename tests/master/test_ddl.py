@@ -35,7 +35,7 @@ BAD_CREATES = {
     "no key": ({"schema": schema(column("a"))}, Code.INVALID_SCHEMA),
     "late key": (
         {"schema": schema(KEY, column("a"), column("b", is_key=True))},
-        Code.INVALID_SCHEMA,
+        Code.UNKNOWN_ERROR,
     ),
     "same column twice": ({"schema": schema(KEY, column("a"), column("a"))}, Code.UNKNOWN_ERROR),
     "column without a name": ({"schema": schema(KEY, column(""))}, Code.UNKNOWN_ERROR),

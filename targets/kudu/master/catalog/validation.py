@@ -1,7 +1,8 @@
 """Rules for names, schemas and partitions of tables; their errors are INVALID_SCHEMA, as in Kudu.
 
-A new table's columns without a name, or with one name twice, are different: Kudu cannot even read
-such a schema (`SchemaFromPB`), and its error has no code of its own, so it is UNKNOWN_ERROR.
+A new table's columns without a name, with one name twice, or with a key after another column are
+different: Kudu cannot even read such a schema (`SchemaFromPB`), and its error has no code of its
+own, so it is UNKNOWN_ERROR.
 
 Masters assign column ids and ignore the ids that a client sends. (Kudu refuses a schema with ids,
 but this target's messages always have an id field.) Masters make key columns not nullable.
@@ -59,6 +60,9 @@ def bad_column(column: Column, flags: Flags) -> str | None:
 def unreadable_schema(schema: Schema) -> str | None:
     """Return the reason why no table at all has such columns; `None` if some table may."""
     names = [column.name for column in schema.columns]
+    for before, column in itertools.pairwise(schema.columns):
+        if column.is_key and not before.is_key:
+            return f"the key column {column.name!r} comes after another column; keys come first"
     for position, name in enumerate(names):
         if not name:
             return "the column name is empty; give it a name"
@@ -77,16 +81,12 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
             f"the schema has {len(columns)} columns; the limit is {flags.max_num_columns} "
             "(flag max_num_columns)"
         )
-    previous_is_key = True
     for column in columns:
         problem = bad_column(column, flags)
         if problem is not None:
             return problem
-        if column.is_key and not previous_is_key:
-            return f"the key column {column.name!r} comes after another column; keys come first"
         if column.is_key and column.type in _NO_KEYS:
             return f"the key column {column.name!r} has type {column.type}, which a key cannot have"
-        previous_is_key = column.is_key
     return None
 
 
