@@ -18,6 +18,13 @@ from harness.vocabularies.ddl import Create
 
 Ops = TypeVar("Ops")
 REPLICAS: Final = Option("replicas", 3, "replicas of each tablet")
+UNPLACEABLE: Final = Option(
+    "unplaceable",
+    0,
+    "percentage of creates that ask for more replicas than there are tablet servers",
+    within=(0, 100),
+)
+REPLICAS_MAX: Final = 7
 
 
 def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
@@ -39,6 +46,22 @@ def replicas_of(case: Case) -> int:
             f"lower --replicas, or give --tservers {replicas}"
         )
     return replicas
+
+
+def too_many_replicas(case: Case) -> int:
+    """The smallest odd number above that of the tablet servers, which cannot hold a replica each.
+
+    Raises `UsageError` if no table may have that number of replicas.
+    """
+    tservers = case.target_options.get("tservers")
+    many = 0 if not isinstance(tservers, int) else tservers + 1 + tservers % 2
+    if not 0 < many <= REPLICAS_MAX:
+        raise UsageError(
+            f"--unplaceable {case.workload_options['unplaceable']} needs fewer than {REPLICAS_MAX} "
+            f"tablet servers, because no table may have more than {REPLICAS_MAX} replicas; "
+            f"--tservers is {tservers}"
+        )
+    return many
 
 
 def after_create(ops: Ops, event: Op, table: Any) -> Ops:

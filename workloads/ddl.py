@@ -47,7 +47,14 @@ from workloads.contention import (
     parse_mix,
     readers_of,
 )
-from workloads.creation import REPLICAS, after_create, new_table, replicas_of
+from workloads.creation import (
+    REPLICAS,
+    UNPLACEABLE,
+    after_create,
+    new_table,
+    replicas_of,
+    too_many_replicas,
+)
 
 KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = (
@@ -80,6 +87,8 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
     `other` while other clients list. Operations of such a burst are up to `gap_ns` apart; the next
     one is due at `due_ns`. The gaps matter: a list shows a rename only if it is in progress when
     the rename takes effect, which is rare if both begin at the same moment.
+
+    `unplaceable` percent of the creates ask for `too_many` replicas.
     """
 
     names: int
@@ -90,6 +99,8 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
     readers: int
     burst: int
     moves: int = 0
+    unplaceable: int = 0
+    too_many: int = 0  # more replicas than there are tablet servers
     count: int = 0
     hot: int = 0
     left: int = 0
@@ -139,7 +150,10 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
             case List.f:
                 return List()
             case Create.f:
-                return new_table(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
+                partitions, replicas = 1 + rng.randrange(self.partitions), self.replicas
+                if self.unplaceable and rng.randrange(100) < self.unplaceable:
+                    replicas = self.too_many
+                return new_table(name, nonce, partitions, replicas)
             case Alter.f:
                 return Alter(name, nonce, _steps(nonce, dict(self.added).get(name, ""), rng))
             case Rename.f:
@@ -205,6 +219,7 @@ class DdlWorkload(Workload):
         READERS,
         burst_option(6, "operations at once on one name"),
         Option("moves", 0, "percentage of bursts that rename and list tables", within=(0, 100)),
+        UNPLACEABLE,
     )
     checkers: tuple[str, ...] = (
         "linearizable-catalog",
@@ -227,6 +242,8 @@ class DdlWorkload(Workload):
             readers=readers_of(case) if reads else 0,
             burst=int(options["burst"]),
             moves=int(options["moves"]) if {"list", "rename"} <= dict(mix).keys() else 0,
+            unplaceable=int(options["unplaceable"]),
+            too_many=too_many_replicas(case) if int(options["unplaceable"]) else 0,
         )
 
     @override
@@ -252,7 +269,10 @@ class DdlWorkload(Workload):
 
     def final(self, case: Case) -> Sequence[Request]:
         names = [f"t{number}" for number in range(int(case.workload_options["names"]))]
+        kinds: tuple[type[Get | Locate | IsCreateDone | IsAlterDone], ...]
         kinds = (Get, Locate, IsCreateDone, IsAlterDone)
+        if int(case.workload_options["unplaceable"]):
+            kinds = (Get, IsCreateDone, IsAlterDone)  # a master may refuse to locate for ever
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]
         return tuple(map(Request.of, [List(), *looks, *map(Get, names[DONE_MAX:])]))
 

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from targets.kudu.flags import Flags
+from targets.kudu.master.tablets.ts_manager import IDLE_INTERVALS
 from targets.kudu.tserver.errors import RESULTS_MAX, WRITES_WAITING_MAX
 
 Json = Mapping[str, Any]
@@ -46,12 +47,13 @@ USUAL_PAIRS: Final = 20
 
 
 def describe_bounds(
-    masters: Json, tservers: Json, flags: Flags, changed: Flags | None = None
+    masters: Json, tservers: Json, flags: Flags, changed: Flags | None = None, *, names: int = 1
 ) -> dict[str, Any]:
     """Build the snapshot's `limits`, `counters` by node, `calls` by method and `amounts` by name.
 
     `masters` and `tservers` map each node to its dump, or to `None` if the node did not answer. If
     nodes may run under `changed` flags, each limit is the larger one under `flags` and `changed`.
+    `names` is the number of names that a master may have; a spare that replaced one has two.
     """
     pairs = len(masters) * len(tservers)
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
@@ -61,6 +63,7 @@ def describe_bounds(
     limits = _limits(flags, pairs, made)
     if changed is not None:
         limits = [_larger(*two) for two in zip(limits, _limits(changed, pairs, made), strict=True)]
+    limits.append(_idle_heartbeats(names, flags, changed or flags))
     return {
         "limits": [limit for limit in limits if limit["limit"] != math.inf],
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
@@ -151,14 +154,17 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
     for tablet in rows["tablets"]:
         tablets[tablet["table_id"]] = tablets.get(tablet["table_id"], 0) + 1
     tables = rows["tables"]
+    forgotten = rows.get("forgotten") or {}
     return {
         "live table": sum(table["state"] != "REMOVED" for table in tables),
         "live tablet": sum(t["state"] not in _DEAD_TABLETS for t in rows["tablets"]),
         "configuration changed": sum(calls.get(method, 0) for method in CHANGES),
         "replica asked to move": calls.get(MOVE, 0),
         "replica copied": calls.get(f"{COPY} {CARRIED_OUT}", 0),
-        "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
-        "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
+        "replica made": forgotten.get("replicas", 0)
+        + sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
+        "tablet altered": forgotten.get("altered", 0)
+        + sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
     }
 
 
@@ -314,6 +320,17 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _idle_heartbeats(names: int, *flags: Flags) -> dict[str, Any]:
+    """The limit of a server's heartbeats without news; delayed ones may arrive at once."""
+    intervals = [each.heartbeat_interval_ms for each in flags]
+    limit = _scaled(3 * IDLE_INTERVALS // 2 * names, Fraction(max(intervals), min(intervals)))
+    return _limit(
+        "idle heartbeats", "counter", "idle heartbeats of a server", limit,
+        "a tablet server sends a master one heartbeat without news per interval, even if its list "
+        "names the master twice", fault=IDLE_INTERVALS,
+    )  # fmt: skip
+
+
 def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
     """Limits of a running node's memory and disk.
 
@@ -358,6 +375,10 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
         _limit("locks", "counter", "locks", 4, "a lock ends with its last user", live_table=1),
         _limit("requests in flight", "counter", "requests in flight", 4, idle),
         _limit("reserved names", "counter", "reserved names", 4, idle),
+        _limit(
+            "late rows", "counter", "late rows", 0,
+            "rows of deleted tables go: metadata_for_deleted_table_and_tablet_reserved_secs",
+        ),
         _limit("tablets in transition", "counter", "tablets in transition", 4, idle),
         _limit(
             "files", "counter", "files", 12,

@@ -229,6 +229,57 @@ class Bug(Switch):
         where=(f"{_MASTER}.catalog.catalog_manager", "targets.kudu.system"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
+    KUDU_2302 = Row(
+        title="a new leader that cannot resolve the name of one peer exits",
+        upstream="a leader made a proxy for every peer in the step in which it won its election, "
+        "and a CHECK failed if the name of one peer could not be resolved",
+        fixed="2021-06-12 (1.16)",
+        profiles=LEGACY,
+        where=(f"{_MASTER}.node", "targets.kudu.tserver.node"),
+        find=Find(
+            "--time-limit 15 --fault 'do lose-name on follower at 5s' "
+            "--fault 'do step-down on leader at 6s'",
+            "crash",
+            1,
+        ),
+    )
+    KUDU_2684 = Row(
+        title="a master that is named twice gets every heartbeat and report twice",
+        upstream="a tablet server started one heartbeat thread per entry of "
+        "--tserver_master_addrs, even if two entries were equal",
+        fixed="2019-01-31 (1.9)",
+        profiles=LEGACY,
+        where=("targets.kudu.tserver.heartbeater",),
+        find=Find("--named-twice m1,m2 --nemesis none --time-limit 15", "bounds", 1),
+    )
+    KUDU_3344 = Row(
+        title="deleted tables and tablets stay in the masters' memory for ever",
+        upstream="no row of the system tablet was ever removed, and a new leader loaded all rows. "
+        "The fix is off by default (enable_metadata_cleanup_for_deleted_tables_and_tablets)",
+        fixed="2022-02-21 (1.16)",
+        profiles=LEGACY,
+        where=(f"{_MASTER}.tablets.background",),
+        find=Find(
+            "--nemesis none --rate 10 --time-limit 40 "
+            "--kudu-flag metadata_for_deleted_table_and_tablet_reserved_secs=30",
+            "bounds",
+            1,
+        ),
+    )
+    KUDU_3452 = Row(
+        title="a tablet that cannot be placed keeps all other tablets from being placed",
+        upstream="the background loop returned at the first tablet without enough live tablet "
+        "servers. While a table waited for servers, no other create finished",
+        fixed="2023-05-16 (1.18)",
+        profiles=LEGACY,
+        where=(f"{_MASTER}.tablets.background",),
+        find=Find(
+            "--nemesis none --time-limit 15 --unplaceable 25 "
+            "--kudu-flag catalog_manager_check_ts_count_for_create_table=false",
+            "liveness",
+            1,
+        ),
+    )
     KUDU_495_ABORT = Row(
         title="a master exits if it loses its leadership during a write",
         upstream="a CHECK treated failed replication like a failing disk",
@@ -442,6 +493,7 @@ _USUAL: Final[Mapping[str, bool]] = {
     "log_force_fsync_all": False,  # logs are not synced, as in Kudu; votes are always synced
     # Tablet servers and clients know only the masters that they were started with
     "heartbeat_names_masters": False,
+    "enable_metadata_cleanup_for_deleted_tables_and_tablets": False,
 }
 FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "strict": {},

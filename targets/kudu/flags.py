@@ -67,6 +67,10 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     master_failover_catchup_timeout_ms: Annotated[int, Within(3000, 60_000)] = 30_000
     master_auto_join_cluster: bool = True
     master_registration_rpc_timeout_ms: Annotated[int, Within(100, 60_000)] = 1500
+    enable_metadata_cleanup_for_deleted_tables_and_tablets: bool = True  # Kudu's default is false
+    metadata_for_deleted_table_and_tablet_reserved_secs: Annotated[int, Within(30, 2**31 - 1)] = (
+        3600
+    )
     table_locations_ttl_ms: Annotated[int, Within(1, 86_400_000)] = 300_000
     # Moves of replicas to emptier tablet servers, by the leading master
     auto_rebalancing_enabled: bool = False
@@ -80,6 +84,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_num_replicas: Annotated[int, Within(1, 7)] = 1
     max_num_replicas: Annotated[int, Within(1, 7)] = 7
     max_create_tablets_per_ts: Annotated[int, Within(1, 10_000)] = 60
+    # If false, a create may ask for more replicas than there are live tablet servers. The table's
+    # tablets then wait until enough servers are alive.
+    catalog_manager_check_ts_count_for_create_table: bool = True
     max_num_columns: Annotated[int, Within(1, 10_000)] = 300
     max_identifier_length: Annotated[int, Within(1, 65_535)] = 256
     # Not in Kudu: the number of answers that masters keep for resent requests. It must exceed the

@@ -19,6 +19,7 @@ from harness.permits import (
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import FLAGS, PROFILES, Bug
 from targets.kudu.consensus.log_cache import COMMITTED_LOST
+from targets.kudu.consensus.raft_consensus import NO_PROXY
 from targets.kudu.consensus.raft_core import TWO_LEADERS
 from targets.kudu.flags import Flags
 from targets.kudu.master.membership import LISTS_DIFFER
@@ -85,6 +86,16 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         why="a replacement tablet is visible before it is replicated",
         rules={CATALOG: ("named-tablets", "maps-equal-rows", "located-rows")},
     ),
+    Bug.KUDU_2302: Permit(
+        name="unresolved-exit",
+        why="a new leader that cannot resolve the name of a peer exits",
+        signs=(NO_PROXY,),
+    ),
+    Bug.KUDU_3344: Permit(
+        name="rows-kept",
+        why="rows of deleted tables are never removed",
+        rules={"bounds": ("late rows",)},
+    ),
     Bug.ORDER_CREATE: Permit(
         name=DIRTY_CREATE,
         why="a new table is visible before it is replicated",
@@ -129,6 +140,13 @@ _EVICTED_FIRST: Final = Permit(
 )
 
 
+_ROUND_ENDED: Final = Permit(
+    name="round-ended",
+    why="while a table lacks tablet servers, no tablet is placed",
+    rules={LIVENESS: ("live", "converged"), **UNREAD},
+)
+
+
 def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
     """The permits of a profile whose nodes run with `flags`, sorted by name."""
     permits = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
@@ -138,6 +156,9 @@ def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
         permits.append(Permit(name="left-undone", why=whys, after="leader-change", rules=UNDONE))
     if not FLAGS[profile].get("raft_prepare_replacement_before_eviction", True):
         permits.append(_EVICTED_FIRST)
+    may_lack_servers = not flags.catalog_manager_check_ts_count_for_create_table
+    if Bug.KUDU_3452 in PROFILES[profile] and may_lack_servers:
+        permits.append(_ROUND_ENDED)
     unsynced = FLAGS[profile].get("log_force_fsync_all") is False
     if unsynced and not flags.log_force_fsync_all:
         permits.append(_UNSYNCED)

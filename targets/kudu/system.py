@@ -38,6 +38,7 @@ from targets.kudu.consensus.messages import LeaderStepDownRequest
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
 from targets.kudu.hms.deployment import HmsLayout, Metastores
+from targets.kudu.lost_names import lose_names
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import Call, Caller, R_co, RpcClient, RpcError
 from targets.kudu.tools.tool import use_tool
@@ -47,6 +48,7 @@ TSERVER_PORT: Final = 7050
 CATALOG: Final = "catalog"
 """The name of the masters' Raft group."""
 STEP_DOWN: Final = "step-down"
+LOSE_NAME: Final = "lose-name"
 AS: Final = "as"
 """Prefix of variants: a spare master in the variant `as-m1` takes over the name of a lost `m1`."""
 CHANGED: Final = "changed"
@@ -103,6 +105,13 @@ class Layout:
         names_spares = options.get("told_spares", True)
         self.start_list = tuple((every if names_spares else self.masters).values())
         """Addresses of masters with which tablet servers and clients start."""
+        self.named_twice = self._among("named-twice", options.get("named_twice", ""))
+        """Addresses of masters that the lists of tablet servers name twice."""
+        if not {*self.named_twice} <= {*self.start_list}:
+            raise UsageError(
+                f"--named-twice is {options['named_twice']!r}, which is not among the masters that "
+                f"tablet servers start with: {', '.join(self.start_list)} (--no-told-spares)"
+            )
         smallest = min(
             self.flags.master_replies_max, (self.changed or self.flags).master_replies_max
         )
@@ -196,6 +205,7 @@ class KuduSystem(System):
     def operations(self) -> Mapping[str, Operation]:
         return {
             STEP_DOWN: self.step_down,
+            LOSE_NAME: self.lose_names,
             AddMaster.f: partial(self._change_masters, AddMaster.f),
             RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
         }
@@ -313,8 +323,11 @@ class KuduSystem(System):
 
     def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the limits of resources, of requests, and of a tablet's voters."""
+        layout = self._layout
+        names = 1 if layout.all_masters == layout.masters else 2
+        flags, changed = layout.flags, layout.changed
         return {
-            "bounds": describe_bounds(masters, tservers, self._layout.flags, self._layout.changed),
+            "bounds": describe_bounds(masters, tservers, flags, changed, names=names),
             **describe_accepted(len(tservers), self._layout.flags),
             "keeps_voters": keeps_voters(self._layout.flags, self._layout.changed),
         }
@@ -329,6 +342,11 @@ class KuduSystem(System):
             if address is not None and await self._step_down(address):
                 done.append(name)
         return f"{', '.join(done)} stepped down" if done else None
+
+    async def lose_names(self, nodes: Sequence[str]) -> str | None:
+        """Have the other nodes fail to resolve the names of `nodes` for a while."""
+        every = {**self._layout.all_masters, **self._layout.tservers}
+        return await lose_names(self._rpc, nodes, every)
 
     async def _change_masters(self, f: str, nodes: Sequence[str]) -> str | None:
         """Add or remove the masters among `nodes`, one after the other."""

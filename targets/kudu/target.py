@@ -34,6 +34,7 @@ from targets.kudu.system import (
     AS,
     CATALOG,
     CHANGED,
+    LOSE_NAME,
     MASTER_PORT,
     STEP_DOWN,
     TSERVER_PORT,
@@ -94,7 +95,7 @@ class KuduTarget(
     workloads=(*("ddl",) * 6, "mixed", "members", "move", "rows"),
     points=POINTS,
     groups=(CATALOG,),
-    operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f),
+    operations=(STEP_DOWN, LOSE_NAME, AddMaster.f, RemoveMaster.f),
     checkers=("bounds",),
     larger=({"hms": True},),
     tools=tuple(
@@ -118,6 +119,11 @@ class KuduTarget(
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
         Option("spare-masters", 0, "masters that a run may add later", within=(0, 4)),
         Option("told-spares", True, "tablet servers and clients also know the spare masters"),
+        Option(
+            "named-twice",
+            "",
+            "masters that the lists of tablet servers name twice, such as m1",
+        ),
         Option("tservers", 3, "number of tablet servers", within=(1, TSERVERS_MAX)),
         Option(
             "resend",
@@ -151,7 +157,7 @@ class KuduTarget(
         def spec(name: str, address: str, role: str, port: int, pages: int) -> NodeSpec:
             flags, masters = layout.flags, list(layout.masters.values())
             if role == "tserver":
-                masters = [*layout.start_list]
+                masters = [*layout.start_list, *layout.named_twice]
             elif name not in layout.masters:
                 # A spare waits to be added, so it must not join by itself.
                 masters.append(address)

@@ -137,6 +137,30 @@ def test_each_condition_alone_keeps_it_from_rest(spoil, text):
     assert text in line
 
 
+def test_tablets_of_a_table_that_lacks_servers_may_wait():
+    masters, tservers = cluster()
+    dump = masters["m2"]["dump"]
+    dump["tables"].append(
+        {"id": "W", "name": "w", "state": "ALTERING", "version": 1, "num_replicas": 3}
+    )
+    wide = {"id": "w", "table_id": "W", "state": "PREPARING", "consensus": None}
+    dump["tablets"].append(wide)
+    assert pending(masters, tservers) == ()
+    wide["state"] = "CREATING"
+    assert len(pending(masters, tservers)) == 2  # the table, and its tablet
+    wide["state"] = "PREPARING"
+    tservers["t3"] = {"uuid": "u3", "tablets": []}
+    assert len(pending(masters, tservers)) == 2
+
+
+@pytest.mark.parametrize(("ready_for_ms", "waits"), [(500, True), (60_000, False)])
+def test_a_new_leader_gets_some_time_to_remove_late_rows(ready_for_ms, waits):
+    masters, tservers = cluster()
+    late = {"counters": {"late rows": 2}, "ready_for_ms": ready_for_ms}
+    masters["m2"]["dump"].update(late)
+    assert bool(pending(masters, tservers)) is waits
+
+
 @pytest.mark.parametrize("missing", ["server", "maintenance"])
 def test_replicas_that_no_server_is_left_for_are_not_waited_for(missing):
     masters, tservers = cluster()

@@ -53,6 +53,14 @@ def test_behaviour_of_older_profiles_convicts_newer_ones(profile, checker, rule,
     assert permit_rules(found, permits).verdict is verdict
 
 
+@pytest.mark.parametrize("profile", ["strict", "modern", "legacy"])
+def test_only_a_legacy_table_that_may_lack_servers_may_stop_all_creates(profile):
+    flags = Flags(catalog_manager_check_ts_count_for_create_table=False)
+    permitted = {permit.name for permit in permits_of_profile(profile, flags)}
+    assert ("round-ended" in permitted) is (profile == "legacy")
+    assert "round-ended" not in names(profile)
+
+
 @pytest.mark.parametrize(("flags", "verdict"), [(UNSYNCED, "PERMITTED"), (SYNCED, "INVALID")])
 @pytest.mark.parametrize(
     ("checker", "rule"),

@@ -41,6 +41,13 @@ def test_flags_and_switches_reach_every_node():
         assert node.config["bugs"] == ["NO-LEASE"]
 
 
+def test_lists_of_tablet_servers_may_name_a_master_twice():
+    chosen = settings(masters=1, spare_masters=1, tservers=1, named_twice="m1")
+    told = {node.name: node.config["masters"] for node in KuduTarget().nodes(chosen)}
+    assert told["t1"] == ["m1:7051", "m2:7051", "m1:7051"]
+    assert told["m1"] == ["m1:7051"]
+
+
 def test_the_changed_variant_may_be_told_of_other_masters():
     chosen = settings(
         masters=1, spare_masters=2, told_spares=False, tservers=1, changed_masters="m1,m3"
@@ -67,6 +74,8 @@ def test_the_changed_variant_may_be_told_of_other_masters():
         (settings(kudu_flag="no_such=1"), "no_such"),
         (settings(changed_masters="m1,m9"), "'m9' is not a master"),
         (settings(profile="modern", spare_masters=1, told_spares=False), "never learn"),
+        (settings(named_twice="m9"), "m9"),
+        (settings(named_twice="m4", spare_masters=1, told_spares=False), "named-twice"),
         (settings(profile="ancient"), "'ancient'"),
         (settings(bugs=("KUDU-0",)), "'KUDU-0'"),
     ],

@@ -4,6 +4,7 @@ import asyncio
 import random
 import sys
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,9 @@ from targets.kudu.master.catalog.batches import decode_batch, encode_batch
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import (
     Batch,
+    CleanupBatch,
     ConsensusState,
+    Forgotten,
     Reply,
     TableRecord,
     TableState,
@@ -20,7 +23,7 @@ from targets.kudu.master.catalog.records import (
     TabletState,
     decode_reply,
 )
-from targets.kudu.master.catalog.sys_catalog import SystemTablet
+from targets.kudu.master.catalog.sys_catalog import ForgottenCounts, SystemTablet
 
 SCHEMA = m.Schema((m.Column(0, "key", is_key=True), m.Column(1, "a")))
 CONFIG = m.RaftConfig(-1, (m.PeerConfig("A", "a:1"),))
@@ -168,3 +171,25 @@ def test_equal_histories_give_equal_snapshots():
         first.apply(index, 1, encode_batch(batch))
         second.apply(index, 1, encode_batch(batch))
     assert first.snapshot() == second.snapshot()
+
+
+def test_rows_are_forgotten_everywhere_and_counted():
+    dead = [tablet(4, 2, TabletState.DELETED), tablet(5, 1, TabletState.REPLACED)]
+    rows, maps = SystemTablet(), Catalog(3)
+    gone = msgspec.structs.replace(table(2, "u", TableState.REMOVED), version=7)
+    first = Batch(3, 0, (table(1, "t"), gone), (tablet(3, 1, TabletState.RUNNING), *dead))
+    rows.observer = lambda batch, index, _term: maps.publish(batch, index)
+    rows.apply(1, 3, encode_batch(first))
+    forgotten = Forgotten((gone.id,), tuple(each.id for each in dead))
+    batch = CleanupBatch(3, 5, forgotten=forgotten)
+    assert decode_batch(encode_batch(batch)) == batch
+    assert not rows.apply(2, 3, encode_batch(batch)).void
+    assert (list(rows.tables), list(rows.tablets)) == ([f"{1:032x}"], [f"{3:032x}"])
+    assert maps.differences(Catalog.load(rows, 3)) == []
+    assert rows.forgotten == ForgottenCounts(1, 2, 6, 7)
+    other = SystemTablet()
+    asyncio.run(other.restore(rows.snapshot(), 2))
+    assert (other.forgotten, other.tables, other.tablets) == (
+        rows.forgotten, rows.tables, rows.tablets,
+    )  # fmt: skip
+    assert other.snapshot() == rows.snapshot()

@@ -21,7 +21,15 @@ from targets.kudu.master.errors import RefusedError
 from targets.kudu.master.tablets.assignment import Moment, plan_assignments
 from targets.kudu.master.tablets.tablet_reports import plan_report
 from targets.kudu.master.tablets.ts_manager import TServer
-from tests.master.fakes import FakeMaster, FakeReplica, add, refusal, reported, with_table
+from tests.master.fakes import (
+    UNREACHABLE,
+    FakeMaster,
+    FakeReplica,
+    add,
+    refusal,
+    reported,
+    with_table,
+)
 from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
@@ -157,6 +165,100 @@ async def test_alter_reply_counts_as_a_report(bugs, done):
     await asyncio.sleep(3)
     got = await master.get("t")
     assert (got.state == "RUNNING") is done
+
+
+async def report_all(master: FakeMaster) -> None:
+    """Let three tablet servers send a full report without any tablet."""
+    for number in range(3):
+        await master.heartbeat(f"ts{number}", m.TabletReport(False, 1))
+
+
+KEPT = Flags(metadata_for_deleted_table_and_tablet_reserved_secs=30)
+NEVER = Flags(
+    metadata_for_deleted_table_and_tablet_reserved_secs=30,
+    enable_metadata_cleanup_for_deleted_tables_and_tablets=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("bugs", "flags", "late"),
+    [(("KUDU-3344",), KEPT, 2), ((), KEPT, 0), ((), NEVER, 0)],
+)
+async def test_rows_of_deleted_tables_are_forgotten_after_some_time(bugs, flags, late):
+    master = await hear_tservers(await FakeMaster(*bugs, flags=flags).lead())
+    for name in ("t", "u"):
+        await master.create(name, "a")
+    await asyncio.sleep(0.1)
+    await master.run_tablets("u")
+    await report_all(master)
+    await master.delete("t")
+    await asyncio.sleep(25)
+    assert len(master.rows.tables) == len(master.catalog.tables) == 2
+    await asyncio.sleep(15)
+    kept = 1 if flags is KEPT and not bugs else 2
+    for rows in (master.rows, master.catalog, master.leadership.view):
+        assert (len(rows.tables), len(rows.tablets)) == (kept, kept)
+    assert master.catalog.differences(Catalog.load(master.rows, 1)) == []
+    status = master.service.status()
+    assert status["counters"]["late rows"] == late
+    assert status["hides_removed"] is (kept == 1)
+    assert status["forgotten"]["replicas"] == (3 if kept == 1 else 0)
+    assert await master.names() == ["u"]
+    await master.create("t")
+    assert await master.names() == ["t", "u"]
+
+
+async def test_rows_stay_while_a_tablet_server_may_hold_a_replica():
+    master = await hear_tservers(await FakeMaster(flags=KEPT).lead())
+    await master.create("t", "a")
+    await asyncio.sleep(0.1)
+    await report_all(master)
+    master.client.answers["DeleteTablet"] = UNREACHABLE
+    await master.delete("t")
+    await asyncio.sleep(40)
+    assert len(master.rows.tablets) == 1, "calls to delete its replicas are pending"
+    await master.fail_over()
+    await asyncio.sleep(40)
+    assert len(master.rows.tablets) == 1, "no tablet server has reported to this leader"
+    assert master.service.status()["counters"]["late rows"] == 0
+    await report_all(master)
+    await asyncio.sleep(2)
+    assert (master.rows.tables, master.rows.tablets) == ({}, {})
+
+
+@pytest.mark.parametrize(("bugs", "placed"), [(("KUDU-3452",), False), ((), True)])
+async def test_a_table_that_lacks_servers_keeps_no_other_waiting(bugs, placed):
+    flags = Flags(catalog_manager_check_ts_count_for_create_table=False)
+    master = await hear_tservers(await FakeMaster(*bugs, flags=flags).lead())
+    await master.create("wide", "a", num_replicas=5)
+    await asyncio.sleep(0.1)
+    await master.create("t", "a")
+    await asyncio.sleep(3)
+    catalog = master.catalog
+    (wide,), (other,) = (catalog.live_tablets(catalog.by_name[n]) for n in ("wide", "t"))
+    assert (wide.state, wide.consensus) == (TabletState.PREPARING, None)
+    assert (other.state is TabletState.CREATING) is placed
+    assert (await master.alter("wide", add("b"))).error is None
+    await asyncio.sleep(0.1)
+    assert (len(master.epoch.tasks), master.service.status()["tasks"]) == (1, 0)
+    await master.delete("wide")
+    await asyncio.sleep(3)
+    (other,) = catalog.live_tablets(catalog.by_name["t"])
+    assert other.state is TabletState.CREATING
+
+
+async def test_idle_heartbeats_of_a_server_are_counted_in_ten_intervals():
+    master = await leader()
+    before = master.service.status()["counters"]["idle heartbeats of a server"]
+    for _ in range(30):
+        for report in (None, m.TabletReport(True, 3)):
+            await master.heartbeat("ts1", report, registration=None)
+        await master.heartbeat("ts0", registration=None)
+        await master.heartbeat("ts2", m.TabletReport(False, 3), registration=None)
+        await master.heartbeat("ts2")
+        await asyncio.sleep(1)
+    after = master.service.status()["counters"]["idle heartbeats of a server"]
+    assert (before, after) == (0, 20)
 
 
 # --- losing the leadership -------------------------------------------------------------------

@@ -310,3 +310,19 @@ def test_a_name_is_resolved_again_after_an_error(once):
             assert (await echo(client)).text == "n2 to client"
 
     simulate(main, spec("n1"), spec("n2"))
+
+
+@on(simulate)
+async def test_a_lost_name_is_found_again_and_open_connections_stay(session):
+    old, new = await connected(session), RpcClient(session.env)
+    for client in (old, new):
+        client.lose_name(WHERE, 5.0)
+        assert not client.resolves(WHERE)
+        assert client.resolves(f"n2:{PORT}")
+    assert await echo(old) == Pong(1, "n1 to client")
+    with pytest.raises(RpcConnectionError) as failed:
+        await echo(new)
+    assert not failed.value.sent
+    await asyncio.sleep(5)
+    assert new.resolves(WHERE)
+    assert await echo(new) == Pong(1, "n1 to client")

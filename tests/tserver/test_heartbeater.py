@@ -281,3 +281,19 @@ async def test_switch_kudu_1374_clears_marks_for_all_masters(bugs):
         await asyncio.sleep(0.5)
         marks = [loop._tracker.dirty for loop in heartbeater._loops.values()]
     assert [sorted(each) for each in marks] == [[], [] if bugs else ["x"]]
+
+
+@pytest.mark.parametrize(("bugs", "loops"), [((Bug.KUDU_2684,), 2), ((), 1)])
+async def test_switch_kudu_2684_sends_to_a_master_as_often_as_the_list_names_it(bugs, loops):
+    masters = Masters()
+    masters.named = {"m1:7051": ("m1:7051", "m3:7051")}
+    twice = ("m1:7051", "m2:7051", "m1:7051")
+    async with beating(masters, addresses=twice, bugs=bugs) as heartbeater:
+        await asyncio.sleep(0.5)
+        full = [beat for beat in masters.to("m1:7051") if not beat.report.is_incremental]
+        masters.beats.clear()
+        await asyncio.sleep(10)
+        assert heartbeater.masters == ("m1:7051", "m2:7051", "m3:7051")
+    assert len(full) == loops
+    beats = [len(masters.to(f"m{number}:7051")) for number in (1, 2, 3)]
+    assert beats == [10 * loops, 10, 10]

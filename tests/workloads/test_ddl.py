@@ -6,6 +6,7 @@ import functools
 import pytest
 
 from harness.case import stream
+from harness.errors import UsageError
 from harness.generator import new_context
 from harness.vocabularies.ddl import READS
 from tests.support.cases import case_of
@@ -120,3 +121,21 @@ def test_drawn_options_differ_and_what_is_given_stays():
     for seed, one in enumerate(drawn):
         again = workload.draw_options(stream(seed, "draw"), {"names": 7, "burst": 1})
         assert again == {**one, "names": 7, "burst": 1}
+
+
+@pytest.mark.parametrize(("tservers", "most"), [(3, 5), (4, 5), (6, 7)])
+def test_some_creates_ask_for_more_replicas_than_there_are_servers(tservers, most):
+    chosen = case(unplaceable=50, readers=0, target={"tservers": tservers})
+    drafts = take(DdlWorkload().generator(chosen), 500)
+    asked = collections.Counter(d.value["replicas"] for d in drafts if d.f == "create")
+    assert asked.keys() == {3, most}
+    assert min(asked.values()) > 20
+    kinds = {request.f for request in DdlWorkload().final(chosen)}
+    assert kinds == {"list", "get", "is-create-done", "is-alter-done"}
+
+
+@pytest.mark.parametrize("options", [{}, {"tservers": 7}])
+def test_a_table_cannot_ask_for_more_replicas_than_kudu_allows(options):
+    chosen = case(unplaceable=1, target=options)
+    with pytest.raises(UsageError):
+        DdlWorkload().generator(chosen)

@@ -74,7 +74,7 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Catalog
         _covers(answer, asked.get(answer.ident), findings)
     _tablets_keep(located, findings)
     _done_stays_done(history, located, findings)
-    _done_at_rest(history, findings)
+    _done_at_rest(history, snapshot, findings)
     if snapshot is not None:
         _known_to_rows(located, snapshot, findings)
         _keep_their_voters(history, located, snapshot, findings)
@@ -313,11 +313,12 @@ def _subject(answer: _Shown) -> tuple[str, Any]:
     return answer.ident, CREATION if created else answer.value.get("schema_version")
 
 
-def _done_at_rest(history: History, findings: CatalogFindings) -> None:
+def _done_at_rest(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
     """Judge answers to requests that were invoked after the target had settled.
 
-    A request that was delayed on its way may have changed the state after the target settled. So
-    only answers about the state in which the target settled are judged.
+    A table that lacks servers stays unfinished. A request that was delayed on its way may have
+    changed the state after the target settled. So only answers about the state in which the target
+    settled are judged.
     """
     settled = list(history.facts("converged"))
     at = settled[-1].value.get("at") if settled and settled[-1].value.get("ok") else None
@@ -326,6 +327,8 @@ def _done_at_rest(history: History, findings: CatalogFindings) -> None:
     for answer in _shown(history, "is-create-done", "is-alter-done", "get"):
         later = answer.pair.invoke.index > settled[-1].index
         if not later or any(answer.value.get(name) != value for name, value in at.items()):
+            continue
+        if snapshot is not None and snapshot.lacks_servers(answer.ident):
             continue
         findings.look("done-at-rest")
         version, applied = (answer.value.get(f"{of}schema_version") for of in ("", "applied_"))

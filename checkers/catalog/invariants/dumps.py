@@ -32,6 +32,7 @@ _FOLLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
     "ALTERING": frozenset({"RUNNING", "REMOVED"}),
 }
 """The states that may follow each state of a table or tablet; a state without an entry is final."""
+_FINAL: Final = frozenset({"REMOVED", "REPLACED", "DELETED"})
 _NUMBERS: Final = ("version", "applied_version", "next_column_id", "running_index")
 
 
@@ -49,7 +50,8 @@ def check_forward(snapshot: Snapshot, findings: Findings) -> None:
             for row in older[kind]:
                 after = later.get(row["id"])
                 findings.look("forward")
-                what = _gone(cut) if after is None else _went_back(row, after)
+                forgets = newer.get("hides_removed") and row["state"] in _FINAL
+                what = _gone(cut or forgets) if after is None else _went_back(row, after)
                 if what is not None:
                     words = (
                         table_words(row["id"], row["name"])
@@ -62,7 +64,7 @@ def check_forward(snapshot: Snapshot, findings: Findings) -> None:
                     )
 
 
-def _gone(cut: bool) -> str | None:
+def _gone(cut: object) -> str | None:
     return None if cut else "no longer has a row"
 
 

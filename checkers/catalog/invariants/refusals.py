@@ -71,6 +71,12 @@ class _Limits:
         return cls(**{name: value for name, value in accepted.items() if name in cls.__slots__})
 
 
+def _servers(history: History) -> float:
+    """The number of tablet servers of the last snapshot; infinite if it shows none."""
+    snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
+    return len((snapshots[-1].get("tservers") if snapshots else None) or ()) or math.inf
+
+
 def check_refusals(history: History, findings: CatalogFindings) -> None:
     """Check every refusal against the table of this module.
 
@@ -143,6 +149,7 @@ class _Context:
         self.changes: dict[str, list[tuple[int, float]]] = {}
         # name -> (call, return) of operations that prove that the table's tablets run
         self.running: dict[str, list[tuple[int, int]]] = {}
+        self.servers = _servers(history)
         self.disturbed = first_disturbance(history)
         self.disturbed_ns = next((o.time for o in history if o.index == self.disturbed), math.inf)
         self.unheard = first_that_hides_servers(history)
@@ -358,7 +365,8 @@ def _unplaceable(context: _Context, pair: Pair) -> str | None:
         return "it creates no replicas"
     if context.may_lack_servers(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
         return None
-    if _too_many_replicas(pair, context.limits):
+    lacks_servers = pair.invoke.value.get("replicas", 1) > context.servers
+    if lacks_servers or _too_many_replicas(pair, context.limits):
         return None
     return "nothing had kept a tablet server from contacting this master"
 

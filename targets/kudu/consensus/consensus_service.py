@@ -52,9 +52,22 @@ class ConsensusService:
     """
 
     def __init__(
-        self, env: Env, rpc_server: RpcServer, rpc_client: RpcClient, local_uuid: str, flags: Flags
+        self,
+        env: Env,
+        rpc_server: RpcServer,
+        rpc_client: RpcClient,
+        local_uuid: str,
+        flags: Flags,
+        *,
+        leaders_need_names: bool = False,
     ) -> None:
+        """Serve no group at first.
+
+        With `leaders_need_names` (switch KUDU-2302), a replica whose election finds that the name
+        of a peer cannot be resolved ends the node.
+        """
         self.env = env
+        self.leaders_need_names = leaders_need_names
         self.rpc_client = rpc_client
         self.local_uuid = local_uuid
         self.flags = flags

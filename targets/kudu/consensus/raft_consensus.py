@@ -47,6 +47,7 @@ from targets.kudu.messages import PeerHealth, RaftConfig
 SYS_CATALOG_ID: Final = "0" * 32
 """The id of the masters' own Raft group; events call this group "master"."""
 
+NO_PROXY: Final = "could not obtain a remote proxy to the peer"
 _PROPOSALS_MAX: Final = 1024
 _NS: Final = 1_000_000_000
 _NEVER_NS: Final = 1 << 62
@@ -520,9 +521,21 @@ class Replica:
         self._announced = now
         self._elections["started"] += core.role is Role.CANDIDATE
         self._elections["won"] += core.role is Role.LEADER
+        if core.role is Role.LEADER and self._consensus.leaders_need_names:
+            self._resolve_peers()
         passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
         kind = passive.get(core.role, core.role.value.lower())
         self._env.event(kind, group=self._group_label, term=core.term)
+
+    def _resolve_peers(self) -> None:
+        """Switch KUDU-2302: end this node if a new leader cannot resolve the name of a peer.
+
+        Without the switch, a call to such a peer fails, and the next one tries again.
+        """
+        for peer in self.config.peers:
+            resolves = self._consensus.rpc_client.resolves(peer.address)
+            if peer.uuid != self._local_uuid and not resolves:
+                self._panic(AssertionError(f"check failed: {NO_PROXY}: {peer.address}"))
 
     def _timer_fired(self, event: ev.Event) -> None:
         # While a barrier waits for the disk, drop timer events: queued, they would all run later.

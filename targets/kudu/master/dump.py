@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import ConsensusState, TableRecord, TabletRecord
 from targets.kudu.master.catalog.sys_catalog import SystemTablet
+from targets.kudu.master.leader_term import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import Schema
@@ -29,6 +32,7 @@ def dump_entities(
     tservers: TServerMap,
     now_ns: int,
     calls: Mapping[str, int],
+    late_rows: int = 0,
 ) -> dict[str, Any]:
     """Return the whole state of one master as JSON, sorted and bounded.
 
@@ -43,7 +47,7 @@ def dump_entities(
     names = leadership.view.by_name if epoch is None else epoch.catalog.by_name
     replica = leadership.replica
     return {
-        **master_status(uuid, leadership, rows, tservers, now_ns, calls),
+        **master_status(uuid, leadership, rows, tservers, now_ns, calls, late_rows),
         "raft": {} if replica is None else replica.dump(),
         "unlike_rows": {name: catalog.differences(scan) for name, catalog in maps.items()},
         "name_map": dict(sorted(names.items())[:DUMP_ROWS_MAX]),
@@ -57,8 +61,13 @@ def master_status(
     tservers: TServerMap,
     now_ns: int,
     calls: Mapping[str, int],
+    late_rows: int = 0,
 ) -> dict[str, Any]:
-    """Return a master's status as JSON; `calls` counts the calls that it has served, by method."""
+    """Return a master's status as JSON.
+
+    `calls` counts the calls that it has served, by method. `late_rows` is the number of rows of
+    dead tables and tablets that the leader should have removed.
+    """
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())
@@ -68,6 +77,7 @@ def master_status(
         "role": "NOT_INITIALIZED" if replica is None else replica.role,
         "term": 0 if replica is None else replica.term,
         "ready": epoch is not None,
+        "ready_for_ms": 0 if epoch is None else (now_ns - epoch.ready_ns) // 1_000_000,
         "raft": {} if replica is None else replica.status(),
         "revision": rows.last_index,
         "cluster_id": rows.cluster_id,
@@ -76,6 +86,8 @@ def master_status(
             _tablet(tablet, rows.running_since.get(tablet.id, 0))
             for _, tablet in tablets[:DUMP_ROWS_MAX]
         ],
+        "hides_removed": rows.forgotten.tables > 0 or rows.forgotten.tablets > 0,
+        "forgotten": msgspec.structs.asdict(rows.forgotten),
         "truncated": {
             "tables": max(0, len(tables) - DUMP_ROWS_MAX),
             "tablets": max(0, len(tablets) - DUMP_ROWS_MAX),
@@ -91,10 +103,14 @@ def master_status(
             for server in tservers
         ],
         "replies": {"kept": len(rows.replies), "forgotten": rows.replies_forgotten},
-        "tasks": 0 if epoch is None else len(epoch.tasks),
-        "counters": {} if epoch is None else epoch.counters(),
+        "tasks": 0 if epoch is None else len(epoch.tasks) - epoch.tasks.unplaced(),
+        "counters": {**tservers.counters(), **_counters(epoch, late_rows)},
         "calls": dict(sorted(calls.items())),
     }
+
+
+def _counters(epoch: Epoch | None, late_rows: int) -> dict[str, int]:
+    return {} if epoch is None else {**epoch.counters(), "late rows": late_rows}
 
 
 def _table(table: TableRecord) -> dict[str, Any]:

@@ -34,6 +34,8 @@ from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.plan import Call
 from targets.kudu.master.catalog.records import (
     Batch,
+    CleanupBatch,
+    Forgotten,
     HmsBatch,
     Reply,
     TableRecord,
@@ -180,6 +182,7 @@ class Epoch:
         cluster_id: str | None = None,
         tservers: Sequence[TServerRecord] = (),
         hms_event: int | None = None,
+        forgotten: Forgotten | None = None,
     ) -> Applied:
         """Replicate one batch and wait until this master has applied and published it.
 
@@ -197,7 +200,11 @@ class Epoch:
             cluster_id,
             tuple(tservers),
         )
-        if hms_event is not None:
+        if forgotten is not None:
+            assert not tables, "a batch of cleanup only removes rows"
+            assert not tablets, "a batch of cleanup only removes rows"
+            batch = CleanupBatch(**msgspec.structs.asdict(batch), forgotten=forgotten)
+        elif hms_event is not None:
             batch = HmsBatch(**msgspec.structs.asdict(batch), hms_event=hms_event)
         payload = encode_batch(batch)
         limit = entry_limit(self._node.flags)

@@ -31,6 +31,7 @@ from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.leader_term import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.membership import Membership
+from targets.kudu.master.tablets.cleanup import plan_cleanup
 from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import Meta
@@ -281,7 +282,23 @@ class MasterService:
             "tservers": self._tservers,
             "now_ns": self._node.env.clock.monotonic_ns(),
             "calls": self._calls,
+            "late_rows": self._late_rows(),
         }
+
+    def _late_rows(self) -> int:
+        """The number of rows of deleted tables and tablets that this leader should have removed."""
+        epoch = self._leadership.epoch
+        if epoch is None:
+            return 0
+        rows = plan_cleanup(
+            epoch.catalog,
+            self._tservers,
+            epoch.tasks.tablets(),
+            self._node.flags,
+            self._node.env.clock.wall_ns(),
+            is_late=True,
+        )
+        return len(rows.tables) + len(rows.tablets)
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -34,6 +34,7 @@ from targets.kudu.flags import Flags
 from targets.kudu.hms.client import HmsSettings
 from targets.kudu.hms.hms_catalog import HmsDdl
 from targets.kudu.hms.master_side import HmsSide
+from targets.kudu.lost_names import serve_lost_names
 from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog.catalog_manager import Ddl
 from targets.kudu.master.catalog.catalog_state import Catalog
@@ -87,8 +88,13 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     bugs = bugs_of(settings.profile, settings.bugs)
     client = RpcClient(env, resolve_once=Bug.DNS_ONCE in bugs)
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
-    consensus = ConsensusService(env, server, client, uuid, settings.flags)
-    rows, tservers = SystemTablet(replies_max=settings.flags.master_replies_max), TServerMap()
+    needs_names = Bug.KUDU_2302 in bugs
+    consensus = ConsensusService(
+        env, server, client, uuid, settings.flags, leaders_need_names=needs_names
+    )
+    serve_lost_names(server, client)
+    rows = SystemTablet(replies_max=settings.flags.master_replies_max)
+    tservers = TServerMap(heartbeat_interval_ms=settings.flags.heartbeat_interval_ms)
     leadership, pages, hms = _wire(node, server, rows, tservers, settings)
     try:
         await pages.serve()

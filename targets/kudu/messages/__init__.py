@@ -13,6 +13,7 @@ from targets.kudu.messages.admin import *
 from targets.kudu.messages.base import *
 from targets.kudu.messages.cluster import *
 from targets.kudu.messages.ddl import *
+from targets.kudu.messages.generic import *
 from targets.kudu.messages.masters import *
 from targets.kudu.messages.reads import *
 from targets.kudu.messages.rows import *

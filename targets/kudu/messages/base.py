@@ -144,6 +144,12 @@ class TabletServerCall(Call[R_co], frozen=True):
     service = "TabletServerService"
 
 
+class GenericCall(Call[R_co], frozen=True):
+    """A request that masters and tablet servers serve alike."""
+
+    service = "GenericService"
+
+
 class TabletServerAdminCall(Call[R_co], frozen=True):
     """An order of a master to a tablet server."""
 

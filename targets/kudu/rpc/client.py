@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol
 
@@ -289,6 +290,7 @@ class RpcClient:
         """Create a client. If `resolve_once` (switch DNS-ONCE), resolve each name only once."""
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
+        self._lost_until_s: dict[Address, float] = {}
         self._links: dict[Address, _Link] = {}
         self._dials: dict[Address, _Dial] = {}
         self._parsed: dict[Address | str, Address] = {}
@@ -384,7 +386,24 @@ class RpcClient:
         self._parsed[address] = parsed
         return parsed
 
+    def lose_name(self, name: Address | str, for_s: float) -> None:
+        """Fail to resolve `name` for `for_s`, like a server of names that does not know it.
+
+        Open connections to the name stay.
+        """
+        if len(self._lost_until_s) >= _PARSED_ADDRESSES_MAX:
+            self._lost_until_s.clear()
+        until_s = asyncio.get_running_loop().time() + for_s
+        self._lost_until_s[self._parse(name)] = until_s
+
+    def resolves(self, name: Address | str) -> bool:
+        """Whether `name` can be resolved now."""
+        until_s = self._lost_until_s.get(self._parse(name))
+        return until_s is None or asyncio.get_running_loop().time() >= until_s
+
     def _resolve(self, name: Address) -> Address:
+        if self._lost_until_s and not self.resolves(name):
+            raise OSError(errno.ENOENT, f"the name {name.node!r} cannot be resolved")
         address = self._env.net.resolve(name)
         return address if self._resolved is None else self._resolved.setdefault(name, address)
 

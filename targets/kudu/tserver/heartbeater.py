@@ -1,6 +1,7 @@
 """A tablet server's heartbeats to masters, with one loop per master (Kudu: one thread per master).
 
-Each `_MasterLoop` has a `ReportTracker`. A loop waits for the interval or for a change of a tablet,
+Each master has one loop, however often the list of masters names it (KUDU-2684). A `_MasterLoop`
+has a `ReportTracker`. A loop waits for the interval or for a change of a tablet,
 asks the tablet manager for the reports that are due, and passes the master's answer to the tracker.
 A changed tablet is reported at once, after a short pause in which further changes join the report.
 A master that does not answer delays only its own loop.
@@ -57,7 +58,7 @@ class _MasterLoop:
     ) -> None:
         flags = node.flags
         self._node = node
-        self._master = master
+        self.master: Final = master
         self._seqno = seqno
         self._membership = membership
         self._on_answer = on_answer
@@ -98,7 +99,7 @@ class _MasterLoop:
         plan = self._tracker.plan()
         try:
             response = await self._node.rpc.call(
-                self._master,
+                self.master,
                 self._request(plan, tablets),
                 timeout_s=self._rpc_timeout_s,
             )
@@ -134,7 +135,7 @@ class _MasterLoop:
             report = TabletReport(is_incremental, plan.sequence_number, updated, removed)
             if updated or removed:
                 what, count = plan.kind.value, len(updated) + len(removed)
-                self._node.env.point("report-sent", to=self._master, what=what, tablets=count)
+                self._node.env.point("report-sent", to=self.master, what=what, tablets=count)
         return TSHeartbeatRequest(
             ts_uuid=self._node.uuid,
             ts_seqno=self._seqno,
@@ -167,6 +168,8 @@ class Heartbeater:
         self._told = tuple(masters)
         self._named_by = (-1, False)  # last believed answer: its term, whether a leader sent it
         self._named: tuple[str, ...] = ()  # masters that the last believed answer named
+        # The key of a loop is its master's address; with switch KUDU-2684, the second loop of a
+        # master that the initial list names twice has the key "ADDRESS (2)".
         self._loops: dict[str, _MasterLoop] = {}
         self._tablets: TabletManager | None = None  # set by `run`
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -174,7 +177,7 @@ class Heartbeater:
 
     @property
     def masters(self) -> tuple[str, ...]:
-        return tuple(self._loops)
+        return tuple(dict.fromkeys(loop.master for loop in self._loops.values()))
 
     def mark_dirty(self, tablet_id: str) -> None:
         """Note that a tablet has changed, so that a report to every master is due."""
@@ -186,16 +189,16 @@ class Heartbeater:
             if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
                 await self._follow_leader(tablets)
             self._tablets = tablets
-            for master in self._loops:
-                self._start(master, tablets)
+            for key in self._loops:
+                self._start(key, tablets)
             await asyncio.get_running_loop().create_future()  # until the task is cancelled
         finally:
             for task in self._tasks.values():
                 task.cancel()
 
-    def _start(self, master: str, tablets: TabletManager) -> None:
-        beats = self._loops[master].run(tablets)
-        self._tasks[master] = self._env.spawn(beats, name=f"heartbeat-{master}")
+    def _start(self, key: str, tablets: TabletManager) -> None:
+        beats = self._loops[key].run(tablets)
+        self._tasks[key] = self._env.spawn(beats, name=f"heartbeat-{key}")
 
     async def _follow_leader(self, tablets: TabletManager) -> NoReturn:
         """Switch LEADER-ONLY-HEARTBEATS: send to one master while it leads, then try the next."""
@@ -211,25 +214,27 @@ class Heartbeater:
             self._named_by = named_by
             if answer.master_addresses != self._named:
                 self._named = answer.master_addresses
-                self._follow((*self._told, *self._named))
+                self._follow(self._told, self._named)
 
-    def _follow(self, masters: Sequence[str]) -> None:
-        """Start and stop loops, so that exactly the masters in `masters` have a loop."""
-        wanted = dict.fromkeys(masters)
+    def _follow(self, told: Sequence[str], named: Sequence[str] = ()) -> None:
+        """Start and stop loops, so that exactly the masters `told` and `named` have a loop."""
+        wanted = {address: address for address in (*told, *named)}
+        if Bug.KUDU_2684 in self._node.bugs:
+            wanted |= {f"{each} (2)": each for at, each in enumerate(told) if each in told[:at]}
         if wanted.keys() == self._loops.keys():
             return
-        for master in [address for address in self._loops if address not in wanted]:
-            del self._loops[master]
-            task = self._tasks.pop(master, None)
+        for key in [each for each in self._loops if each not in wanted]:
+            del self._loops[key]
+            task = self._tasks.pop(key, None)
             if task is not None:
                 task.cancel()
-        new = [address for address in wanted if address not in self._loops]
-        for master in new:
-            self._loops[master] = _MasterLoop(
+        new = {key: master for key, master in wanted.items() if key not in self._loops}
+        for key, master in new.items():
+            self._loops[key] = _MasterLoop(
                 self._node, master, self._membership, seqno=self._seqno, on_answer=self._learn
             )
             if self._tablets is not None:
-                self._start(master, self._tablets)
+                self._start(key, self._tablets)
         if Bug.KUDU_1374 in self._node.bugs:
             for loop in self._loops.values():
                 loop.others = [other for other in self._loops.values() if other is not loop]

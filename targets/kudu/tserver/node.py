@@ -21,6 +21,7 @@ from targets.kudu.bugs import Bug, bugs_of
 from targets.kudu.consensus.consensus_service import ConsensusService
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.lost_names import serve_lost_names
 from targets.kudu.pages.tserver import TServerPages
 from targets.kudu.rpc import RpcClient, RpcServer, parse_address
 from targets.kudu.tserver.heartbeater import Heartbeater
@@ -74,7 +75,11 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     client = RpcClient(env, resolve_once=Bug.DNS_ONCE in bugs)
     server = RpcServer(env, parse_address(settings.address).port)
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
-    consensus = ConsensusService(env, server, client, uuid, settings.flags)
+    needs_names = Bug.KUDU_2302 in bugs
+    consensus = ConsensusService(
+        env, server, client, uuid, settings.flags, leaders_need_names=needs_names
+    )
+    serve_lost_names(server, client)
     membership = _Membership(env, instance)
     heartbeater = Heartbeater(node, settings.masters, membership, seqno=instance.seqno)
     manager = TabletManager(node, consensus=consensus, on_dirty=heartbeater.mark_dirty)

@@ -619,6 +619,14 @@ def test_a_refusal_that_the_target_declared_is_legal_and_no_other(name, limit, f
         assert rules(h) == expected, declared
 
 
+@pytest.mark.parametrize(("servers", "wrong"), [(2, []), (3, ["refusals"]), (0, ["refusals"])])
+def test_a_table_needs_a_server_per_replica(servers, wrong):
+    h = made()
+    refused(h, "create", CREATE, "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT")
+    h.fact("snapshot", {"tservers": {f"t{n}": None for n in range(servers)}})
+    assert rules(h) == wrong
+
+
 def test_alters_may_have_filled_a_table_up():
     """The table began with two columns, and the answers contain all its versions."""
     for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):

@@ -643,3 +643,35 @@ def test_checkpoints_that_agree_are_counted():
     result = judge(h, sound_snapshot())
     assert result.verdict is Verdict.VALID
     assert result.details["looked"]["checkpoints"] == 6
+
+
+@pytest.mark.parametrize(("replicas", "rules"), [(5, []), (3, ["replicas", "settled"])])
+def test_a_table_that_lacks_servers_is_at_rest_while_it_waits(replicas, rules):
+    h, dump = sound_history(), sound_snapshot()
+    h.create(4, "w", "W", revision=8)
+    for master in dump["masters"].values():
+        master["tables"].append(table("W", "w", "ALTERING") | {"num_replicas": replicas})
+        waiting = {"state": "PREPARING", "consensus": None, "running_index": 0}
+        master["tablets"].append(tablet("W1", "W", "", "") | waiting)
+        master["name_map"]["w"] = "W"
+    h.fact("converged", {"ok": True, "pending": [], "at": {"revision": 9}})
+    answer = {"table_id": "W", "revision": 9, "done": False}
+    h.ok(4, "is-create-done", {"name": "w"}, answer)
+    result = judge(h, dump, settled=None)
+    found = sorted({*result.details["by_invariant"]} - {"done-at-rest"})
+    assert (found, result.verdict is Verdict.VALID) == (rules, not rules)
+    assert ("done-at-rest" in result.details["by_invariant"]) is bool(rules)
+
+
+@pytest.mark.parametrize(("hides", "rules"), [(True, []), (False, ["acknowledged", "forward"])])
+def test_rows_of_removed_tables_may_go_if_the_leader_says_so(hides, rules):
+    h, dump = sound_history(), sound_snapshot()
+    leader, behind = dump["masters"]["m2"], dump["masters"]["m1"]
+    leader["tables"].pop()
+    leader["tablets"].pop()
+    leader["hides_removed"] = hides
+    dump["masters"]["m3"] = {**copy.deepcopy(leader), "role": "FOLLOWER", "ready": False}
+    leader["raft"]["applied_index"] = dump["masters"]["m3"]["raft"]["applied_index"] = 9
+    behind["raft"]["applied_index"] = 8
+    result = judge(h, dump)
+    assert sorted(result.details["by_invariant"]) == rules

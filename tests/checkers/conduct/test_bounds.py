@@ -795,3 +795,23 @@ def test_only_limits_of_requests_that_are_not_usual_are_declared():
     assert describe_accepted(3, narrow) == {
         "accepts": {"columns": 2, "name_bytes": 1, "replicas": [1, 1]}
     }
+
+
+def idle(flags: Flags, changed: Flags | None = None, names: int = 1) -> dict[str, Any]:
+    declared = describe_bounds({"m1": None}, {"t1": None}, flags, changed, names=names)
+    return next(each for each in declared["limits"] if each["name"] == "idle heartbeats")
+
+
+def test_idle_heartbeats_come_once_per_interval_of_the_server_and_name_of_the_master():
+    assert idle(Flags())["limit"] == idle(Flags(heartbeat_interval_ms=10))["limit"] == 15
+    assert idle(Flags(), names=2)["limit"] == 30
+    assert idle(Flags(), Flags(heartbeat_interval_ms=500))["limit"] == 30
+    assert idle(Flags(heartbeat_interval_ms=500), Flags())["limit"] == 30
+
+
+def test_forgotten_rows_still_count_as_made():
+    """Otherwise the limits of calls would fall below the calls that were made."""
+    forgotten = {"tables": 1, "tablets": 2, "replicas": 6, "altered": 8}
+    master = {"revision": 1, "tables": [], "tablets": [], "forgotten": forgotten}
+    amounts = describe_bounds({"m1": master}, {}, Flags())["amounts"]
+    assert (amounts["replica made"], amounts["tablet altered"]) == (6, 8)

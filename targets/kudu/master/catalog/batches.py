@@ -18,6 +18,7 @@ from targets.kudu.consensus.consensus_peers import entry_limit
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.records import (
     Batch,
+    CleanupBatch,
     ConsensusState,
     HmsBatch,
     Origin,
@@ -80,8 +81,10 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
 _hms: Final = msgspec.msgpack.Decoder(HmsBatch)
-# An encoded `HmsBatch` starts as an array with more fields than a `Batch` has.
+_cleanup: Final = msgspec.msgpack.Decoder(CleanupBatch)
+# An encoded batch starts as an array, whose number of fields differs by type.
 _HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])
+_CLEANUP_HEAD: Final = bytes([0x90 + len(CleanupBatch.__struct_fields__)])
 
 
 def tablets_limit(flags: Flags) -> int:
@@ -104,6 +107,8 @@ def decode_batch(payload: bytes) -> Batch:
         return _unpack(_packed.decode(memoryview(payload)[1:]))
     if payload.startswith(_HMS_HEAD):
         return _hms.decode(payload)
+    if payload.startswith(_CLEANUP_HEAD):
+        return _cleanup.decode(payload)
     return _plain.decode(payload)
 
 

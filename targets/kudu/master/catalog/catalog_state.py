@@ -21,6 +21,8 @@ import msgspec
 
 from targets.kudu.master.catalog.records import (
     Batch,
+    CleanupBatch,
+    Forgotten,
     Reply,
     TableRecord,
     TableState,
@@ -240,6 +242,8 @@ class Catalog:
     def publish(self, batch: Batch, index: int) -> None:
         assert index > self.revision, f"operation {index} after {self.revision} was published"
         self._put(batch.tables, batch.tablets)
+        if isinstance(batch, CleanupBatch):
+            self._forget(batch.forgotten)
         if batch.tservers:
             self.tservers |= {record.uuid: record for record in batch.tservers}
             self._review(self.views)
@@ -299,6 +303,14 @@ class Catalog:
                 self.by_name[table.name] = table.id
         for table_id in dict.fromkeys([t.id for t in tables] + [t.table_id for t in tablets]):
             self._settle(table_id)
+
+    def _forget(self, rows: Forgotten) -> None:
+        for tablet_id in rows.tablets:
+            del self.tablets[tablet_id]
+            if self.heard is not None:
+                self.heard.pop(tablet_id, None)
+        for table_id in rows.tables:
+            del self.tables[table_id], self._live_tablets[table_id]
 
     def _settle(self, table_id: str) -> None:
         """Add the table to `unsettled`, or remove it, after a change to the table."""

@@ -91,10 +91,12 @@ def check_replicas(replicas: int, flags: Flags) -> None:
 def check_placement(request: CreateTableRequest, flags: Flags, live_tservers: int) -> None:
     """Check that `live_tservers` tablet servers are enough for the table's replicas.
 
+    The flag `catalog_manager_check_ts_count_for_create_table` turns the check of their number off.
     After a refusal the caller may check again, because more servers may have reported.
     """
     replicas = _replicas_of(request, flags)
-    check_live(replicas, live_tservers)
+    if flags.catalog_manager_check_ts_count_for_create_table:
+        check_live(replicas, live_tservers)
     tablets = _tablet_count(request)
     limit = flags.max_create_tablets_per_ts * live_tservers
     if replicas > 1 and tablets * replicas > limit:

@@ -5,8 +5,9 @@ Every record is immutable; a change creates a new record. One logical operation 
 fix of KUDU-495). The batch contains the answer to the request, so that a resent request gets the
 first answer (Kudu stores no answers: KUDU-1537).
 
-Rows of deleted tables and tablets are kept for ever, as in Kudu, so that masters recognise a late
-report of such a tablet's replica; `buried` removes most fields of these rows.
+Rows of deleted tables and tablets are kept for a long time, so that masters recognise a late report
+of such a tablet's replica; `buried` removes most fields of these rows. In the end the leader
+forgets the rows (`Cleanup`).
 """
 
 from __future__ import annotations
@@ -212,3 +213,19 @@ class HmsBatch(Batch, frozen=True):
     """
 
     hms_event: int = 0
+
+
+class Forgotten(_Record, frozen=True):
+    """The ids of dead tables and tablets whose rows are removed."""
+
+    tables: tuple[str, ...] = ()
+    tablets: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.tablets)
+
+
+class CleanupBatch(HmsBatch, frozen=True):
+    """A batch that only removes rows; no other batch has as many fields in its encoding."""
+
+    forgotten: Forgotten = Forgotten()

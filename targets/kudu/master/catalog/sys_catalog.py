@@ -23,6 +23,8 @@ import msgspec
 from targets.kudu.master.catalog.batches import decode_batch
 from targets.kudu.master.catalog.records import (
     Batch,
+    CleanupBatch,
+    Forgotten,
     HmsBatch,
     TableRecord,
     TabletRecord,
@@ -47,6 +49,18 @@ class Applied(msgspec.Struct, frozen=True):
     void: bool
 
 
+class ForgottenCounts(msgspec.Struct, frozen=True, array_like=True):
+    """The numbers of all rows that were ever removed, and of replicas and alters of their tablets.
+
+    `altered` adds up the schema versions of the tablets' tables.
+    """
+
+    tables: int = 0
+    tablets: int = 0
+    replicas: int = 0
+    altered: int = 0
+
+
 class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     last_index: int
     cluster_id: str | None
@@ -63,7 +77,11 @@ class _HmsSnapshot(_Snapshot, frozen=True, array_like=True):
     hms_events: tuple[tuple[int, int], ...] = ()
 
 
-_snapshots: Final = msgspec.msgpack.Decoder(_HmsSnapshot)
+class _CleanedSnapshot(_HmsSnapshot, frozen=True, array_like=True):
+    forgotten: ForgottenCounts = ForgottenCounts()
+
+
+_snapshots: Final = msgspec.msgpack.Decoder(_CleanedSnapshot)
 
 
 class SystemTablet:
@@ -87,6 +105,7 @@ class SystemTablet:
         """Id of the last event of the Hive metastore's log that was applied or skipped."""
         self.hms_events: list[tuple[int, int]] = []
         """Pairs (metastore event id, index of the operation that stored the id), oldest first."""
+        self.forgotten = ForgottenCounts()
         self.observer: Callable[[Batch, int, int], None] | None = None
         """A function that is called with (batch, index, term) when a batch changes rows."""
         self.on_restore: Callable[[], None] | None = None
@@ -112,7 +131,9 @@ class SystemTablet:
             while len(self.replies) > self._replies_max:
                 del self.replies[next(iter(self.replies))]
                 self.replies_forgotten += 1
-        if isinstance(batch, HmsBatch):
+        if isinstance(batch, CleanupBatch):
+            self._forget(batch.forgotten)
+        elif isinstance(batch, HmsBatch):
             self.hms_event = batch.hms_event
             self.hms_events.append((batch.hms_event, index))
             del self.hms_events[:-HMS_EVENTS_MAX]
@@ -120,6 +141,23 @@ class SystemTablet:
         if self.observer is not None:
             self.observer(batch, index, term)
         return Applied(index, void=False)
+
+    def _forget(self, rows: Forgotten) -> None:
+        """Remove rows of dead tables and tablets; a tablet goes before or with its table."""
+        count = self.forgotten
+        replicas = altered = 0
+        for tablet_id in rows.tablets:
+            table = self.tables[self.tablets.pop(tablet_id).table_id]
+            replicas, altered = replicas + table.num_replicas, altered + table.version
+            self.running_since.pop(tablet_id, None)
+        for table_id in rows.tables:
+            del self.tables[table_id]
+        self.forgotten = ForgottenCounts(
+            count.tables + len(rows.tables),
+            count.tablets + len(rows.tablets),
+            count.replicas + replicas,
+            count.altered + altered,
+        )
 
     def snapshot(self) -> bytes:
         image = _Snapshot(
@@ -132,12 +170,14 @@ class SystemTablet:
             tuple(sorted(self.running_since.items())),
             tuple(record for _, record in sorted(self.tservers.items())),
         )
-        if self.hms_events:
+        if self.hms_events or self.forgotten != ForgottenCounts():
             image = _HmsSnapshot(
                 **msgspec.structs.asdict(image),
                 hms_event=self.hms_event,
                 hms_events=tuple(self.hms_events),
             )
+        if self.forgotten != ForgottenCounts():
+            image = _CleanedSnapshot(**msgspec.structs.asdict(image), forgotten=self.forgotten)
         return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
@@ -154,5 +194,6 @@ class SystemTablet:
         self.running_since = dict(stored.running_since)
         self.tservers = {record.uuid: record for record in stored.tservers}
         self.hms_event, self.hms_events = stored.hms_event, list(stored.hms_events)
+        self.forgotten = stored.forgotten
         if self.on_restore is not None:
             self.on_restore()

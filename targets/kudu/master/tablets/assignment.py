@@ -96,6 +96,17 @@ def plan_assignments(
     return Plan(table.id, table.version, tablets=tuple(changed), calls=tuple(calls))
 
 
+def lacks_servers(
+    catalog: Catalog, table: TableRecord, alive: Sequence[TServer], flags: Flags, moment: Moment
+) -> bool:
+    """Whether a tablet of the table is due for placement, but too few tablet servers are alive."""
+    return table.num_replicas > len(alive) and any(
+        tablet.state is TabletState.PREPARING
+        or (tablet.state is TabletState.CREATING and _is_overdue(tablet, flags, moment))
+        for tablet in catalog.live_tablets(table.id)
+    )
+
+
 def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
     """Plan the replacement of a live tablet by an empty one; `None` if the old tablet is dead.
 

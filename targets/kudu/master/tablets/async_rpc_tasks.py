@@ -37,6 +37,7 @@ from targets.kudu.master.catalog.plan import (
     DeleteReplica,
     config_key,
 )
+from targets.kudu.master.catalog.records import TabletState
 from targets.kudu.master.tablets.replacement import AddPeer, EvictPeer, StepDownLeader
 from targets.kudu.master.tablets.rereplication import review
 from targets.kudu.master.tablets.tablet_reports import is_first_member
@@ -149,6 +150,20 @@ class Tasks:
                 call = self._pending[key].call
                 self._abort([self._pending[key]])
                 self.submit([call])
+
+    def unplaced(self) -> int:
+        """Return the number of calls that wait until their tablet is placed, perhaps for ever."""
+        tablets = self._catalog.tablets
+        return sum(
+            isinstance(call, AlterTablet)
+            and call.tablet_id in tablets
+            and tablets[call.tablet_id].state is TabletState.PREPARING
+            for call in (entry.call for entry in self._pending.values())
+        )
+
+    def tablets(self) -> frozenset[str]:
+        """Return the ids of the tablets with pending calls."""
+        return frozenset(entry.call.tablet_id for entry in self._pending.values())
 
     def changes_config(self, tablet_id: str) -> bool:
         """Whether a change of this tablet's stored configuration is pending."""

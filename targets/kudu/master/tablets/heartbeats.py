@@ -84,6 +84,8 @@ class Heartbeats:
             refusal = wrong_cluster(request.cluster_id, ours)
             return TSHeartbeatResponse(meta, error=refusal.error)
         server = self._hear(request, epoch)
+        if server is not None and _is_idle(request):
+            self._tservers.note_idle_beat(server, server.heard_ns)
         if server is None:
             return self._response(
                 meta,
@@ -231,6 +233,15 @@ class Heartbeats:
 def _table_of(epoch: Epoch, replica: ReportedTablet) -> str | None:
     tablet = epoch.catalog.tablets.get(replica.tablet_id)
     return None if tablet is None else tablet.table_id
+
+
+def _is_idle(request: TSHeartbeatRequest) -> bool:
+    """Whether a heartbeat brings no news: no registration, no full report, no changed tablet."""
+    report = request.report
+    return request.registration is None and (
+        report is None
+        or (report.is_incremental and not report.updated_tablets and not report.removed_tablet_ids)
+    )
 
 
 def _note_handled(epoch: Epoch, server: TServer, report: TabletReport) -> None:

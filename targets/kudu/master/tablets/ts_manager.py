@@ -12,6 +12,7 @@ not modelled.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -21,6 +22,10 @@ from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
 """Maximum number of tablet servers per master; the master does not register further servers."""
+
+IDLE_INTERVALS: Final = 10
+"""The number of heartbeat intervals over which a master counts idle heartbeats."""
+_IDLE_BEATS_MAX: Final = 64
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 _UNHEARD_NS: Final = -(1 << 62)
@@ -36,8 +41,17 @@ class TServer:
         self.heard_ns = now_ns
         self.num_live_tablets = 0
         self.full_report_term = -1  # the last term in which this master handled a full report
+        self._idle_ns: deque[int] = deque(maxlen=_IDLE_BEATS_MAX)
         self._recent_load = 0.0
         self._recent_load_ns = now_ns
+
+    def note_idle_beat(self, now_ns: int, within_ns: int) -> int:
+        """Note a heartbeat without news; return the number of such heartbeats in `within_ns`."""
+        beats = self._idle_ns
+        beats.append(now_ns)
+        while beats[0] <= now_ns - within_ns:
+            beats.popleft()
+        return len(beats)
 
     def load(self, now_ns: int) -> float:
         """Return the number of live replicas plus recent placements.
@@ -60,8 +74,10 @@ class TServer:
 class TServerMap:
     """All tablet servers that have registered with this master since it started."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heartbeat_interval_ms: int = 1000) -> None:
         self._by_uuid: dict[str, TServer] = {}
+        self._idle_ns: Final = IDLE_INTERVALS * heartbeat_interval_ms * 1_000_000
+        self._idle_most = 0
 
     def get(self, uuid: str) -> TServer | None:
         return self._by_uuid.get(uuid)
@@ -92,6 +108,18 @@ class TServerMap:
         server.heard_ns = now_ns
         server.num_live_tablets = request.num_live_tablets
         return server
+
+    def note_idle_beat(self, server: TServer, now_ns: int) -> None:
+        """Note a heartbeat of `server` without news: no registration and no changed tablet.
+
+        A server sends such heartbeats only once per interval.
+        """
+        beats = server.note_idle_beat(now_ns, self._idle_ns)
+        self._idle_most = max(self._idle_most, beats)
+
+    def counters(self) -> dict[str, int]:
+        """Return the largest number of idle heartbeats of a server in `IDLE_INTERVALS`."""
+        return {"idle heartbeats of a server": self._idle_most}
 
     def forget_liveness(self) -> None:
         """Forget the times of all heartbeats, but not the servers (switch KUDU-1358).

@@ -1,0 +1,59 @@
+"""Names that nodes cannot resolve for a while, like an outage of the server of names.
+
+An operator's call (`LoseNamesRequest`) names the lost hosts. The outage ends by itself, so that it
+cannot outlast a harness that is gone. Open connections survive it, and a node that is restarted
+resolves all names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.errors import counted
+from targets.kudu.messages import LoseNamesRequest, LoseNamesResponse
+from targets.kudu.rpc import Caller, RpcClient, RpcError, RpcServer
+
+LOST_S: Final = 8.0
+"""The length of an outage: longer than the elections that follow the loss of a leader."""
+_ASK_LIMIT_S: Final = 1.0
+
+
+def serve_lost_names(server: RpcServer, client: RpcClient) -> None:
+    """Let a node's `client` lose the names that a call to its `server` lists."""
+
+    def lose(request: LoseNamesRequest, _peer: str) -> LoseNamesResponse:
+        for address in request.addresses:
+            client.lose_name(address, request.for_ms / 1000)
+        return LoseNamesResponse()
+
+    server.serve(lose)
+
+
+async def lose_names(
+    caller: Caller, lost: Sequence[str], addresses: Mapping[str, str]
+) -> str | None:
+    """Have all other nodes lose the names `lost`; `addresses` has all nodes.
+
+    Return a sentence about the effect, or `None` if no node heard of it.
+    """
+    done = [await _lose_name(caller, name, addresses) for name in lost if name in addresses]
+    return "; ".join(filter(None, done)) or None
+
+
+async def _lose_name(caller: Caller, name: str, addresses: Mapping[str, str]) -> str | None:
+    nodes = [address for node, address in addresses.items() if node != name]
+    request = LoseNamesRequest((addresses[name],), round(LOST_S * 1000))
+
+    async def ask(node: str) -> bool:
+        try:
+            await caller.call(node, request, timeout_s=_ASK_LIMIT_S)
+        except RpcError:  # it is down, or cut off from the operator
+            return False
+        return True
+
+    heard = sum(await asyncio.gather(*map(ask, nodes)))
+    if not heard:
+        return None
+    return f"{counted(heard, 'node')} cannot resolve {name} for {LOST_S:.0f} s"
