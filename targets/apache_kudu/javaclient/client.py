@@ -109,9 +109,10 @@ class JavaClients:
     async def wait_led(self, table: str) -> None:
         """Before the first operation on a table's rows, wait until its tablets have leaders.
 
-        Otherwise the term of the operation would not be certain. Waits at most `_LED_S`.
+        Otherwise the term of the operation would not be certain. Waits at most `_LED_S`, and not
+        at all while no master leads.
         """
-        if table in self._led:
+        if table in self._led or self.leads.leader() is None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LED_S):
