@@ -17,6 +17,7 @@ As in Jepsen, each read is judged by itself: reads that only contradict each oth
 from __future__ import annotations
 
 import bisect
+import heapq
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ class CounterModel(StepsModel, judges_prefixes=True, version="1"):
         reads = [step for step in steps if step.f == "read" and step.did]
         ledger = _Ledger(adds)
         only_bounds = 0
-        for read in reads:
+        for read in sorted(reads, key=lambda read: read.begin):
             findings.look("read")
             only_bounds += not ledger.judge(read, findings)
         details |= {"reads": len(reads), "adds": len(adds), "only_bounds": only_bounds}
@@ -64,7 +65,11 @@ class CounterModel(StepsModel, judges_prefixes=True, version="1"):
 
 
 class _Ledger:
-    """All adds that may have taken effect, by acknowledgement and by invocation."""
+    """All adds that may have taken effect, by acknowledgement and by invocation.
+
+    Reads are judged in the order of their invocations, so that no read looks at the adds that ended
+    long before it. Otherwise the time would grow with the square of the history.
+    """
 
     def __init__(self, adds: Sequence[Step]) -> None:
         self._done = sorted((add for add in adds if add.did), key=lambda add: add.end)
@@ -72,20 +77,32 @@ class _Ledger:
         self._sums = [0, *itertools.accumulate(add.asked for add in self._done)]
         self._begun = [add.begin for add in adds]
         self._adds = adds
+        self._next = 0
+        self._open: list[tuple[float, int]] = []  # ends and places of adds, as a heap
+
+    def _possible(self, read: Step) -> list[Step]:
+        """Return the adds that began before the read ended, and did not end before it began."""
+        while self._next < len(self._adds) and self._begun[self._next] < read.begin:
+            heapq.heappush(self._open, (self._adds[self._next].end, self._next))
+            self._next += 1
+        while self._open and self._open[0][0] < read.begin:
+            heapq.heappop(self._open)
+        later = bisect.bisect_left(self._begun, read.end)
+        places = sorted(place for _, place in self._open)
+        return [self._adds[place] for place in (*places, *range(self._next, later))]
 
     def judge(self, read: Step, findings: Findings) -> bool:
         """Judge one read; return whether all rules were applied."""
         count = bisect.bisect_left(self._ends, read.begin)
-        certain, base = self._done[:count], self._sums[count]
-        begun = self._adds[: bisect.bisect_left(self._begun, read.end)]
-        possible = [add for add in begun if not add.end < read.begin]
+        base = self._sums[count]
+        possible = self._possible(read)
         least = base + sum(add.asked for add in possible if add.asked < 0)
         most = base + sum(add.asked for add in possible if add.asked > 0)
         if read.answer < least:
-            proof = _enough(certain, least - read.answer, sign=1)
+            proof = _enough(self._done[:count], least - read.answer, sign=1)
             self._violate("below", read, f"at least {least}", proof, findings)
         elif read.answer > most:
-            proof = _enough(certain, read.answer - most, sign=-1)
+            proof = _enough(self._done[:count], read.answer - most, sign=-1)
             self._violate("above", read, f"at most {most}", proof, findings)
         elif len(possible) * (most - least) > CELLS_MAX:
             return False
