@@ -84,27 +84,27 @@ def answering(f: str, sent: Sequence[Sent]) -> Sent | None:
 
 
 def judge(
-    call: ddl.DdlCall, said: Reply, sent: Sequence[Sent], looks: Looks, *, truncated: bool
+    call: ddl.DdlCall, reply: Reply, sent: Sequence[Sent], looks: Looks, *, truncated: bool
 ) -> Judged:
     """The completion of an operation."""
     main = [each for each in sent if each.method == METHODS[call.f]]
     if call.mutates:
-        return _change(call, said, main, looks, truncated=truncated)
-    return _read(call, said, main, looks)
+        return _change(call, reply, main, looks, truncated=truncated)
+    return _read(call, reply, main, looks)
 
 
 def _change(
-    call: ddl.DdlCall, said: Reply, main: Sequence[Sent], looks: Looks, *, truncated: bool
+    call: ddl.DdlCall, reply: Reply, main: Sequence[Sent], looks: Looks, *, truncated: bool
 ) -> Judged:
-    goes_on = truncated or (said.error is not None and said.error[0] in GOES_ON)
+    goes_on = truncated or (reply.error is not None and reply.error[0] in GOES_ON)
     last, effect, lost = outcome_of(main, effect_at_master, may_go_on=goes_on)
     if effect is Effect.DONE:
-        if said.answer is None:
-            return Judged(OpType.INFO, None, f"{_error(said)}, after the change was acknowledged")
+        if reply.answer is None:
+            return Judged(OpType.INFO, None, f"{_error(reply)}, after the change was acknowledged")
         if looks.term is None:
             return Judged(OpType.INFO, None, NO_TERM)
-        return Judged(OpType.OK, _changed(said.answer, looks), None)
-    error = _error(said)
+        return Judged(OpType.OK, _changed(reply.answer, looks), None)
+    error = _error(reply)
     if lost:
         return Judged(OpType.INFO, None, error)
     if effect is Effect.REFUSED and last is not None:
@@ -141,18 +141,18 @@ def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | No
     return {"result": result, "revision": None, "term": looks.term}
 
 
-def _read(call: ddl.DdlCall, said: Reply, main: Sequence[Sent], looks: Looks) -> Judged:
+def _read(call: ddl.DdlCall, reply: Reply, main: Sequence[Sent], looks: Looks) -> Judged:
     last = main[-1] if main else None
-    missing = said.error is not None and last is not None and _MISSING in last.text
-    if said.answer is None and not missing:
-        return Judged(OpType.FAIL, None, _error(said))
+    missing = reply.error is not None and last is not None and _MISSING in last.text
+    if reply.answer is None and not missing:
+        return Judged(OpType.FAIL, None, _error(reply))
     if looks.term is None or (not missing and (last is None or last.code != OK)):
         return Judged(OpType.FAIL, None, NO_TERM)
     provenance = {"revision": None, "term": looks.term}
-    if missing or said.answer is None:
+    if missing or reply.answer is None:
         return Judged(OpType.OK, {"result": "not-found", **provenance}, None)
     return Judged(
-        OpType.OK, {"result": "ok", **_seen(call, said.answer, looks), **provenance}, None
+        OpType.OK, {"result": "ok", **_seen(call, reply.answer, looks), **provenance}, None
     )
 
 
@@ -190,6 +190,6 @@ def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return listed
 
 
-def _error(said: Reply) -> str:
-    code, text = said.error or ("NO_ERROR", "the client returned an answer without an attempt")
+def _error(reply: Reply) -> str:
+    code, text = reply.error or ("NO_ERROR", "the client returned an answer without an attempt")
     return f"{code}: {text}"

@@ -94,15 +94,15 @@ def _scan_line(
     }
 
 
-def unanswered(call: Write | Read | Scan, said: Reply) -> Judged:
+def unanswered(call: Write | Read | Scan, reply: Reply) -> Judged:
     """The completion of an operation of which the client returned an error as a whole."""
-    assert said.error is not None, "there is neither an answer nor an error"
-    code, text = said.error
+    assert reply.error is not None, "there is neither an answer nor an error"
+    code, text = reply.error
     error = f"{code}: {text}"
     is_write = isinstance(call, Write)
     if MISSING in text:
         return Judged(OpType.FAIL if is_write else OpType.OK, {"result": "not-found"}, None)
-    lost = is_write and said.begun
+    lost = is_write and reply.begun
     return Judged(OpType.INFO if lost else OpType.FAIL, None, error)
 
 
