@@ -56,7 +56,7 @@ FOUND = {
     "stale-install": (10, 1, "catalog-invariants"),
     "tablet-snapshot-not-restored": (20, 6, "liveness"),
     "tablet-wal-never-syncs": (20, 1, "catalog-invariants"),
-    "tablets-not-reopened": (20, 24, "bounds"),
+    "tablets-not-reopened": (20, 39, "bounds"),
     "tablets-run-unreported": (10, 1, "catalog-invariants"),
     "term-not-saved": (20, 8, "crash"),
     "version-without-columns": (10, 2, "catalog-invariants"),
