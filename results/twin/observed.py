@@ -6,8 +6,9 @@ under load count: probes and final reads are no part of the case.
 * **Counts** are hits of trials per *block*, a stretch of the run as long as the case's interval of
   faults. A block is the unit of the tests, since operations of one outage are not independent.
 * **Times** are lists in ns. A *failover* lasts from a fault to the first acknowledged change that
-  was invoked after it. An *election* lasts from a fault to the next new leader, if one appeared
-  before the next fault.
+  was invoked after it, a *recovery* from a heal to the next acknowledged change. Several faults or
+  heals before the same change count once, as they are one outage. An *election* lasts from a fault
+  to the next new leader, if one appeared before the next fault.
 * **Requests**: if the case lists its operations and plans no faults, each request has one answer.
 """
 
@@ -191,29 +192,39 @@ def _times(run: StoredRun) -> dict[str, list[int]]:
         for pair in history.pairs
         if pair.type is OpType.OK and pair.completion and kind_of(pair.invoke) not in READS
     )
+    ends = sorted(end for _, end in changes)
     leaders = [op.time for op in history.leaders()]
+    waits: dict[str, dict[int, int]] = {}
     for place, fault in enumerate(faults):
         until = faults[place + 1].start if place + 1 < len(faults) else end_ns
         first = bisect.bisect_left(changes, (fault.start, 0))
         if first < len(changes):  # changes may end in another order than they begin
-            took = min(end for _, end in changes[first:]) - fault.start
-            times.setdefault(f"{FAILOVER}/{fault.nemesis}", []).append(took)
+            end = min(end for _, end in changes[first:])
+            _wait(waits, f"{FAILOVER}/{fault.nemesis}", fault.start, end)
+        after = bisect.bisect_right(ends, -1 if fault.end is None else fault.end)
+        if fault.end is not None and after < len(ends):
+            _wait(waits, f"{RECOVERY}/{fault.nemesis}", fault.end, ends[after])
         seen = bisect.bisect_right(leaders, fault.start)
         if seen < len(leaders) and leaders[seen] < until:
             taken = times.setdefault(f"{ELECTION}/{fault.nemesis}", [])
             taken.append(leaders[seen] - fault.start)
+    for name, by_end in waits.items():
+        times[name] = [end - start for end, start in sorted(by_end.items())]
     tables = extract(_Name("", "", run.case), history)
     for row in tables["unavailability"].to_pylist():
         if row["phase"] in LOAD:
             times.setdefault(f"{OUTAGE}/{row['kind']}", []).append(row["end_ns"] - row["start_ns"])
-    for row in tables["recoveries"].to_pylist():
-        if row["first_ok_ns"] is not None and row["f"] not in READS:
-            times.setdefault(f"{RECOVERY}/{row['f']}", []).append(row["first_ok_ns"])
     for pair in history.pairs:
         if pair.type is OpType.OK and pair.completion and begin_ns <= pair.invoke.time < end_ns:
             took = pair.completion.time - pair.invoke.time
             times.setdefault(f"{LATENCY}/{kind_of(pair.invoke)}", []).append(took)
     return times
+
+
+def _wait(waits: dict[str, dict[int, int]], name: str, start: int, end: int) -> None:
+    """Note a wait from `start` to `end`; of waits with one end, the longest counts."""
+    by_end = waits.setdefault(name, {})
+    by_end[end] = min(start, by_end.get(end, start))
 
 
 def _load(history: History) -> tuple[int, int]:

@@ -95,6 +95,16 @@ def test_longer_failovers_and_elections_differ():
     }
 
 
+def test_faults_and_heals_before_the_same_change_count_once():
+    """Faults come each second and last three, but nothing is acknowledged for the first ten."""
+    late = run(lambda n: OK if n > 120 else ("failed", "X/Y"), fault_every_s=1)
+    assert late.times["failover/kill-leader"][0] == 10_111_000_000
+    assert len(late.times["failover/kill-leader"]) == 12
+    assert late.times["recovery/kill-leader"][0] == 7_111_000_000
+    steady = run(OK_ONLY, fault_every_s=1)
+    assert len(steady.times["failover/kill-leader"]) == 22
+
+
 @pytest.mark.parametrize(("later_ms", "differs"), [(900, False), (3500, True)])
 def test_a_leader_that_is_asked_for_may_be_a_second_older(later_ms, differs):
     left = runs(OK_ONLY, fault_every_s=6, led_after_ms=900)
