@@ -58,8 +58,12 @@ class _Words:
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
             return all(op.value is None or _is_list(op.value[1]) for op in self.ops)
-        registers = self.names <= {"read", "write", "cas", "txn"}
-        return shape is Shape.SURE or (shape is Shape.MAYBE and registers)
+        if shape is not Shape.MAYBE:
+            return shape is Shape.SURE
+        # A plain read asks nothing, so `read [3 nil]` has a key, even if each key occurs once.
+        reads = self.asked("read")
+        asks_by_key = bool(reads) and all(value[1] is None for value in reads)
+        return asks_by_key or self.names <= {"read", "write", "cas", "txn"}
 
     def asked(self, *names: str) -> list[Any]:
         return [op.value for op in self.ops if op.f in names and op.type is OpType.INVOKE]

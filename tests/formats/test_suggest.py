@@ -42,6 +42,9 @@ ADDED = did("add", 1)
         (did("txn", [["r", "x", None], ["append", "x", 1]]), "list-append"),
         ([*ADDED, *did("read", None, 1)], "counter"),
         ([*did("add", [0, 1]), *did("read", [0, None], [0, 1])], "counter"),
+        ([*did("add", [1, 1]), *did("read", [0, None], [0, 0])], "counter"),  # each key once
+        ([*did("add", [1, 1]), *did("read", [0, None], [0, [2]])], "set"),
+        ([*did("add", [1, 1]), *did("read", None, [[1, 1]])], "set"),
         ([*ADDED * 2_000, *did("read", None, 2_000)], "counter"),
         (did("read", None, {"0": 10}) + did("transfer", {"from": 0}), "bank"),
         (did("generate", None, 7), "unique-ids"),
