@@ -69,7 +69,7 @@ def only_port(declared: Declared) -> int | None:
     for table in _tables(declared):
         bound.update(map(str, table.ports))
         bound.update(rest for _, kind, rest in _placeholders(_texts(table)) if kind == "port")
-    return whole_number(*bound) if len(bound) == 1 else None
+    return whole_number(min(bound)) if len(bound) == 1 else None
 
 
 def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:

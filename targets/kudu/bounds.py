@@ -248,7 +248,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     hit all replicas, each of which is then added elsewhere and evicted.
 
     A copied replica gets one snapshot (1.03 measured). Any other follower gets entries, unless a
-    fault kept it away for so long that the leader has removed them. Only tablet servers count the
+    fault kept it away until the leader had removed them. Only tablet servers count the
     snapshots that they received completely.
 
     A server refuses to copy a tablet that was deleted there. The tablet's leader repeats the call

@@ -311,7 +311,7 @@ class Bug(Switch):
         title="the replacement of a tablet's only replica is evicted and added again for ever",
         upstream="for a tablet with one replica, masters did not except a leader from the replicas "
         "marked REPLACE, so the new replica was evicted as soon as it had a vote. Then the marked "
-        "one needed a replacement again (cb2037292)",
+        "replica was replaced again (cb2037292)",
         fixed="2018-05-16",
         where=(f"{_MASTER}.tablets.rereplication",),
         find=Find(

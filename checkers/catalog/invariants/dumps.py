@@ -6,8 +6,8 @@
 * At rest all masters have the same members and name the same leader, which is a member (I7).
 * The tablets of a live table cover each of its partitions exactly once (I6). Keys are hexadecimal,
   and the empty key is both the start and the end of the key space. If a dump says `is_bounded`, the
-  table's ranges are those of its tablets, and `custom_ranges` lists the ranges with a hash schema
-  of their own.
+  tablets show the table's ranges, and `custom_ranges` lists the ranges with a hash schema of their
+  own.
 * Replicas of a tablet with the same applied index hold the same rows (I8). A dump may contain the
   number of rows (`live_rows`) and their `digest`, as of `applied_index`. A replica without these
   values in its dump is not judged.

@@ -1,6 +1,6 @@
 """Tables whose ranges are added and dropped: coverage (I6) and acknowledged alters (I3).
 
-The dump of such a table says `is_bounded`. Its ranges are those of its live tablets, and
+The dump of such a table says `is_bounded`. Its live tablets show its ranges, and
 `custom_ranges` lists the ranges with a hash schema of their own. Keys are hexadecimal; if the table
 has hash buckets, the bucket comes first.
 
@@ -36,7 +36,7 @@ def cover_ranges(table: Json, words: str, tablets: Sequence[Json], findings: Fin
     No two tablets overlap, each range has one tablet per hash bucket, and the partition schema
     lists each range with a hash schema of its own once, while the range exists.
     """
-    own = table["num_hash_buckets"]
+    usual = table["num_hash_buckets"]
     held = _ranges(table, tablets)
     custom = {(each["start"], each["end"]): each for each in table["custom_ranges"]}
     position = ""
@@ -47,7 +47,7 @@ def cover_ranges(table: Json, words: str, tablets: Sequence[Json], findings: Fin
             )
         position = max(position, tablet["end"])
     for (start, end), count in sorted(held.items()):
-        wanted = custom[start, end]["num_hash_buckets"] if (start, end) in custom else own
+        wanted = custom[start, end]["num_hash_buckets"] if (start, end) in custom else usual
         if count != wanted:
             findings.violate(
                 "coverage",
@@ -76,7 +76,7 @@ def _ranges(table: Json, tablets: Sequence[Json]) -> Counter[Range]:
 
 
 def check_ranges(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Check that the final ranges are those of the last acknowledged alters."""
+    """Check that the final ranges follow from the last acknowledged alters."""
     last: dict[tuple[str, Range], tuple[int, str, Pair]] = {}
     unsure: set[Range] = set()
     for pair in history.pairs:

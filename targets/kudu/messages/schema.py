@@ -39,8 +39,8 @@ class PartitionSchema(Message, frozen=True):
     each bucket, ranges of `range_columns` begin at the encoded keys in `range_splits`, which are
     ascending (`targets.kudu.partitions`).
 
-    If `is_bounded`, the ranges are those of the table's tablets instead, which alters add and drop;
-    other keys belong to no tablet. `custom_ranges` are those with another number of buckets than
+    If `is_bounded`, the table's tablets show the ranges instead, which alters add and drop; other
+    keys belong to no tablet. `custom_ranges` lists the ranges whose number of buckets differs from
     the table's (KUDU-2671).
     """
 

@@ -150,8 +150,8 @@ def plan_create(
     """
     catalog.check_name_free(request.name)
     columns = with_ids(request.schema.columns)
-    own = request.partition_schema.num_hash_buckets
-    custom = tuple(each for each in request.ranges if each.num_hash_buckets != own)
+    usual = request.partition_schema.num_hash_buckets
+    custom = tuple(each for each in request.ranges if each.num_hash_buckets != usual)
     partition_schema = msgspec.structs.replace(request.partition_schema, custom_ranges=custom)
     table = TableRecord(
         id=new_id(),

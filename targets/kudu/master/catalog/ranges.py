@@ -1,6 +1,6 @@
 """Steps of an alter that add and drop ranges of a table, with the hash schema of each new range.
 
-The rules are those of Kudu's `CatalogManager::ApplyAlterPartitioningSteps`. A new range may have
+The rules follow Kudu's `CatalogManager::ApplyAlterPartitioningSteps`. A new range may have
 its own number of hash buckets (KUDU-2671). The stored partition schema lists only ranges whose hash
 schema differs from the table's: a client may also spell out the table's own hash schema, which is
 then left out. Kudu once stored such a range as well (KUDU-3723). Dropping the range looks up its
@@ -82,9 +82,10 @@ def change_ranges(
 
 def check_ranges(schema: PartitionSchema) -> None:
     """Refuse a stored partition schema that lists a range twice, as only KUDU-3723 makes it."""
-    for one, other in itertools.pairwise(sorted(schema.custom_ranges, key=lambda r: r.start)):
-        if other.start < one.end:
-            raise invalid_argument(f"overlapping range partitions: {_words(one.start, one.end)}")
+    for lower, upper in itertools.pairwise(sorted(schema.custom_ranges, key=lambda r: r.start)):
+        if upper.start < lower.end:
+            words = _words(lower.start, lower.end)
+            raise invalid_argument(f"overlapping range partitions: {words}")
 
 
 def bad_ranges(schema: PartitionSchema, ranges: Sequence[RangeHash]) -> str | None:
@@ -95,7 +96,7 @@ def bad_ranges(schema: PartitionSchema, ranges: Sequence[RangeHash]) -> str | No
         return "only a table with range columns, bounded ranges and no splits has a list of ranges"
     ordered = sorted(ranges, key=lambda r: r.start)
     if not all(b"" < each.start < each.end for each in ordered) or any(
-        other.start < one.end for one, other in itertools.pairwise(ordered)
+        upper.start < lower.end for lower, upper in itertools.pairwise(ordered)
     ):
         return "the ranges are bad: each needs a nonempty start below its end, and none may overlap"
     return next(filter(None, (_bad_hash(schema, r.num_hash_buckets) for r in ordered)), None)
@@ -111,11 +112,11 @@ def _add(
             raise _taken("exists already", start, end)
         if start < step.end and step.start < end:
             raise _taken("conflicts with another one", start, end)
-    buckets, own = step.num_hash_buckets or schema.num_hash_buckets, schema.num_hash_buckets
+    buckets = step.num_hash_buckets or schema.num_hash_buckets
     problem = _bad_hash(schema, buckets)
     if problem is not None:
         raise invalid_schema(problem)
-    if buckets != own or (step.num_hash_buckets is not None and stores_own):
+    if buckets != schema.num_hash_buckets or (step.num_hash_buckets is not None and stores_own):
         custom = (*schema.custom_ranges, RangeHash(step.start, step.end, buckets))
         schema = msgspec.structs.replace(schema, custom_ranges=custom)
     return schema, range_partitions(schema, step.start, step.end, buckets)

@@ -79,7 +79,7 @@ class AutoRebalancer:
         return answer is None
 
     async def _goes_on(self, move: ReplicaMove) -> bool:
-        """Look after a move that has begun; return whether it has not ended yet."""
+        """Look after a move that has begun; return whether it is still under way."""
         match progress_of(self._epoch.catalog, move):
             case Progress.DONE:
                 return False

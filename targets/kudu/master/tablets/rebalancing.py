@@ -32,7 +32,7 @@ class ReplicaMove:
 
 
 class Progress(enum.Enum):
-    """How far a move has come, according to the catalog."""
+    """The progress of a move, according to the catalog."""
 
     UNDER_WAY = enum.auto()
     LEADER_MUST_GO = enum.auto()
@@ -128,11 +128,11 @@ def _moves(
             if of_table >= 2 or (of_table == 1 and of_server >= 2):
                 wished.append(((-of_table, -of_server), table_id, source, target))
     for _, table_id, source, target in sorted(wished):
-        found = _tablets(catalog, table_id, source, target, moved)
+        movable = _tablets(catalog, table_id, source, target, moved)
         if flags.auto_rebalancing_prefer_follower_replica_moves:
-            found = [each for each in found if each[1].leader_uuid != source] or found
-        if found:
-            tablet_id, stored = found[rng.randrange(len(found))]
+            movable = [each for each in movable if each[1].leader_uuid != source] or movable
+        if movable:
+            tablet_id, stored = movable[rng.randrange(len(movable))]
             yield ReplicaMove(tablet_id, source, target, stored.config.opid_index)
 
 
@@ -140,7 +140,7 @@ def _tablets(
     catalog: Catalog, table_id: str, source: str, target: str, moved: set[str]
 ) -> list[tuple[str, ConsensusState]]:
     """Return the tablets of a table that may move from `source` to `target`."""
-    found = []
+    movable = []
     for tablet in catalog.live_tablets(table_id):
         stored, view = tablet.consensus, catalog.views.get(tablet.id)
         if tablet.id in moved or tablet.state is not TabletState.RUNNING:
@@ -151,5 +151,5 @@ def _tablets(
         uuids = [peer.uuid for peer in stored.config.peers]
         fits = source in uuids and target not in uuids
         if fits and is_at_rest(stored.config, view.health, replicas):
-            found.append((tablet.id, stored))
-    return found
+            movable.append((tablet.id, stored))
+    return movable
