@@ -53,7 +53,7 @@ FOUND = {
     "kafka": ("lose-message", "append-twice", "same-offset", "skip-message", "step-back"),
 }
 PAIRS = [(workload, bug) for workload, bugs in FOUND.items() for bug in bugs]
-SEEDS = 12
+SEEDS = 8
 OPTIONS = {
     "registers": {"cas_percent": 80},
     "fifo-queue": {"enqueues": 60},

@@ -78,7 +78,7 @@ class LeaseWorkload(Workload):
     name = "lease"
     doc = "acquire, release and leave one lock with leases: no two clients hold it at once"
     vocabulary = "lease"
-    options = (Option("lease-ms", 1000, "length of a lease in ms", within=(10, LEASE_MS_MAX)),)
+    options = (Option("lease-ms", 500, "length of a lease in ms", within=(10, LEASE_MS_MAX)),)
     checkers = ("lease", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:

@@ -129,6 +129,8 @@ CASES = {
         (1, "+", "send", [sent("x", 0, 1)]),
         (0, "+", "txn", [sent("y", 0, 2), polled(x=[(0, 1)])])), {"G1c"}),
     "unseen": ((*AB, *SHOWN, *send(0, ("x", 4, 3)), *op(7, "assign", ["x"]), *EMPTY), {"unseen"}),
+    "unseen, but with one poll too few": (
+        (*AB, *SHOWN, *send(0, ("x", 4, 3)), *op(7, "assign", ["x"]), *EMPTY[2:]), None),
     "unseen, and never read to the end": ((*AB, *SHOWN, *send(0, ("x", 4, 3)), *EMPTY), None),
     "unseen, and assigned too early": ((*AB, *SHOWN, *op(7, "assign", ["x"]),
         *send(0, ("x", 4, 3)), *EMPTY), None),
