@@ -84,8 +84,6 @@ class Causal(StepsModel, version="1"):
         order.sort(key=lambda step: step.begin)
         writers = [s.process for s in order if s.f == "write"]
         owner = next(iter([*writers, *(s.process for s in order)]), None)
-        visits = [s for s in order if _is_visit(s, owner)]
-        findings.exempt("stale", len(visits))
         order = [s for s in order if not _is_visit(s, owner)]
         judged = _Order(findings)
         for before, step in zip([None, *order], order, strict=False):
