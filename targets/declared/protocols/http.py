@@ -165,6 +165,11 @@ class Http(Protocol):
             raise UsageError(f'{where}.value: remove it; `decode = "text"` takes the whole body')
         _check_headers(f"{where}.headers", parsed.headers)
         nothing, refused = map(_statuses, (parsed.nothing, parsed.refused))
+        if nothing and answer == "done":
+            raise UsageError(
+                f"{where}.nothing: this operation has no value; write the statuses with which the "
+                "system refuses it as `refused`"
+            )
         both = {*nothing} & {*refused}
         if both:
             raise UsageError(f"{where}: status {min(both)} is in `nothing` and in `refused`")

@@ -121,6 +121,12 @@ def test_a_change_may_answer_in_the_body():
         value_of(written, 200, {"error": "no leader"}, "done")
 
 
+def test_a_change_that_found_nothing_is_no_success():
+    with pytest.raises(UsageError, match="refused"):
+        template({"request": "PUT /", "nothing": 404}, "done")
+    assert value_of({"request": "PUT /", "nothing": 404}, 404, b"", "ran") is None
+
+
 def test_a_probe_takes_any_answer():
     assert value_of("GET /", 200, {"a": 5}, "raw") == {"a": 5}
     assert value_of("GET /", 200, b"leader: yes", "raw") == "leader: yes"
