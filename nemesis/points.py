@@ -128,9 +128,7 @@ PLOTS: Final = (
 
 
 class AtPoints(Nemesis, suits_all=False):
-    """Faults that strike when a node reaches a point of the target's code; the seed draws the
-    points.
-    """
+    """Faults that strike when a node reaches a point of the code; the seed draws the points."""
 
     api_version = NEMESIS_API_VERSION
     name = "at-points"

@@ -1,6 +1,4 @@
-"""Missing tools fail tests if CI demands them; groups of tests; what `doctor` says about optional
-tools.
-"""
+"""Missing tools fail tests if CI demands them; test groups; `doctor` about optional tools."""
 
 import importlib.metadata
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""The quick tier: it has all tests without a heavy mark, and in CI each may cost one second of
-CPU.
-"""
+"""The quick tier: all tests without a heavy mark; in CI, each may cost one second of CPU."""
 
 import csv
 

@@ -46,9 +46,7 @@ def assigned(node):
 
 
 def headless(node):
-    """Whether the first line of a docstring is a relative clause; `Whether ...` is allowed for
-    booleans.
-    """
+    """Whether a docstring begins with a relative clause; `Whether ...` is for booleans."""
     first = (ast.get_docstring(node) or "").partition("\n")[0]
     returns = getattr(node, "returns", None)
     boolean = returns is None or "bool" in ast.unparse(returns)

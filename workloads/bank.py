@@ -56,9 +56,7 @@ class BankWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Request a transfer of 1 and a read. A retry uses the next account, since one may be
-        empty.
-        """
+        """Request a transfer of 1 and a read. A retry uses the next account: one may be empty."""
         accounts = int(case.workload_options["accounts"])
         source = (attempt + retry) % accounts
         return (

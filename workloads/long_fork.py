@@ -25,9 +25,7 @@ FINAL_GROUPS: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LongForkOps(Blind):
-    """An endless generator. `written` maps each thread to the last key that it wrote and did not
-    read yet.
-    """
+    """An endless generator. `written` maps threads to the key they wrote last and did not read."""
 
     group: int
     newest: int = 0

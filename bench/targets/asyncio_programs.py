@@ -43,9 +43,7 @@ _BUSY: Final = ("--time-limit", "1", "--rate", "300", "--concurrency", "12")
 
 
 def declared(program: str, folder: Path, *, race: bool = False) -> Path:
-    """Write the example's declaration for one of its programs, next to a copy of the program's
-    modules.
-    """
+    """Write the declaration for one of the programs, next to a copy of the program's modules."""
     folder.mkdir(parents=True, exist_ok=True)
     for module in EXAMPLE.glob("*.py"):
         shutil.copy(module, folder)

@@ -59,9 +59,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(row: Row, case_of_row: Case) -> Subject | None:
-    """Return the first failing case of a switch, from the row's seed on; `None` if no seed
-    fails.
-    """
+    """The first failing case of a switch, from the row's seed on; `None` if no seed fails."""
     environment = SimEnvironment()
     for seed in range(case_of_row.seed, case_of_row.seed + SEEDS_MAX):
         asked = msgspec.structs.replace(case_of_row, seed=seed)

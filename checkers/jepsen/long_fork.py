@@ -61,9 +61,7 @@ class LongFork(StepsModel, version="1"):
     keyed = False
 
     def parse(self, step: Step) -> Step:
-        """Return the step; `asked` is a `_Write`, or a dict that maps the keys to the values
-        read.
-        """
+        """The step; `asked` is a `_Write`, or a dict that maps the keys to the values read."""
         mops = step.asked
         if not isinstance(mops, (list, tuple)) or not mops:
             raise ValueError(_VALUES)
@@ -129,9 +127,7 @@ def _judge_values(
 
 
 def _judge_forks(reads: Sequence[Step], repeated: set[Hashable], findings: Findings) -> int:
-    """Judge the orders in which reads saw writes; return the number of reads that saw only some
-    writes.
-    """
+    """Judge the order in which reads saw writes; return how many reads saw only some of them."""
     ordered: dict[tuple[Hashable, Hashable], Step] = {}
     reported: set[frozenset[Hashable]] = set()
     telling = pairs = 0

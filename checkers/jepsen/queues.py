@@ -93,9 +93,7 @@ class TotalQueue(StepsModel, version="1"):
     def _judge_deliveries(
         self, enqueues: Sequence[Step], steps: Sequence[Step], findings: Findings
     ) -> int:
-        """Judge each element that came out, in the order of answers; return the number of
-        repeats.
-        """
+        """Judge each element that came out, in the order of answers; count the repeats."""
         possible: dict[Hashable, deque[Step]] = {}
         asked: dict[Hashable, Step] = {}
         for step in enqueues:

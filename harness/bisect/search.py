@@ -24,9 +24,7 @@ cannot run costs one more."""
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """A tested commit: `seed` is the first seed that failed; `why` is the reason for skipping the
-    commit.
-    """
+    """A tested commit: `seed` is the first seed that failed; `why` is why it was skipped."""
 
     commit: Commit
     result: Mark

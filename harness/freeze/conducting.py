@@ -111,9 +111,7 @@ class FreezingConductor:
     def _follow(
         self, follower: _Follower, check: Callable[[list[Op]], Future[Violation | None]]
     ) -> Ended:
-        """Follow the run to its end, check the growing history, and decide whether the run
-        freezes.
-        """
+        """Follow the run to its end, check the growing history, and decide whether to freeze."""
         checking: Future[Violation | None] | None = None
         judged, begun_s, due_s = 0, 0.0, 0.0
         decided = False
@@ -200,9 +198,7 @@ class _Follower:
         return True
 
     def ended(self) -> Ended | None:
-        """The end of the run: frozen, or with its nodes removed. Raises the error by which the
-        holder ended.
-        """
+        """The end of the run: frozen, or with its nodes removed. Raises the holder's last error."""
         code = self._holder.poll()
         ended = self._place.ended()
         if ended is not None and (ended.frozen is not None or code is not None):

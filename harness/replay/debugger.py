@@ -140,9 +140,7 @@ class NodeDebugger(pdb.Pdb):
         self._locals: Any = {}
 
     def open(self, frames: Sequence[FrameType]) -> None:
-        """Let the user interact at the innermost of `frames`, and then continue as the last command
-        says.
-        """
+        """Interact at the innermost of `frames`, and continue as the user's last command says."""
         self.reset()
         self._opened = frames
         self.botframe = frames[0]

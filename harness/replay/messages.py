@@ -79,9 +79,7 @@ def _message(pipe: Pipe, item: Any, state: str, at_ns: int | None, name: Namer) 
 
 
 def content_of(frame: bytes) -> str:
-    """Return the content of a frame in msgpack or JSON as text; of any other frame, its first
-    bytes.
-    """
+    """The content of a frame in msgpack or JSON as text; of any other frame, its first bytes."""
     for decode in (msgspec.msgpack.decode, msgspec.json.decode):
         try:
             text = repr(decode(frame))

@@ -162,9 +162,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """Yield the objects in the fields of an object, including those in containers, one level
-    deep.
-    """
+    """Yield the objects in the fields of an object, or in their containers, one level deep."""
     for each in fields_of(value).values():
         if isinstance(each, Mapping):
             yield from list(each.values())[:ITEMS_MAX]

@@ -17,9 +17,7 @@ PAGE_FIELDS_MAX: Final = 12
 
 
 def whole_text(state: Stopped, *, full: bool = False) -> list[str]:
-    """Return the whole state: the moment, the run, the world, and each node in short or in
-    `full`.
-    """
+    """The whole state: the moment, the run, the world, and each node in short or in `full`."""
     lines = moment_text(state)
     lines += ["", *operations_text(state), "", *faults_text(state)]
     lines += ["", *messages_text(state), "", *timers_text(state)]
@@ -191,9 +189,7 @@ def _page(path: str, data: Any, *, full: bool) -> list[str]:
 
 
 def table(rows: Iterable[Sequence[str]], most: float = math.inf) -> list[str]:
-    """Return rows as lines with aligned columns; if there are more than `most`, a last line counts
-    the rest.
-    """
+    """Return at most `most` rows as lines with aligned columns; a last line counts the rest."""
     all_rows = list(rows)
     kept = all_rows if most == math.inf else all_rows[: int(most)]
     widths = [max(len(row[i]) for row in kept) for i in range(len(kept[0]))] if kept else []

@@ -99,9 +99,7 @@ class Freezer:
         self._released.set()
 
     async def phases(self) -> tuple[bool, Frozen | None]:
-        """Run the phases; return whether the user cut the workload short, and the freeze, if
-        any.
-        """
+        """Run the phases; return whether the user cut the workload short, and the freeze."""
         run = self._run
         work = asyncio.ensure_future(run.phases(ends=self._asked.is_set))
         frozen: Frozen | None = None

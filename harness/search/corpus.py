@@ -80,9 +80,7 @@ class Corpus:
         return True
 
     def _minimise(self) -> None:
-        """Drop entries, the oldest first, if other entries have all of their states; then apply the
-        bound.
-        """
+        """Drop entries whose states other entries have, the oldest first; then apply the bound."""
         holders: Counter[int] = Counter()
         for entry in self.entries.values():
             holders.update(entry.states)

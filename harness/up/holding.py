@@ -1,6 +1,4 @@
-"""The common part of holders: the record of a cluster, the cluster's end, and answers to
-commands.
-"""
+"""The common part of holders: the record of a cluster, its end, and answers to commands."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Hold:
             await asyncio.gather(*over, return_exceptions=True)
 
     async def _wait_lost(self) -> None:
-        """Wait until the cluster's folder is removed; then no command can reach the holder any
-        more.
-        """
+        """Wait until the cluster's folder is removed; then no command can reach the holder."""
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(LOOK_S)
         _log.warning("the folder %s is gone, so the cluster ends", self._place.folder)

@@ -82,9 +82,7 @@ NONE_KNOWN: Final = KnownFailures()
 
 
 def read_known(path: Path) -> KnownFailures:
-    """The known failures in a file; raises `UsageError` if the file cannot be read or has unknown
-    keys.
-    """
+    """The known failures in a file; raises `UsageError` for an unreadable file or unknown keys."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

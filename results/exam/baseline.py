@@ -17,9 +17,7 @@ from results.statistics.exact import disagreement
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A row whose rate differs significantly from the baseline; `p` is corrected for the number of
-    rows.
-    """
+    """A row whose rate differs significantly from the baseline; `p` is corrected for all rows."""
 
     before: Score
     after: Score

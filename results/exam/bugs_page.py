@@ -1,6 +1,4 @@
-"""A Markdown page of all bug switches that soaks find, generated from the ledgers of the
-targets.
-"""
+"""A Markdown page of all bug switches that soaks find, made from the targets' ledgers."""
 
 from __future__ import annotations
 

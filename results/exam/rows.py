@@ -115,18 +115,14 @@ def make_paper(
 
 
 def case_of(words: str, seed: int = 1) -> Case:
-    """Return the case of `harness soak --env sim WORDS`; raises `UsageError` for invalid
-    options.
-    """
+    """The case of `harness soak --env sim WORDS`; raises `UsageError` for invalid options."""
     parsed = parse_case_options(Parser(prog="harness exam"), shlex.split(words), nemesis=ANY)
     with contextlib.redirect_stderr(io.StringIO()):  # notes about implied options
         return case_from(parsed, seed)
 
 
 def words_of(target: str, switch: BugSwitch, *, switched_on: bool = True) -> str:
-    """The options of `harness soak --env sim` that find a switch; `switched_on` includes the
-    switch.
-    """
+    """The options of `harness soak --env sim` that find a switch; `switched_on` adds `--bug`."""
     words = [] if target == DEFAULT_TARGET else [f"--target {target}"]
     words += [f"--bug {switch.id}"] if switched_on else []
     words += [switch.options] if switch.options else []

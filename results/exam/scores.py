@@ -149,9 +149,7 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outdated(self) -> list[Score]:
-        """The scores of defects that were found, although their row gives a reason why they are
-        not.
-        """
+        """The scores of defects that were found, although their row says why not."""
         return [
             score for score in [*self.of(SWITCH), *self.of(DEFECT)] if score.found and score.reason
         ]
@@ -262,9 +260,7 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Return the most frequent checker, rule and fault of the hits; on a tie, the ones of the
-    lowest seed.
-    """
+    """Return the most frequent checker, rule and fault of the hits; the lowest seed breaks ties."""
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]

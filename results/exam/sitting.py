@@ -58,9 +58,7 @@ class Sitting:
         return self.cpu_s >= self._cpu_s_max
 
     def results(self, row: Row) -> Results:
-        """The results of a row by seed; with several workers, earlier seeds may still be
-        missing.
-        """
+        """The results of a row by seed; with several workers, earlier seeds may be missing."""
         return self._results[row.key]
 
     def is_found(self, row: Row) -> bool:

@@ -65,9 +65,7 @@ def read_history(path: Path) -> list[Exam]:
 
 
 def record(path: Path, board: Scoreboard) -> list[Exam]:
-    """Add an exam to the history; return the history with it, which has at most `EXAMS_MAX`
-    exams.
-    """
+    """Add an exam to the history; return the history with it, at most `EXAMS_MAX` exams."""
     exams = [exam for exam in read_history(path) if exam.commit != board.commit]
     exams = [*exams, exam_of(board)][-EXAMS_MAX:]
     _write(path, exams)

@@ -87,9 +87,7 @@ class Lanes:
         self._names: list[tuple[int, str, int]] = []
 
     def tid(self, name: str, start: int, end: int, order: int) -> int:
-        """Return the track for a slice; the slices of a name must come in the order of their
-        starts.
-        """
+        """The track for a slice; the slices of a name must come in the order of their starts."""
         lanes = self._ends.setdefault(name, [])
         if lanes and lanes[0][0] <= start:
             return self._used(lanes, heapq.heappop(lanes)[1], end)

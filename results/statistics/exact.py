@@ -18,18 +18,14 @@ _P_MIN: Final = 1e-12
 
 
 class Outcome(NamedTuple):
-    """The number of hits in `trials` trials. If `stopped`, the trials were to end at the first
-    hit.
-    """
+    """The number of hits in `trials` trials. If `stopped`, they were to end at the first hit."""
 
     hits: int
     trials: int
     stopped: bool = False
 
     def interval(self, alpha: float = ALPHA) -> Interval:
-        """Return the exact two-sided interval, which misses the rate with a probability of at most
-        `alpha`.
-        """
+        """Return the exact two-sided interval, which misses the rate with at most `alpha`."""
         if self.stopped and self.hits:
             return first_hit_interval(self.trials, alpha)
         return binomial_interval(self.hits, self.trials, alpha)

@@ -42,9 +42,7 @@ _SEEDS: Final = 2**63
 
 
 class Rates(NamedTuple):
-    """The results of all variants: of the case itself, of the case with recorded operations,
-    and the causes.
-    """
+    """The results of all variants: the case, the case with recorded operations, and the causes."""
 
     base: Count
     recorded: Count | None
@@ -184,9 +182,7 @@ def _place(cause: Cause) -> tuple[int, float]:
 
 
 def verdict_of(without: Count, base: Count, p: float) -> str:
-    """Return the verdict on a part, from the counts with and without it, and the p-value of their
-    difference.
-    """
+    """Return the verdict on a part, from the counts with and without it, and their p-value."""
     if not without.runs:
         return UNKNOWN
     if p >= ALPHA:

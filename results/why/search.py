@@ -31,9 +31,7 @@ REASON_MAX: Final = 300
 
 
 class Progress(NamedTuple):
-    """The progress of a search: its current part, and how many of at most `total` trials have
-    ended.
-    """
+    """The progress of a search: its part, and how many of at most `total` trials ended."""
 
     part: str
     done: int
@@ -42,9 +40,7 @@ class Progress(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The failure to explain: its kind, its reason, and when a checker can see it (ns of the
-    run).
-    """
+    """The failure to explain: its kind, its reason, and when a checker sees it (ns of the run)."""
 
     kind: Kind
     reason: str

@@ -81,9 +81,7 @@ def find_points(
 
 
 def _widest(counts: dict[int, Count]) -> int | None:
-    """Return the middle of the interval over which the rate changes most; `None` if no interval can
-    be halved.
-    """
+    """Return the middle of the interval over which the rate changes most; `None` at the end."""
     jumps = [
         (abs(counts[right].rate - counts[left].rate), right - left, left)
         for left, right in itertools.pairwise(sorted(counts))

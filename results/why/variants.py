@@ -31,9 +31,7 @@ _FIELDS: Final = ("rate", "concurrency", "op_timeout_s", "damage")
 
 
 class Variant(NamedTuple):
-    """A case without one part; if the part cannot be left out, `case` is `None` and `why_not` has
-    the reason.
-    """
+    """A case without one part; `case` is `None` if that is impossible, and `why_not` says why."""
 
     kind: str
     name: str
@@ -149,9 +147,7 @@ def _without_operations(case: Case, history: History) -> Iterator[Variant]:
 
 
 def _without_knobs(case: Case) -> Iterator[Variant]:
-    """Yield variants without groups of knobs, such as all knobs of the disk; the bounds in a group
-    must fit.
-    """
+    """Yield variants without groups of knobs, such as the disk's, whose bounds must fit."""
     groups: dict[str, list[str]] = {}
     for name in case.knobs:
         groups.setdefault(name.split("_")[0], []).append(name)

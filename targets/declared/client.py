@@ -45,9 +45,7 @@ class DeclaredClient:
         return self._nodes[self._number % len(self._nodes)]
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation and return its completion, classified as described in the module's
-        docstring.
-        """
+        """Do one operation and return its completion, classified as in the module's docstring."""
         address, start = self._address, self._env.clock.monotonic_ns()
         session: Session | None = None
         try:

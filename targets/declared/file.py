@@ -86,9 +86,7 @@ class NodeTable(_Table, frozen=True, kw_only=True):
 
 
 class Client(_Table, frozen=True, kw_only=True):
-    """The keys of the table `[client]` that all protocols share; all other keys belong to the
-    protocol.
-    """
+    """The keys of the table `[client]` that all protocols share; others belong to the protocol."""
 
     protocol: str
     port: int | None = None

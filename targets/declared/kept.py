@@ -44,9 +44,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Folder:
-    """The folder of a declaration. It reads from disk and records every read, or reads from a
-    case.
-    """
+    """The folder of a declaration. Reads from disk and records each read, or reads from a case."""
 
     def __init__(self, path: Path, *, kept: Kept | None = None) -> None:
         self.path = path

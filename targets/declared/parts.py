@@ -100,9 +100,7 @@ class Parts:
         return nodes
 
     def _check_addresses(self, nodes: Sequence[NodeSpec]) -> None:
-        """Raise `UsageError` if the client's settings name a node, such as a Sentinel, that does
-        not exist.
-        """
+        """Raise `UsageError` if a node in the client's settings, such as a Sentinel, is missing."""
         ports = {node.name: node.ports for node in nodes}
         for address in self.protocol.addresses:
             if address.node not in ports:

@@ -42,9 +42,7 @@ def explained(parts: Parts, error: StartError) -> UsageError:
 
 
 def _narrowed(values: Any, place: Path, part: str) -> Path:
-    """Return the path of the key that has this part of the table at `place`, or else the table's
-    path.
-    """
+    """The path of the key that has this part of the table at `place`, or else the table's path."""
     for step in place:
         values = values[step]
     key = next((key for key in _KEYS[part] if key in values), None)

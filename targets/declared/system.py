@@ -109,9 +109,7 @@ class DeclaredSystem(System):
         return not self._leadership.is_declared and not self._protocol.joins_as_follower
 
     async def _prepare(self) -> list[str]:
-        """Prepare what operations need, on the first node that can do it; return why no node
-        can.
-        """
+        """Prepare what operations need, on the first node that can do it; return why none can."""
         problems = []
         for address in self._addresses:
             try:

@@ -162,9 +162,7 @@ def pending(masters, tservers):
 
 
 def run(*, version=3, forgotten=()):
-    """Build a history in which table C was deleted, although the answer to the delete does not show
-    it.
-    """
+    """Build a history in which table C was deleted, although the answer does not say so."""
     h = Writer()
     h.create(1, "a", "A")
     h.create(1, "b", "B")

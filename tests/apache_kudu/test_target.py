@@ -1,6 +1,4 @@
-"""The declaration of real Kudu: nodes, flags, permits, and the parts of the system that need no
-RPC.
-"""
+"""The declaration of real Kudu: nodes, flags, permits, and the system's parts without RPCs."""
 
 import json
 import subprocess

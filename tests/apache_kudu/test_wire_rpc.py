@@ -151,9 +151,7 @@ async def test_errors_by_which_no_leader_judged_need_no_term(text):
 @example(["alter", "look", "read", "applied", "look"])
 @example(["alter", "look", "read", "alter", "look"])
 def test_shown_versions_are_never_wrong(steps):
-    """The oracle is a simple table that alters and applies; one read lies between two looks at the
-    version.
-    """
+    """The oracle is a simple table that alters and applies; a read lies between two looks at it."""
     committed = applied = 0
     before, truth = None, []
     for step in steps:

@@ -1,6 +1,4 @@
-"""Defaults from a folder's `harness.toml`, completion, and runs that name only a workload or a
-nemesis.
-"""
+"""Defaults from a folder's `harness.toml`, completion, and runs with only a workload or nemesis."""
 
 import re
 import subprocess

@@ -1,6 +1,4 @@
-"""Refused values of `--initial`: a value mangled by a shell or a user would wrongly convict the
-target.
-"""
+"""Refused values of `--initial`: mangled ones would convict a correct target."""
 
 import pytest
 

@@ -18,9 +18,7 @@ RUN += ["--time-limit", "1", "--reporters", "none"]
 
 @pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
 def unbuffered(request, monkeypatch):
-    """Run with and without Python's output buffers: at exit, Python tries again to write buffered
-    output.
-    """
+    """Run with and without Python's output buffers: at exit, Python writes buffers again."""
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
 
 

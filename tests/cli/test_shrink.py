@@ -1,6 +1,4 @@
-"""`harness shrink`: wrong calls, and one failure from its first run to the page of the shrunk
-run.
-"""
+"""`harness shrink`: wrong calls, and a failure from its run to the shrunk run's page."""
 
 import json
 

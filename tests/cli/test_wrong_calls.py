@@ -1,6 +1,4 @@
-"""Wrong calls: the message quotes the value and says what to write instead; the exit code is
-254.
-"""
+"""Wrong calls: the message quotes the value and says what to write instead; exit code 254."""
 
 import shlex
 

@@ -134,9 +134,7 @@ def test_a_leader_that_waits_for_its_majority_begins_anew():
 
 
 def forced_leader() -> RaftCore:
-    """Return `a` as the only member and leader: two old entries, configuration (2, 3), NO_OP (3,
-    4).
-    """
+    """Return `a` as the only member and leader: two entries, configuration (2, 3), NO_OP (3, 4)."""
     core = core_of(term=1, entries=(entry(1, 1), entry(1, 2)))
     force(core, "a")
     core.step(ev.Synced(core.log.append_sequence), 0)

@@ -1,6 +1,4 @@
-"""A case contains the whole declaration: it needs no file, and a changed file does not change
-it.
-"""
+"""A case contains the whole declaration: it needs no file, and no changed file changes it."""
 
 import json
 import shutil

@@ -1,6 +1,4 @@
-"""Clients and systems over a fake protocol that fails on request: outcomes, the next node,
-readiness.
-"""
+"""Clients and systems over a protocol that fails on request: outcomes, the next node, readiness."""
 
 import asyncio
 import random

@@ -1,6 +1,4 @@
-"""`harness init --compose`: what the Compose file shows, what the user is asked, and that the
-result loads.
-"""
+"""`harness init --compose`: what the file shows, what is asked, and that the result loads."""
 
 import io
 import tomllib
@@ -18,9 +16,7 @@ LINES_MAX = 30
 
 
 def services(*names, **keys):
-    """Build services with these names and equal keys; NAME in a text is replaced by the service's
-    name.
-    """
+    """Build services with these names and equal keys; NAME becomes the service's name."""
     return {
         name: {
             key: value.replace("NAME", name) if isinstance(value, str) else value

@@ -1,6 +1,4 @@
-"""Real systems declared in a file: replays without the file, an unchanged Compose file, failed
-starts.
-"""
+"""Real systems declared in a file: replays without it, a Compose file, failed starts."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""A small node for these tests: it answers commands, writes a file, and sends beats to its
-peers.
-"""
+"""A small node for these tests: it answers commands, writes a file, and sends beats to peers."""
 
 import asyncio
 import errno

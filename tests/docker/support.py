@@ -55,9 +55,7 @@ async def ask(session: Session, node: str, *request: Any, timeout_s: float = LIM
 
 
 async def silence(session: Session, source: str, peer: str) -> str:
-    """Ask `source` up to three times whether `peer` is silent, since a single request may be
-    late.
-    """
+    """Ask `source` up to three times whether `peer` is silent, as one request may be late."""
     heard = {await ask(session, source, "ask", peer, 0.5) for _ in range(3)}
     return "TimeoutError" if heard == {"TimeoutError"} else str(heard)
 

@@ -69,9 +69,7 @@ def test_the_extras_for_executors_and_drivers_are_wanted():
 
 
 def test_all_that_is_installed_here_is_in_the_image():
-    """The image contains the harness, the plug-ins, and the metadata that the plug-in registry
-    reads.
-    """
+    """The image contains the harness, the plug-ins, and metadata for the registry."""
     distributions = installed.plugin_distributions()
     with tarfile.open(fileobj=io.BytesIO(image._above(distributions))) as tar:
         names = set(tar.getnames())
@@ -186,9 +184,7 @@ def documents(request):
 
 
 def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, entered):
-    """The test needs no cluster; the manifests have not been run on a cluster yet
-    (docs/spark.md).
-    """
+    """The test needs no cluster; no cluster has run the manifests yet (docs/spark.md)."""
     for document in documents:
         assert document["apiVersion"]
         assert document["metadata"]["name"]
@@ -209,9 +205,7 @@ def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, enter
 
 
 def test_manifests_name_what_they_define(documents):
-    """The test covers secrets and their keys, the cluster's address, mounts and service
-    accounts.
-    """
+    """The test covers secrets and their keys, the cluster's address, mounts, service accounts."""
     secrets = {
         document["metadata"]["name"]: document["stringData"]
         for document in documents

@@ -1,6 +1,4 @@
-"""The text of packet filter rules, and the shell script that deletes them; no packet filter is
-needed.
-"""
+"""The text of packet filter rules, and the shell script that deletes them, without a filter."""
 
 import os
 import stat

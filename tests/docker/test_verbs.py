@@ -217,9 +217,7 @@ async def an_exit_nobody_asked_for_is_noticed(session):
 
 
 async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
-    """A CPU limit survives a wipe and a restart, does not count as starvation, and ends with a
-    heal.
-    """
+    """A CPU limit survives a wipe and a restart, is no starvation, and ends with a heal."""
     cluster = session.cluster
     container = cluster._nodes["n1"].container
 

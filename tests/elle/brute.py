@@ -73,9 +73,7 @@ class Execution:
                 yield _Read(txn, key, shown, list(own.get(key, ())), number)
 
     def state(self, key: str, visible: Bits, reader: int) -> Any:
-        """Return the value of `key` for a set of visible transactions, before the reader's own
-        writes.
-        """
+        """The value of `key` for a set of visible transactions, before the reader's own writes."""
         seen = [t for t in self.writers[key] if visible >> t & 1 and t != reader]
         if self.lists:
             # A list shows all earlier appends, so all appends arbitrated before the last one are
@@ -323,9 +321,7 @@ class Oracle:
         self._known: dict[Any, bool] = {}
 
     def _executions(self, kind: str) -> Iterator[tuple[Order, Edges]]:
-        """Yield every order of `kind` of the transactions that took effect and of some that may
-        have.
-        """
+        """Yield every order of `kind` of all committed and some uncertain transactions."""
         history = self._history
         sure = [i for i, txn in enumerate(history) if txn.type is OpType.OK]
         perhaps = [i for i, txn in enumerate(history) if txn.type is OpType.INFO]

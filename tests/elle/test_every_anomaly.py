@@ -103,9 +103,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("case", sorted(set(CASES) - VARIANTS))
 def test_the_history_is_minimal(case):
-    """Without any one of its transactions or micro-operations, the history no longer shows the
-    anomaly.
-    """
+    """Without any transaction or micro-operation, the history no longer shows the anomaly."""
     kind, options, history = CASES[case]
     found = found_in(case)
 

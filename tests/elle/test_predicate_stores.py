@@ -1,6 +1,4 @@
-"""Predicate reads: histories of simulated stores, and random histories compared with all serial
-orders.
-"""
+"""Predicate reads: histories of simulated stores, and random ones against all serial orders."""
 
 import os
 import random

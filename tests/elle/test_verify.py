@@ -80,9 +80,7 @@ def test_nothing_that_is_found_in_random_histories_is_refused(level, kind):
 
 
 def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open():
-    """The longest read of x lacks 2, which another read shows; no read shows whether 2 comes
-    last.
-    """
+    """The longest read of x lacks 2, which another read shows; none shows if 2 comes last."""
     history = concurrent(
         "a x 1, a y 2", "a x 2, a y 1", "a x 3", "r x [1 3]", "r x [2]", "r y [1 2]", "a x 4"
     )
@@ -502,9 +500,7 @@ def test_underivable_cases_keep_their_verdict_and_say_so():
 
 
 def test_a_verified_case_need_not_refute_the_weakest_model():
-    """A true case against a strong model does not prove the reported violation of a weaker
-    model.
-    """
+    """A true case against a strong model proves no violation of a weaker model."""
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})

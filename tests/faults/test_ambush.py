@@ -1,6 +1,4 @@
-"""Faults that wait for an event strike once, and are healed or recorded when the chaos phase
-ends.
-"""
+"""Faults that wait for an event strike once, and are healed or recorded when the chaos ends."""
 
 import asyncio
 

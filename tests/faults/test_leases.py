@@ -1,6 +1,4 @@
-"""Every fault ends with its lease, even if another heal succeeds or fails before (in virtual
-time).
-"""
+"""Every fault ends with its lease, even if a heal before succeeds or fails (in virtual time)."""
 
 import asyncio
 import math

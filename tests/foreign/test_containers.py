@@ -198,9 +198,7 @@ def explained(kind, history):
 
 
 def random_history(kind, rng):
-    """Build a history of a few clients whose answers come from one state; some answers are
-    corrupted.
-    """
+    """A history of a few clients whose answers come from one state; some answers are corrupted."""
     model, state, calls = KINDS[kind]
     states = [state]
     lines, open_, process = [], {}, 3

@@ -1,6 +1,4 @@
-"""`harness run --freeze` in containers: the engine pauses them, and the user queries and removes
-them.
-"""
+"""`harness run --freeze` in containers: the engine pauses them, users query and remove them."""
 
 import json
 

@@ -121,9 +121,7 @@ async def test_without_any_metastore_all_fails_and_nothing_is_unknown(hms):
 
 
 async def lost_create(hms: Deployed):
-    """Run a create whose answer the first metastore cannot send; return the outcome of the
-    create.
-    """
+    """Run a create whose answer the first metastore cannot send; return its outcome."""
     client = hms.new_client()
     await hms.ok(client, "list")
     await door(hms).cut([Link(client._address.node, CLIENT)])

@@ -190,9 +190,7 @@ def test_only_behaviour_of_the_profile_is_permitted(permit, steps):
 
 
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
-    """The get alone is a contradiction; the report names the change that explains where its answer
-    comes from.
-    """
+    """The get alone is a contradiction; the named change explains where its answer comes from."""
     told = check(written(CHANGED)).explanation
     assert any("It saw this change: Process 0 altered d.x (op " in line for line in told)
 
@@ -553,9 +551,7 @@ def test_a_place_is_behind_those_of_other_names():
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_permits_never_convict(made):
-    """Permits never make a history invalid, and the histories that they excuse are invalid without
-    them.
-    """
+    """Permits make no history invalid, and the histories that they excuse are so without them."""
     h, _ = made
     strict = verdict(h)
     h.permitting(*((name, {}) for name in EXPLAINING))

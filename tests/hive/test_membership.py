@@ -63,9 +63,7 @@ def test_a_list_that_changed_is_followed_in_its_order_or_shuffled_anew():
 
 
 async def both_of_the_first_list_go(hms: Deployed):
-    """Return an old client's results after one, and then both, of the metastores that it knows are
-    removed.
-    """
+    """Return an old client's results after one, and then both, of its metastores are removed."""
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x", nonce="a")
     assert await add(hms, "hms3") == "add-metastore: hms3"

@@ -1,6 +1,4 @@
-"""Serializable transactions have a serial order: random interleavings, compared with all
-permutations.
-"""
+"""Serializable transactions have a serial order: interleavings against all permutations."""
 
 import asyncio
 import itertools

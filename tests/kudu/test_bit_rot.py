@@ -1,6 +1,4 @@
-"""Bit rot on the bundled target: a node exits when it reads a flipped bit, or a checker blames
-it.
-"""
+"""Bit rot on the bundled target: a node exits at a flipped bit, or a checker blames it."""
 
 import types
 

@@ -1,6 +1,4 @@
-"""A master's client of the metastores: it stays with one, resends once, and pauses if none
-answers.
-"""
+"""A master's client of the metastores: it stays with one, resends once, and pauses without them."""
 
 import asyncio
 

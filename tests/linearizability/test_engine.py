@@ -196,9 +196,7 @@ def test_an_antichain_keeps_the_minimal_sets(sets):
 
 
 def lost_compare_and_sets(seed: int) -> Ops:
-    """Build a history whose lost operations can each be used once; only dominance makes it
-    tractable.
-    """
+    """A history whose lost operations can each be used once; only dominance makes it tractable."""
     rng = random.Random(seed)
     lost: Ops = [
         Operation(n, Cas(rng.randint(0, 3), rng.randint(0, 3)), rng.randint(0, 4), None, None)
@@ -383,9 +381,7 @@ def test_searches_share_the_remaining_steps():
 
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_projections_stay_within_the_steps_that_are_left(native, monkeypatch):
-    """Each projection may take a whole round, and a catalog has one projection per name and per
-    id.
-    """
+    """Each projection may take a whole round, and a catalog has one per name and per id."""
 
     class Projected(Searched):
         def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:

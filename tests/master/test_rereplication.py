@@ -1,6 +1,4 @@
-"""Re-replication, from a leader's report on its peers to calls: decisions, placement and
-completion.
-"""
+"""Re-replication, from a leader's report to calls: decisions, placement and completion."""
 
 import asyncio
 from typing import Any

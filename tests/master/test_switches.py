@@ -1,6 +1,4 @@
-"""Bug switches of masters: the broken path shows what its ledger row says; the correct path does
-not.
-"""
+"""Bug switches of masters: the broken path shows what its row says; the correct one does not."""
 
 import asyncio
 import dataclasses

@@ -20,9 +20,7 @@ Ops = list[Operation[Any, Any]]
 
 
 class Name(NamedTuple):
-    """A call on the directory: put, drop, move (to `other`), look, all, or nap (which does
-    nothing).
-    """
+    """A call on the directory: put, drop, move (to `other`), look, all, or nap (nothing)."""
 
     f: str
     name: str = ""

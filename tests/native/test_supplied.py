@@ -1,6 +1,4 @@
-"""The native core gives all supplied histories the expected verdict, and the outcome of the Python
-search.
-"""
+"""The native core gives supplied histories the expected verdict, and Python's outcome."""
 
 import pytest
 

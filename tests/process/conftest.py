@@ -74,9 +74,7 @@ async def process_of(role):
 
 @contextlib.contextmanager
 def controller(run_id: str, *words: object):
-    """Start a driver as a separate process that a test can kill; return it and its first output
-    line.
-    """
+    """Start a driver in a process that a test can kill; return it and its first output line."""
     process = subprocess.Popen(
         [sys.executable, *map(str, words)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     )
@@ -136,9 +134,7 @@ class Driver:
 
 
 def in_turn(*checks):
-    """Build a body that runs the checks in turn on one cluster, because starting a cluster is
-    expensive.
-    """
+    """Build a body that runs the checks in turn on one cluster, since a start is expensive."""
 
     async def body(driver):
         for check in checks:

@@ -1,6 +1,4 @@
-"""One address for all callers: the caller's socket identifies it, so each caller's link can break
-alone.
-"""
+"""One address for all callers: the socket identifies the caller, so links break separately."""
 
 import asyncio
 import os

@@ -1,6 +1,4 @@
-"""Processes call shared addresses from their node's own address, and other nodes through their
-links.
-"""
+"""Processes call shared addresses from their node's own address, and others through their links."""
 
 import asyncio
 import platform

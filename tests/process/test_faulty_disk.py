@@ -1,6 +1,4 @@
-"""Foreign programs on a disk of the harness: which faults affect them, and that no mount is
-left.
-"""
+"""Foreign programs on a disk of the harness: their faults, and no leftover mounts."""
 
 import asyncio
 import contextlib

@@ -78,9 +78,7 @@ class Bystander:
         procfs.send(process, signal.SIGCONT)
 
     async def take_port(self, node: str) -> None:
-        """Take the port of a node as soon as the node is down, and keep it until the node's start
-        has failed.
-        """
+        """Take a node's port as soon as the node is down, until its start has failed."""
         process = await self.process(f"node:{node}")
         port = _port_of(process.pid)
         await _until(lambda: not procfs.is_alive(process))
@@ -251,9 +249,7 @@ class _Disturbed:
 
 
 def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0) -> str:
-    """Return the verdict of one run with the reasons of checkers that are not valid, or its
-    error.
-    """
+    """The verdict of one run with the reasons of checkers that are not valid, or its error."""
     case = Case(
         seed=1,
         target=way.target,

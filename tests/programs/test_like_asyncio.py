@@ -13,9 +13,7 @@ SEEDS = {"converse": 150, "schedule": 150, "file": 60, "stream": 10}
 
 
 class JumpingSelector(selectors.DefaultSelector):
-    """A selector that never waits for time: if no socket is ready, the clock jumps to the end of
-    the wait.
-    """
+    """A selector that never waits: if no socket is ready, the clock jumps ahead."""
 
     jumped_s = 0.0
 

@@ -283,9 +283,7 @@ def test_the_workflow_is_valid_for_github(workflow):
 
 @pytest.fixture
 def github(workflow, tmp_path):
-    """Return a function that runs all scripts of the workflow except the installation, as GitHub
-    does.
-    """
+    """A function that runs all scripts of the workflow except the installation, as GitHub does."""
     (job,) = workflow["jobs"].values()
 
     def go(number, case=QUIET_CASE, **more):

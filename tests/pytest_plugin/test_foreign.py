@@ -20,9 +20,7 @@ NODES = (
 
 
 def clocks_of(**settings):
-    """Return the nodes whose clocks faults can change, in a cluster deployed with these
-    settings.
-    """
+    """The nodes whose clocks faults can change, in a cluster deployed with these settings."""
     runs = SimpleNamespace(
         merged_settings=lambda given: ("process", given),
         environment=lambda _: ProcessEnvironment(),

@@ -1,6 +1,4 @@
-"""A mistake in a user's test is shown at the user's line, in one sentence, without code of the
-harness.
-"""
+"""A mistake in a user's test is shown at its line, in one sentence, without harness code."""
 
 import re
 

@@ -97,9 +97,7 @@ def installed(tmp_path_factory, wheel):
 
 @pytest.fixture
 def user(installed, tmp_path):
-    """Return a function that runs a program of the fresh environment in a user's folder, as a shell
-    would.
-    """
+    """Return a function that runs a program of the environment in a user's folder."""
     keep = {name: os.environ[name] for name in ("HOME", "LANG", "JAVA_HOME") if name in os.environ}
     environ = {**keep, "PATH": f"{installed}:/usr/bin:/bin", "VIRTUAL_ENV": str(installed.parent)}
 

@@ -34,9 +34,7 @@ def plain():
 
 @pytest.fixture(scope="session")
 def stopped():
-    """Return a function for the state at a moment of the case, which is computed once per
-    moment.
-    """
+    """A function for the state at a moment of the case, which is computed once per moment."""
     states = {}
 
     def state_at(moment):

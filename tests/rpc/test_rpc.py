@@ -291,9 +291,7 @@ def test_sequential_calls_are_cheap():
 
 @pytest.mark.parametrize("once", [False, True])
 def test_a_name_is_resolved_again_after_an_error(once):
-    """With the switch DNS-ONCE, the name is not resolved again, and the client keeps calling the
-    old node.
-    """
+    """With switch DNS-ONCE it is not, and the client keeps calling the old node."""
 
     async def main(session: Session) -> None:
         client = RpcClient(session.env, resolve_once=once)

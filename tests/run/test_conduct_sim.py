@@ -76,9 +76,7 @@ class Behaving:
 
 
 def toy_target(*, client=None, **overrides):
-    """Build the toy register with a system defined by the test; `client(env, process)` makes
-    clients.
-    """
+    """The toy register with a system defined by the test; `client(env, process)` makes clients."""
     target = load_plugin("targets", "toy-register")
 
     def opened(deployment):

@@ -1,6 +1,4 @@
-"""An error names the plug-in and the method that break the contract; a vacuous check is
-`unknown`.
-"""
+"""Errors name the plug-in and the method that break a contract; a vacuous check is `unknown`."""
 
 import asyncio
 

@@ -42,9 +42,7 @@ STRIKES = {
 
 
 def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any]:
-    """Inject a fault into `a` at this event; return b's messages before and after the heal, and a's
-    log.
-    """
+    """Hit node a at this event; return b's messages before and after, and a's log."""
 
     async def main(session: Any) -> tuple[list[int], Any, Any]:
         cluster = session.cluster

@@ -1,6 +1,4 @@
-"""A soak that is killed at any moments, any number of times, gets the results of an undisturbed
-one.
-"""
+"""A soak that is killed anywhere, any number of times, gets the results of an undisturbed one."""
 
 import contextlib
 import os

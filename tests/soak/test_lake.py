@@ -292,9 +292,7 @@ def test_fresh_takes_over_nothing(tmp_path):
 
 
 def test_runs_of_another_day_are_the_same(tmp_path, expected, monkeypatch):
-    """The journal is lost and the code has changed: all seeds run again, and the lake keeps its
-    runs.
-    """
+    """The journal is lost and the code has changed: seeds rerun, and the lake keeps its runs."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     soak(store, uri)
     shutil.rmtree(store)

@@ -195,9 +195,7 @@ def test_waves_grow_and_every_seed_is_taken_once(waves):
     ids=["slow", "quick", "a lake"],
 )
 def test_waves_are_as_long_as_they_should_be_and_never_of_few_seeds(lake, took_s, sizes, waves):
-    """Each task, and above all each append, has a cost, so only the last task may be a single
-    seed.
-    """
+    """Each task, and above all each append, has a cost, so only the last may be one seed."""
     waves.took_s = took_s
     SparkSoak().run(job(lake=lake), iter(range(100, 200)), url="x", take=lambda _: True)
     assert [len(wave) for wave in waves] == sizes

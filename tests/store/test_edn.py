@@ -1,6 +1,4 @@
-"""EDN written by the harness survives a round trip, Jepsen's is understood, and errors have
-positions.
-"""
+"""The harness's EDN survives a round trip, Jepsen's is understood, errors have positions."""
 
 import io
 

@@ -48,9 +48,7 @@ def simulated(
     listener: Any = None,
     **plan: Any,
 ) -> Simulated:
-    """Conduct a case; `environment` wraps the simulation, and `plan` replaces fields of the
-    plan.
-    """
+    """Conduct a case; `environment` wraps the simulation, `plan` replaces fields of the plan."""
     world = environment or load_plugin("environments", "sim")
     planned = msgspec.structs.replace(plan_case(case, world), **plan)
     outcome = conduct(planned, world, run_id="test", folder=folder, listener=listener)

@@ -12,9 +12,7 @@ def keep_run(
     store, name, run, case, history, results=(), /, *,
     verdict=Verdict.VALID, replay=None, label=None, finished=True, **record,
 ):  # fmt: skip
-    """Write one run in the form of `harness run`, with `results` of checkers if given; return its
-    path.
-    """
+    """Write one run as `harness run` does, with `results` if given; return its path."""
     folder = RunFolder(store, name, run)
     folder.write_case(case)
     folder.seal(history, label=label)

@@ -56,9 +56,7 @@ class Shell:
 
 @contextlib.contextmanager
 def refusing(path, mode):
-    """Give `path` to another user with these permissions; without root, only set the
-    permissions.
-    """
+    """Give `path` to another user with these permissions; without root, only set permissions."""
     before = path.stat()
     path.chmod(mode)
     if os.geteuid() == 0:

@@ -294,9 +294,7 @@ def sweep(
 def _undisturbed(
     words: tuple[str, ...], expected: str, limit_s: float, folder: Path
 ) -> dict[str, int]:
-    """Run the case undisturbed and count calls; modules are imported here, so that forked runs need
-    not.
-    """
+    """Run the case undisturbed and count calls; imports happen here, not in forked runs."""
     run = Run(words, None, folder)
     while (status := run.ended(limit_s)) is None:
         time.sleep(POLL_S)

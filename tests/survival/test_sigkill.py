@@ -45,9 +45,7 @@ def docker_of(run_id):
 
 
 def servers_of(run_id):
-    """Return the processes that use the run's folders; a server may have overwritten its
-    environment.
-    """
+    """The processes that use the run's folders; a server may have overwritten its environment."""
 
     def works_there(process):
         try:
@@ -59,9 +57,7 @@ def servers_of(run_id):
 
 
 def folders_of(run_id):
-    """Return the folders of the run's nodes; a killed process may have written to one at the last
-    moment.
-    """
+    """Return folders of the run's nodes; a process may have written one as it was killed."""
     return [str(path) for path in Path(tempfile.gettempdir()).glob(f"harness-*-{run_id}-*")]
 
 

@@ -1,6 +1,4 @@
-"""One suite for two servers: the harness's own, and the real one, built through the Go module
-proxy.
-"""
+"""One suite for two servers: the harness's own, and a real one from the Go module proxy."""
 
 import contextlib
 import functools
@@ -87,9 +85,7 @@ def free_port() -> int:
 
 
 def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
-    """Wait until the server answers like Toxiproxy; until then, another program may use the
-    port.
-    """
+    """Wait until the server answers like Toxiproxy; before, another program may use the port."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"

@@ -28,9 +28,7 @@ Call = tuple[str, str, object]
 
 
 def shown(text: str) -> object:
-    """Remove the permitted differences from a body: ports chosen by the system, and texts of
-    libraries.
-    """
+    """Remove permitted differences from a body: ports of the system, and texts of libraries."""
     try:
         body = json.loads(text)
     except ValueError:

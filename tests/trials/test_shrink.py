@@ -272,9 +272,7 @@ def test_recorded_operations_are_those_of_clients_before_the_heal():
 
 
 def stale_read():
-    """Build a case whose deposed leader answers a read, with four operations that are not
-    needed.
-    """
+    """A case whose deposed leader answers a read, with four operations that are not needed."""
     create = {"columns": ["v0"], "name": "t1", "nonce": "n1", "partitions": 1, "replicas": 3}
     alter = {"name": "t1", "nonce": "n2", "steps": [["add", "cn2"]]}
     rows = [

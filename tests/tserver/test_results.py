@@ -1,6 +1,4 @@
-"""Exactly once: results are returned as long as clients may need them; removed results are
-stale.
-"""
+"""Exactly once: results are returned while clients may need them; removed results are stale."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,6 +1,4 @@
-"""Row files restore the exact state after a crash at any step, and take a bounded amount of
-space.
-"""
+"""Row files restore the exact state after a crash at any step, in a bounded amount of space."""
 
 import asyncio
 

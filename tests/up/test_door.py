@@ -10,9 +10,7 @@ from harness.up.control_socket import Break, Down, Heal, Status, ask, open_door
 
 
 def answers(folder, *questions, answer):
-    """Return what `ask` returns or raises for each question; the answers come from another
-    thread.
-    """
+    """Return what `ask` returns or raises for each question; another thread answers."""
 
     def one(question):
         try:

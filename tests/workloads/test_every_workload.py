@@ -116,9 +116,7 @@ def test_a_bad_mix_is_refused(mix, kinds):
 
 
 def test_the_probe_of_one_register_reads_before_it_writes():
-    """A run may lose its last write, and only a read can show that before the probe writes
-    again.
-    """
+    """A run may lose its last write, which only a read before the probe's write can show."""
     workload = load_plugin("workloads", "register")
     first, *rest = workload.probe(None, 0, 0)
     assert first.f == "read"

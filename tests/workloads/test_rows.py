@@ -1,6 +1,4 @@
-"""The rows workload: tables first, unique values, constant sums, and detection of planted
-defects.
-"""
+"""The rows workload: tables first, unique values, constant sums, and planted defects."""
 
 import functools
 from collections import Counter

@@ -1,6 +1,4 @@
-"""The programs of simloop's documentation: a lost update between two clients, and plain
-exchanges.
-"""
+"""The programs of simloop's documentation: a lost update of two clients, plain exchanges."""
 
 import asyncio
 import os

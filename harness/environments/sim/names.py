@@ -40,9 +40,7 @@ class Names:
         return self._addresses[node]
 
     def node_at(self, host: str, caller: str) -> str | None:
-        """The node to which `host` (a name, an address or a loopback address) refers for
-        `caller`.
-        """
+        """The node to which `host` (a name or an address) refers for `caller`."""
         if host in _LOOPBACK or host in _ANY or host.startswith("127."):
             return caller
         if host in self._nodes:

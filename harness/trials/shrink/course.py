@@ -106,9 +106,7 @@ def _first_failure(
     seeds: int,
     on_trial: Callable[[], None],
 ) -> tuple[Trial, Kind]:
-    """The first seed that fails, as a case in which nothing is drawn, and the kind of its
-    failure.
-    """
+    """The first seed that fails, as a case in which nothing is drawn, and its kind of failure."""
     first: tuple[Trial, Kind] | None = None
     others: dict[Kind, None] = {}
 

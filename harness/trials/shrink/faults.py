@@ -99,9 +99,7 @@ def shrink_faults(search: Search) -> None:
 
 
 def wait_less(search: Search) -> None:
-    """Let faults strike at earlier occurrences of their events, which fewer operations suffice to
-    reach.
-    """
+    """Let faults strike at earlier occurrences of their events, which need fewer operations."""
     for number in range(len(search.case.faults or ())):
         search.first(_earlier_events(search.case, number), "an earlier event")
 
@@ -118,9 +116,7 @@ def _earlier_events(case: Case, number: int) -> Iterator[Case]:
 
 
 def _shorter(case: Case, number: int) -> Iterator[Case]:
-    """Yield the case with one fault shortened to a quarter, and to half, of its duration,
-    rounded.
-    """
+    """Yield the case with one fault shortened to about a quarter or half of its duration."""
     fault = (case.faults or ())[number]
     for part in (4, 2):
         shorter_ns = fault.duration_ns // part // ROUND_NS * ROUND_NS

@@ -1,6 +1,4 @@
-"""Reductions of operations: the generated operations become a list, from which operations can be
-dropped.
-"""
+"""Reductions of operations: generated operations become a list, which can be shortened."""
 
 from __future__ import annotations
 
@@ -129,9 +127,7 @@ def merge_names(search: Search) -> None:
 
 
 def _names(op: ScheduledOp) -> Iterator[tuple[str, str]]:
-    """Yield the fields and texts that an operation contains directly: a table, but not its
-    columns.
-    """
+    """Yield the fields and texts that an operation names directly: tables, not columns."""
     if isinstance(op.value, dict):
         for key, text in op.value.items():
             if isinstance(text, str):

@@ -199,9 +199,7 @@ class Search:
 
 
 def seen(case: Case, environment: Environment, logs_below: Path | None = None) -> Witness:
-    """Run a case in this process and judge it. Raises `KeyboardInterrupt` if the user interrupts
-    the run.
-    """
+    """Run a case in this process and judge it. Raises `KeyboardInterrupt` on an interrupt."""
     plan = plan_case(case, environment)
     outcome = conduct(plan, environment, run_id="shrink", folder=None, logs_below=logs_below)
     if outcome.stop_asked:

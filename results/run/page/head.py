@@ -78,9 +78,7 @@ _ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
 class Head:
-    """Makes the texts in the head of a page. They contain texts of the run, so the page must escape
-    them.
-    """
+    """Makes the texts of a page's head; the page must escape them, since they quote the run."""
 
     def __init__(self, stored: StoredRun, results: Results, timeline: Timeline) -> None:
         self._stored = stored

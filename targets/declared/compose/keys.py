@@ -1,6 +1,4 @@
-"""The keys of Compose files: used keys, keys without effect, and refused keys with the
-fix.
-"""
+"""The keys of Compose files: used keys, keys without effect, and refused keys with the fix."""
 
 from __future__ import annotations
 

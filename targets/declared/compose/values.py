@@ -25,9 +25,7 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Mount(NamedTuple):
-    """A volume of a service; `source` is a volume's name, a path, or empty for an anonymous
-    volume.
-    """
+    """A volume of a service; `source` is a volume's name, a path, or empty (anonymous)."""
 
     source: str
     target: str
@@ -53,9 +51,7 @@ class Reader:
         return str(value)
 
     def words(self, path: Path, value: object) -> tuple[str, ...]:
-        """A command: a list of words, or one text that is split by the rules of a shell, without
-        running one.
-        """
+        """A command: a list of words, or a text, split by the rules of a shell."""
         if value is None:
             return ()
         if isinstance(value, list):
@@ -67,9 +63,7 @@ class Reader:
 
     @staticmethod
     def listed(value: object) -> list[Any]:
-        """Return a list unchanged, an empty list for nothing, and any other value as a list of
-        one.
-        """
+        """A list unchanged, an empty list for nothing, and any other value as a list of one."""
         if value is None:
             return []
         return value if isinstance(value, list) else [value]
@@ -173,9 +167,7 @@ class Reader:
         return range(first, last + 1)
 
     def holds_data(self, mount: Mount) -> bool:
-        """Whether a mount is for data: a volume, or a folder that Docker Compose would create
-        empty.
-        """
+        """Whether a mount is for data: a volume, or a folder that Docker Compose creates empty."""
         if not mount.is_bind:
             return True
         return not mount.read_only and not self.folder.exists(mount.source)

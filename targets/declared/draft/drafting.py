@@ -167,9 +167,7 @@ class _Drafting:
         return not any(word in texts for word in (*_PROMOTES, "cluster-enabled"))
 
     def _folders(self) -> dict[str, Setting]:
-        """Map each node to its data folder, which power cuts should affect; ask if a node has
-        several.
-        """
+        """Map each node to its data folder, which power cuts affect; ask if a node has several."""
         chosen: dict[str, Setting] = {}
         answers: dict[tuple[str, ...], Setting] = {}
         for service in self.nodes:

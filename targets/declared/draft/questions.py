@@ -27,9 +27,7 @@ class Setting(NamedTuple):
 
 
 class Questions:
-    """Asks questions, checks the answers, and records the questions that were answered by the
-    default.
-    """
+    """Asks questions, checks the answers, and records the defaults that were used."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask

@@ -124,9 +124,7 @@ def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
 
 
 def _needed(services: Sequence[Service], members: Sequence[Service]) -> list[Service]:
-    """The services that the members need, directly or indirectly, and the Sentinels that watch
-    them.
-    """
+    """The services that the members need, directly or not, and the Sentinels that watch them."""
     kept = list(members)
     for user in kept:  # the list grows during the loop
         for other in services:

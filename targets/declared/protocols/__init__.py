@@ -193,15 +193,11 @@ class Protocol(ABC):
         """
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        """Return the built-in templates, which need no entry in the file: vocabulary -> operation
-        -> template.
-        """
+        """Return the built-in templates: vocabulary -> operation -> template."""
         return {}
 
     def setup(self, vocabulary: str) -> Sequence[Template]:
-        """Return requests that create what a vocabulary's built-in templates need; they may be sent
-        again.
-        """
+        """Return requests that create what the built-in templates need; they may be repeated."""
         del vocabulary
         return ()
 

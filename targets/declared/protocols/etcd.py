@@ -135,9 +135,7 @@ class EtcdSession(VersionedSession):
         return member == leader, number
 
     async def _ask(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request to the gateway and return the answer, which is only accepted with a
-        header.
-        """
+        """Send a request to the gateway and return the answer, which must have a header."""
         response = await self._http.fetch("POST", path, body=encoded(asked).encode())
         text = response.body.decode("utf-8", "replace").strip()
         if response.status == 400:  # etcd rejected the request as wrong

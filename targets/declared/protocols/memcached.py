@@ -1,6 +1,4 @@
-"""memcached, through its text protocol. Values are JSON texts; versions are memcached's CAS
-numbers.
-"""
+"""memcached, by its text protocol. Values are JSON texts; versions are memcached's CAS numbers."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ class MemcachedSession(VersionedSession):
         self._stream = stream
 
     async def greet(self) -> None:
-        """Wait for an answer, since Docker's port proxy accepts connections even for dead
-        servers.
-        """
+        """Wait for an answer, since Docker's port proxy accepts even for dead servers."""
         await self._stream.send(b"version\r\n")
         line = await self._stream.line()
         if not line.startswith(b"VERSION "):

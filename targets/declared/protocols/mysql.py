@@ -188,9 +188,7 @@ class MySqlSession(SqlSession):
 
 
 def _translated(error: Exception) -> Exception:
-    """Return a refusal if the statement certainly did nothing, and else an error of the
-    connection.
-    """
+    """A refusal if the statement certainly did nothing, and else an error of the connection."""
     import aiomysql
 
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0

@@ -128,9 +128,7 @@ class Statement(Template):
 
 
 class Statements(Template):
-    """A list of statements, of which the last rows are the answer; several statements are one
-    transaction.
-    """
+    """Statements whose last rows are the answer; several statements are one transaction."""
 
     def __init__(self, answer: Answer, *statements: str) -> None:
         self.answer = answer

@@ -1,6 +1,4 @@
-"""Byte streams to and from a node: one TCP connection with limits, which is closed without
-waiting.
-"""
+"""Byte streams to and from a node: one TCP connection with limits, closed without waiting."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class Stream:
-    """A connection with one request at a time; answers consist of lines and of blocks of known
-    size.
-    """
+    """A connection with one request at a time; answers are lines, and blocks of known size."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

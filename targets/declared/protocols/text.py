@@ -76,9 +76,7 @@ ENCODINGS: Final[Mapping[str, Callable[[str, Any], str]]] = {
 def filled(
     template: str, arguments: Mapping[str, Any], plain: Callable[[str, Any], str] = text_of
 ) -> str:
-    """Return the template with its placeholders replaced; `plain` encodes those without an
-    encoding.
-    """
+    """The template with its placeholders replaced; `plain` encodes those without an encoding."""
 
     def replacement(match: re.Match[str]) -> str:
         name, encoding = match.groups()

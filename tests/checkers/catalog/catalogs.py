@@ -209,9 +209,7 @@ def _spoiled(op: Op, answers: list[Op], rng: random.Random) -> Op:
 
 
 def oracle(history: History) -> bool:
-    """Whether some order of the operations explains all answers; feasible for up to a dozen
-    operations.
-    """
+    """Whether some order of the operations explains all answers; for at most a dozen operations."""
     ids: dict[str, str] = {}
     nonces: dict[str, str] = {}
     todo: list[tuple[Pair, float]] = []

@@ -289,9 +289,7 @@ S = 1_000_000_000
 
 
 def altered(h: Writer, version: int = 1) -> None:
-    """Add both kinds of answers that report a schema version as applied, within the first
-    second.
-    """
+    """Add both kinds of answers that report a schema version as applied, in the first second."""
     ask_done(h, done=True, f="is-alter-done", schema_version=version)
     h.get(3, "a", "A", version)
 

@@ -517,9 +517,7 @@ def ask_alter(h: Writer, *steps: list[str]) -> None:
 
 
 def column_id_of_another(h: Writer) -> tuple[int, int]:
-    """Drop a column and reuse its id for a new column; no answer shows the table between the two
-    changes.
-    """
+    """Drop a column and reuse its id for a new column; no answer shows the table in between."""
     ask_alter(h, ["rename", "c1", "c1r"])
     first = h.get(4, "a", "A", 4, columns=["v0", "c1"], column_ids=[1, 2])
     h.get(4, "a", "A", 5, columns=["v0", "c1r"], column_ids=[1, 2])

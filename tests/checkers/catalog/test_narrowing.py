@@ -151,9 +151,7 @@ def test_impossible_states_have_no_intervals():
 
 
 def changes(operations: Ops, bindings: dict[str, str], number: int) -> bool:
-    """Whether the operation at `number` changes the state when it directly follows its
-    predecessor.
-    """
+    """Whether the operation at `number` changes the state right after its predecessor."""
     model = Catalog(operations, bindings)
     state = model.init()
     for operation in operations[:number]:

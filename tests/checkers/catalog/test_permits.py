@@ -462,9 +462,7 @@ def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when):
 
 
 def unmade(h: Writer, *, seen: str) -> None:
-    """Begin a history in which an answer shows a table `x` that has no row in the final
-    snapshot.
-    """
+    """Begin a history in which an answer shows a table `x` without a row in the snapshot."""
     if seen == "of no create":
         h.get(5, "x", "X", comment="")
     elif seen == "acknowledged":

@@ -1,6 +1,4 @@
-"""Reads with a staleness bound: good histories, and histories with one answer older than its
-bound.
-"""
+"""Reads with a staleness bound: good histories, and ones with an answer older than its bound."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""The checkers `liveness`, `crash` and `stats`; `stats` also decides whether a run tested
-enough.
-"""
+"""The checkers `liveness`, `crash` and `stats`; `stats` also judges if a run tested enough."""
 
 from collections.abc import Callable, Sequence
 from operator import methodcaller as do
@@ -618,9 +616,7 @@ def test_refusals_and_failures_are_counted_by_kind():
 def loaded(
     spans: list[tuple[int, int, str]], chaos_s: float = 10.0, starved_s: float = 0.0
 ) -> History:
-    """Build a history of operations at these times in ms, each with a process and a name of its
-    own.
-    """
+    """A history of operations at these times in ms, each with a process and a name of its own."""
     edges = [(begin, 0, n) for n, (begin, _, _) in enumerate(spans)]
     edges += [(end, 1, n) for n, (_, end, _) in enumerate(spans)]
     h = Writer()

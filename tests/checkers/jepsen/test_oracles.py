@@ -23,9 +23,7 @@ SEEDS = 300
 
 
 class Call:
-    """One operation of a generated history; `end` is infinite unless the operation was
-    acknowledged.
-    """
+    """One operation of a generated history; `end` is infinite unless it was acknowledged."""
 
     def __init__(self, f, asked, begin):
         self.f, self.asked, self.begin = f, asked, begin
@@ -41,9 +39,7 @@ class Call:
 
 
 def generated(rng, world):
-    """Generate the ops of a few clients of an object that answers mostly correctly, and the
-    underlying calls.
-    """
+    """Generate ops of a few clients of a mostly correct object, and the underlying calls."""
     lines, calls, open_ = [], [], {}
     clients, spare = [0, 1, 2], 3
     for _ in range(rng.randint(6, 18)):
@@ -78,9 +74,7 @@ def generated(rng, world):
 
 
 def possible(world, calls):
-    """Whether some order of the certain calls, and of some of the uncertain ones, explains all
-    answers.
-    """
+    """Whether some order of all certain and some uncertain calls explains all answers."""
     items = [(call.begin, call.end if call.ok else inf, call) for call in calls if call.maybe]
     return has_order(items, world.initial, world.after)
 
@@ -118,9 +112,7 @@ class SetWorld:
 
 
 def element_broken(element, calls, *, linearizable):
-    """Whether some read contradicts the adds of `element`, which was added; the definition, read by
-    read.
-    """
+    """Whether some read contradicts the adds of `element`: the definition, read by read."""
     adds = [c for c in calls if c.f == "add" and c.asked == element and c.maybe]
     reads = [c for c in calls if c.f == "read" and c.ok]
     known = min(
@@ -185,9 +177,7 @@ class CounterWorld:
 
 
 def counter_broken(calls):
-    """Whether some read is not a possible sum; tries every choice of the adds that the read may
-    include.
-    """
+    """Whether some read is not a possible sum; tries every choice of adds that it may see."""
     adds = [c for c in calls if c.f == "add" and c.maybe]
     for read in (c for c in calls if c.f == "read" and c.ok):
         choices = [
@@ -287,9 +277,7 @@ class QueueWorld:
 
 
 def queue_broken(calls, *, duplicates):
-    """Whether a delivery lacks an enqueue, or a loss lacks an unanswered dequeue; tries all
-    assignments.
-    """
+    """Whether deliveries lack an enqueue, or losses a lost answer, under every assignment."""
     out = [
         (c.end, element)
         for c in calls

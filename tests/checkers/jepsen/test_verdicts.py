@@ -1,6 +1,4 @@
-"""Good, bad and mutated histories of each model after Jepsen's: the broken rule, and the operations
-blamed.
-"""
+"""Good, bad and mutated histories of models after Jepsen's: broken rules, blamed operations."""
 
 import pytest
 

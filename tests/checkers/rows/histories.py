@@ -1,6 +1,4 @@
-"""Random histories of a simple row store whose nodes have skewed clocks, and functions that corrupt
-them.
-"""
+"""Random histories of a simple row store with skewed clocks, and ways to corrupt them."""
 
 import copy
 import random
@@ -29,9 +27,7 @@ def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple
 
 @dataclass
 class PlainTablet:
-    """A store of row versions by timestamp; once a timestamp was read, it gets no further
-    writes.
-    """
+    """A store of row versions by timestamp; once a timestamp was read, it gets no more writes."""
 
     name: str
     skew: int

@@ -1,6 +1,4 @@
-"""Small correct servers, each of which keeps its data in a dictionary and answers bytes with
-bytes.
-"""
+"""Small correct servers, each with its data in a dictionary, answering bytes with bytes."""
 
 import json
 import struct

@@ -5,9 +5,7 @@ import struct
 
 
 class Registers:
-    """The three statements of the defaults for registers: their rows, and the number of affected
-    rows.
-    """
+    """The three default statements for registers: their rows, and how many were affected."""
 
     def __init__(self):
         self.data = {}

@@ -80,9 +80,7 @@ def expected(f):
 
 
 def last_request(name, f):
-    """Return the number of requests before the first one that may change something, or before the
-    read.
-    """
+    """The number of requests before the first one that may change something, or before the read."""
     reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
     creates = f == "write" and name == "zookeeper"
     return GREETINGS[name] + (1 if reads_first or creates else 0)
@@ -132,9 +130,7 @@ def test_garbage_is_never_a_value(name, f):
 @names
 @calls
 def test_a_changed_byte_breaks_no_client(name, f):
-    """A changed byte may change the value, which no protocol can notice, but it may cause only
-    known errors.
-    """
+    """A changed byte may change the value unnoticed, but only known errors may come out."""
     rng = random.Random(f"{name} {f}")
 
     def spoil(answer):

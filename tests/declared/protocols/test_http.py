@@ -210,9 +210,7 @@ def test_a_server_that_closes_each_connection_is_asked_anew():
 
 
 def test_a_new_connection_that_does_not_answer_was_sent_nothing():
-    """The server closes the connection; on the next one, only a proxy accepts, and the server is
-    gone.
-    """
+    """The server closes the connection; behind the next one is only a proxy, and no server."""
 
     class Closing(MiniHttp):
         count = 0

@@ -130,9 +130,7 @@ def test_wait_counts_replicas(count, expected):
 
 
 def sentinel(*, old, new=None, epoch=4):
-    """Build a Sentinel whose primary has the run id `old` and is being replaced by the replica
-    `new`.
-    """
+    """A Sentinel whose primary has the run id `old` and is being replaced by the replica `new`."""
 
     def node(run_id, ip):
         return [b"ip", ip, b"port", b"6379", b"runid", run_id, b"config-epoch", b"%d" % epoch]
@@ -148,9 +146,7 @@ def sentinel(*, old, new=None, epoch=4):
 
 
 def with_session(body, mini, settings, *others, observes=False):
-    """Return the result of `body(session)` for a node with Sentinels s1, s2 and so on; s9 is
-    down.
-    """
+    """The result of `body(session)` for a node with Sentinels s1, s2 and so on; s9 is down."""
 
     async def main():
         async with contextlib.AsyncExitStack() as stack:

@@ -1,6 +1,4 @@
-"""Every default does what its vocabulary says, and wrong answers are refused, for all
-vocabularies.
-"""
+"""Every default does what its vocabulary says, and refuses wrong answers, in all vocabularies."""
 
 import asyncio
 from types import SimpleNamespace

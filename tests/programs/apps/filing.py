@@ -122,9 +122,7 @@ def filed(seed):
 
 
 async def streamed(seed):
-    """Send lines and blocks over streams in both directions, with waits, half-closed ends and large
-    writes.
-    """
+    """Send lines and blocks both ways over streams, with waits, half ends and large writes."""
     draw = random.Random(seed)
     said, closed = [], asyncio.get_running_loop().create_future()
     blocks = [draw.randrange(1, 400_000) for _ in range(draw.randrange(1, 6))]

@@ -16,9 +16,7 @@ HITS = {"easy": 1, "hard": 7, "never": 99}
 
 
 class Pool:
-    """A pool without processes: a seed answers at once or `lag` jobs later; `seen` lists all
-    jobs.
-    """
+    """A pool without processes: seeds answer at once or `lag` jobs later; `seen` has all jobs."""
 
     def __init__(self, lag=0, answer=None):
         self.lag = lag

@@ -31,9 +31,7 @@ BASE = ("exam", "--target", "kudu", "--part", "switches", "--only", "KUDU-765,NO
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Let a function of row and seed answer for the seeds of an exam; an exception that it returns
-    is raised.
-    """
+    """Let a function answer for the seeds of an exam; a returned exception is raised."""
     monkeypatch.chdir(tmp_path)
 
     def script(answer):

@@ -63,17 +63,13 @@ def plain_store(store, runs=3):
 
 
 def put_keyed(store, name, run, history):
-    """Put one run over independent keys into a store, in the form in which `harness import` keeps
-    it.
-    """
+    """Put one run over independent keys into a store, as `harness import` does."""
     case = imported_case("cas-register", independent=True)
     return keep_run(store, name, run, case, history, environment="imported")
 
 
 def hopeless(count, *, values=8, seed=2):
-    """Build concurrent compare-and-sets whose legal orders are paths through all edges of a
-    graph.
-    """
+    """Build concurrent compare-and-sets whose orders are paths through all edges of a graph."""
     rng = random.Random(seed)
     ops = []
 

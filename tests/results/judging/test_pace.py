@@ -68,9 +68,7 @@ def test_work_of_no_cost_is_done():
 
 
 def in_order(costs, slots, speed):
-    """Return (end, cost) of tasks started in this order on `slots`; `speed` maps costs to
-    durations.
-    """
+    """Return (end, cost) of tasks in this order on `slots`; `speed` maps costs to durations."""
     free, ends = [0.0] * slots, []
     for cost in costs:
         at = free.index(min(free))
@@ -109,9 +107,7 @@ def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
 
 @for_each("seed", range(40))
 def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
-    """A few huge tasks come first and contain most of the work, which only counts when a task
-    ends.
-    """
+    """A few huge tasks come first and contain most of the work, which counts at a task's end."""
     draw = random.Random(seed)
     slots = draw.choice([2, 8, 32])
     small = [draw.randint(80, 120) for _ in range(slots * 12)]

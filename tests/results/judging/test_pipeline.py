@@ -91,9 +91,7 @@ def test_progress_reaches_its_end(tmp_path, monkeypatch):
 
 
 class Crashes(Checker):
-    """A checker that raises if a client read 113, loops if it read 114, and fills memory if it read
-    115.
-    """
+    """A checker that raises at a read of 113, loops at 114, and fills memory at 115."""
 
     api_version = 1
     name = "crash"
@@ -296,9 +294,7 @@ def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
 
 
 def test_a_missing_plug_in_of_a_worker_is_no_result(tmp_path, monkeypatch):
-    """Result ids do not depend on the machine, so a machine with the package judges the run
-    later.
-    """
+    """Result ids do not depend on the machine, so one with the package judges the run later."""
     put_run(tmp_path, "n", "r", History(register_ops(1)))
 
     def load(name):

@@ -157,9 +157,7 @@ def test_a_lake_whose_runs_were_removed_is_not_begun_again(tmp_path):
 
 
 def test_an_upload_that_was_torn_and_one_that_lands_late_are_in_no_log(tmp_path):
-    """The second try uses another name, so that data which the first try is still writing is never
-    read.
-    """
+    """The second try uses another name, so data that the first one still writes is never read."""
     lake = lake_at(tmp_path / "lake")
     writing, tried = lake.place.writing, []
 
@@ -216,9 +214,7 @@ def test_check_finds_a_commit_that_a_power_cut_emptied(tmp_path):
 
 @pytest.mark.parametrize(("listing", "at"), [(True, 1), (False, 2)])
 def test_a_check_finds_no_damage_while_files_are_replaced_and_removed(tmp_path, listing, at):
-    """Files change before the listing or after it, while the check reads the log and starts
-    again.
-    """
+    """Files change before the listing or after it, while the check reads the log and restarts."""
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     for run in ("r1", "r2", "r3"):
         lake.append(rows([run]))

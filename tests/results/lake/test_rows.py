@@ -131,9 +131,7 @@ def test_answered_agrees_with_facts_of_a_store(kind, answer, answered):
     ],
 )  # fmt: skip
 def test_rows_of_a_history(tables, table, names, expected):
-    """The tables have rows of phases and faults, separate attempts, both ends of faults, and
-    sums.
-    """
+    """The tables have rows of phases and faults, separate attempts, both ends of faults, sums."""
     assert picked(tables[table], *names.split()) == expected
 
 

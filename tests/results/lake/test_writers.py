@@ -31,9 +31,7 @@ def store(folder):
 
 @contextlib.contextmanager
 def place(kind, tmp_path):
-    """Return a lake's address, the options for direct access, and the proxy that other processes
-    use.
-    """
+    """A lake's address, the options for direct access, and the proxy that other processes use."""
     if kind == "local":
         yield str(tmp_path / "lake"), {}, None
         return

@@ -152,9 +152,7 @@ class Run:
 
 
 def outages_of(ops, run_end):
-    """Compute outages by definition: cover each gap between answers, bridge short pauses,
-    measure.
-    """
+    """Compute outages by definition: cover each gap of answers, bridge short pauses, measure."""
     answers = sorted({op["end"] for op in ops if op["answered"] and op["line"] is not None})
     found = []
     for a, b in itertools.pairwise([0, *answers, run_end]):
@@ -438,9 +436,7 @@ class Oracle:
     # --- faults ------------------------------------------------------------------------------
 
     def uplift_counts(self):
-        """Map (population, nemesis, outcome) to rows of hits and trials, with and without the
-        nemesis.
-        """
+        """Map (population, nemesis, outcome) to rows of hits and trials with and without it."""
         found = defaultdict(list)
         for run in self.runs:
             begin, end = run.chaos()

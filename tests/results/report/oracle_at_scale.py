@@ -71,9 +71,7 @@ class AtScale(Oracle):
         return answer(self.by_signature(), "verdict", "bugs", "signature", "target", of=of)
 
     def by_signature(self):
-        """Group failing runs by the first three parts of their signatures; count the values of the
-        fourth.
-        """
+        """Group failing runs by three parts of their signatures; count the fourth."""
         return [
             {**row, "signature": " · ".join(row["signature"].split(" · ")[:3])}
             for row in self.failing_runs()
@@ -142,9 +140,7 @@ class AtScale(Oracle):
     # --- survival ----------------------------------------------------------------------------
 
     def _lives(self):
-        """Map each population to the operations until failure or end, and to which of the two
-        came.
-        """
+        """Map each population to the operations until failure or end, and which came."""
         lives = defaultdict(list)
         for run in self.runs:
             if run.verdict == "invalid":
@@ -311,9 +307,7 @@ class AtScale(Oracle):
         return answer(groups, "by", "value", of=of)
 
     def _sizes(self):
-        """Return each run's bytes: its share of the partition, by the number of lines of its
-        history.
-        """
+        """Return each run's bytes: its share of the partition, by lines of its history."""
         stored, lines = defaultdict(int), defaultdict(int)
         for path in (self.store / ".lake").glob("*/*.parquet"):
             (row,) = pq.read_table(path, columns=["label", "day"]).slice(0, 1).to_pylist()

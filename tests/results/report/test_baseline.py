@@ -65,9 +65,7 @@ def test_equal_labels_give_no_evidence():
 
 
 def test_false_alarms_are_rare_over_many_comparisons():
-    """Without a correction, 16 comparisons of equal labels would raise an alarm in half of all
-    reports.
-    """
+    """Without a correction, 16 comparisons of equal labels would alarm in half of all reports."""
     alarms = sum(
         any(
             verdict != NO_EVIDENCE

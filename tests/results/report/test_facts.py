@@ -192,9 +192,7 @@ def test_an_id_used_twice_is_healed_in_order_and_a_stray_heal_is_nothing():
 
 
 def test_an_answer_at_the_moment_of_a_heal_precedes_it():
-    """In virtual time, the last answer and the heal may have the same time; then their lines
-    decide.
-    """
+    """In virtual time, the last answer and the heal may coincide; then their lines decide."""
     script = Script()
     script.inject(100, "kill", "k")
     script.do(150, 500, f="get")

@@ -275,9 +275,7 @@ def test_intervals_on_the_page_are_the_independent_ones(page, reported, oracle, 
 
 
 def test_comparisons_of_labels_equal_brute_force(reported, oracle):
-    """Means and medians match; p-values come from counting all arrangements, and Holm's from his
-    bound.
-    """
+    """Means and medians match; p-values come from all arrangements, Holm's from his bound."""
     _, answers, _ = reported
     lines = {(row["setting"], row["metric"]): row for row in answers.rows("regressions")}
     done = 0

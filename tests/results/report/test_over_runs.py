@@ -138,9 +138,7 @@ def test_disagreeing_strata_are_reported():
 
 
 def cell(population, setting, runs, place, of, signature="c · r · cut · get", **more):
-    """Build a row of `signature_cells`; its last run is number `place` of the `of` runs of its
-    setting.
-    """
+    """Build a row of `signature_cells`; its last run is number `place` of `of` in its setting."""
     day, run = f"2026-01-0{place % 9 + 1}", f"n/{population}"
     return {
         "verdict": "invalid", "target": "kudu", "bugs": "", "environment": "sim",
@@ -225,9 +223,7 @@ EVIDENCE = {"more than chance", "more often", "less often"}
 
 
 def test_equal_runs_are_rarely_a_change():
-    """Both labels fail equally often: only few of 200 comparisons of four failures report a
-    change.
-    """
+    """Both labels fail equally often: few of 200 comparisons of four failures report changes."""
     chance = random.Random(5)
     false = 0
     for _ in range(200):

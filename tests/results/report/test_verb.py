@@ -57,9 +57,7 @@ def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("ki
 
 @pytest.fixture(scope="module")
 def made_small(tmp_path_factory):
-    """Build two stale runs with a bug and three other runs, which without liveness are `unknown` at
-    best.
-    """
+    """Build two stale runs with a bug, and three that without liveness are at best `unknown`."""
     store = tmp_path_factory.mktemp("small")
     for seed in (1, 2):
         add_quick(store, "reg", f"bad-{seed}", seed=seed, stale=True, label="a", bugs=("B1",))

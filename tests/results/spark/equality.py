@@ -92,9 +92,7 @@ def answers_in(output: Path) -> Tables:
 
 
 def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
-    """Return the folders of runs that are not valid: their names, and the parts that must be
-    equal.
-    """
+    """The folders of runs that are not valid: their names, and the parts that must be equal."""
     place = Lake.open(uri, storage_options=options).place
     counts: collections.Counter[str] = collections.Counter()
     kept: dict[str, bytes] = {}

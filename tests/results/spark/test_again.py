@@ -1,6 +1,4 @@
-"""Repeated work on Spark (larger budgets, `--again`, lost jobs), and tasks of their own for
-giants.
-"""
+"""Repeated work on Spark (larger budgets, `--again`, lost jobs), and separate tasks for giants."""
 
 import contextlib
 

@@ -46,9 +46,7 @@ def check_code(code, errors):
 
 
 def do_with_a_kill(cluster, worker, sign, *words):
-    """Run a command in the driver's container; kill the worker as soon as `sign` shows that it is
-    working.
-    """
+    """Run a command in the driver's container; kill the worker once `sign` shows work."""
     answers = []
     thread = threading.Thread(target=lambda: answers.append(cluster.run(*words)), daemon=True)
     thread.start()

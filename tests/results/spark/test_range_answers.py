@@ -1,6 +1,4 @@
-"""Answers of tasks about ranges of runs add up to the answers of a single machine, without
-Spark.
-"""
+"""Answers of tasks about ranges of runs add up to the answers of one machine, without Spark."""
 
 import contextlib
 import itertools
@@ -53,9 +51,7 @@ BLANK = {
 
 
 def in_parts(what, *starts):
-    """Split a lake into ranges that begin at these keys; return the tasks and their common
-    input.
-    """
+    """Split a lake into ranges that begin at these keys; return the tasks and common input."""
     starts = ("", *starts)
     rows = pa.RecordBatch.from_pydict({"id": range(len(starts))})
     ranges = tuple(zip(starts, [*starts[1:], None], strict=True))

@@ -92,9 +92,7 @@ def test_archives_are_left_out_of_an_installed_spark_alone(tmp_path, monkeypatch
 
 
 def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
-    """Workers cannot find the harness by accident, in this folder or on the path of this
-    process.
-    """
+    """Workers cannot find the harness by accident, in this folder or on this process's path."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
     bare = str(bare_python(tmp_path / "bare"))

@@ -193,9 +193,7 @@ class FolderStore(DiskStore):
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """Apply the death of the node: drop unfinished changes and, in a power cut, unsynced
-        ones.
-        """
+        """Apply the death of the node: drop unfinished and, in a power cut, unsynced changes."""
         now_ns = self.world.now_ns
         self._settle(now_ns)
         journal = [entry for entry in self._journal if entry.at_ns <= now_ns]
@@ -220,9 +218,7 @@ class FolderStore(DiskStore):
             self._journal = journal
 
     def _survivors(self, journal: list[Entry]) -> list[Entry]:
-        """The entries that survive a power cut: random prefixes of the names and of each file's
-        data.
-        """
+        """The entries that survive a power cut: random prefixes of names and of files' data."""
         of_files: dict[int, int] = {}
         names = 0
         for entry in journal:

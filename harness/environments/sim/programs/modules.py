@@ -142,9 +142,7 @@ class Modules:
                 raise
 
     def load(self, name: str) -> ModuleType:
-        """Import a module by its absolute name; return that module rather than its top-level
-        package.
-        """
+        """Import a module by its absolute name; return that module, not its package."""
         module = self.loaded.get(name)
         if module is not None:
             return module
@@ -284,9 +282,7 @@ def _is_standard(name: str) -> bool:
 
 
 def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) -> ModuleSpec | None:
-    """Find a module in these folders or, unless it is `within` a package, where the harness's own
-    modules are.
-    """
+    """Find a module in these folders or, unless `within` a package, where the harness's are."""
     key = name, folders, within
     if key not in _Code.specs:
         spec = PathFinder.find_spec(name, [*folders, *(() if within else sys.path)])

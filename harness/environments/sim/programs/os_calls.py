@@ -74,9 +74,7 @@ class OsCalls:
         self._opened(fd, reads=False, otherwise=errno.EINVAL).truncate(length)
 
     def _opened(self, fd: int, *, reads: bool, otherwise: int = errno.EBADF) -> SimRaw:
-        """The file of a descriptor; raises `OSError` unless it was opened for reading, or for
-        writing.
-        """
+        """The file of a descriptor; raises `OSError` unless it was opened for this use."""
         file = self._files.file(fd)
         if not (file.readable() if reads else file.writable()):
             raise os_error(otherwise, file.path)

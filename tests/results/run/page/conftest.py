@@ -37,9 +37,7 @@ def made_page(tmp_path_factory):
 
 @pytest.fixture
 def open_page(browser_page, made_page):
-    """Open and draw the page in a tab of its own, for tests that point at it or change its
-    appearance.
-    """
+    """Open and draw the page in a tab of its own, for tests that point at it or change its look."""
     browser_page.open(made_page)
     browser_page.wait_for_selector("html[data-ready]")
     return browser_page

@@ -50,9 +50,7 @@ class Script:
 
 
 def small_run():
-    """Build a run of two masters with a partition, a kill, the whole life of a table, and a stale
-    read.
-    """
+    """Build a run of two masters: a partition, a kill, the life of a table, and a stale read."""
     script = Script()
     script.fact(0, "phase", {"phase": "setup"}).fact(100, "leader", {"node": "m1", "term": 1})
     script.fact(101, "phase", {"phase": "chaos"})

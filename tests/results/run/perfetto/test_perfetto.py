@@ -1,6 +1,4 @@
-"""The trace of any history has slices that are valid in every viewer, and has each fact exactly
-once.
-"""
+"""The trace of any history has slices valid in every viewer, and each fact exactly once."""
 
 import gzip
 import itertools
