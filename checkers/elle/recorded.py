@@ -65,7 +65,7 @@ def transactions(history: History) -> Iterator[Txn]:
         invoke, done, mops = pair.invoke, pair.completion, mops_of(pair)
         kind = "info" if done is None else done.type.value
         end = done.index if done is not None and kind == "ok" else float("inf")
-        if kind != "ok":  # a read may be [r key] here: what it would have shown is unknown
+        if kind != "ok":  # a read without an answer may be [r key]: add its unknown value
             mops = [
                 (*mop, None) if len(mop) == 2 and mop[0] in ("r", ":r") else mop for mop in mops
             ]

@@ -151,7 +151,7 @@ class Linter(ast.NodeVisitor):
             self._aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
         if node.level == 0:
             if module == "random" and all(alias.name == "Random" for alias in node.names):
-                return  # not here: `_check_name` checks each use of the imported name
+                return  # allowed: `_check_name` checks each use of the imported name
             self._check_import(node, module.partition(".")[0])
 
     def _check_import(self, node: ast.stmt, top: str) -> None:

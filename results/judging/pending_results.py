@@ -313,7 +313,7 @@ class PendingResults:
         )
 
     def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
-        """Return pending work in pieces within `cost`, `runs` and `lines`, or pieces of one run.
+        """Cut the pending work into pieces that fit `cost`, `runs` and `lines`, or hold one run.
 
         Each row has target, label and day; level of budget; numbers of result ids; runs; batches of
         the runs; lines and cost. The runs of a piece are neighbours in the same files and lack the

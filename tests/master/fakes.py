@@ -46,7 +46,7 @@ async def settle(rounds: int = 50) -> None:
 
 
 def master_env(seed: int = 1) -> FakeEnv:
-    """Return the `Env` of master `m1`, which was started before."""
+    """Return the `Env` of master `m1`, whose disk shows that it has been started before."""
     clock = VirtualClock(wall_begin_ns=WALL_START_NS)
     return FakeEnv("m1", clock=clock, disk=FakeDisk(instance=b""), seed=seed)
 

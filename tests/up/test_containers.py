@@ -65,7 +65,7 @@ def test_a_cluster_goes_on_from_the_data_that_were_kept(up):
     assert keep_and_go_on(up) == []
     (name,) = up.clusters
     up.down(name, "--keep-data")
-    processes = up.start("--env", "process", name=name)  # the data continues to work in processes
+    processes = up.start("--env", "process", name=name)  # the same data now serves processes
     assert {node["name"] for node in processes["nodes"]} == {"m1", "t1"}
 
 

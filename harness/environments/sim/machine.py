@@ -247,7 +247,7 @@ class Incarnation:
 
     def _panic(self, what: str, error: BaseException) -> None:
         if self._main is None:
-            self.machine.world.fail(error)  # only the driver has no entry; its failure ends the run
+            self.machine.world.fail(error)  # only the driver has no main: its failure ends the run
         else:
             self._exit(1, [f"{what} failed:", *_traceback_lines(error)])
 

@@ -79,7 +79,7 @@ def test_read_only_operations_change_no_reachable_state():
 
 
 def test_an_unknown_operation_can_do_what_a_known_one_did():
-    """Weakened operations rely on this. An id that only the lost answer fixed may again be any."""
+    """Weakened operations rely on this. An id known only from a lost answer may be any id again."""
     for seed in range(200):
         converted = catalog_history(small_history(seed))
         lost = [replace(operation, return_time=None) for operation in converted.operations]
