@@ -395,6 +395,7 @@ WRONG = [
     ("create", CREATE, "TOO_MANY_TABLETS/INVALID_ARGUMENT"),
     ("create", CREATE, "EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT"),
     ("create", CREATE, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("create", CREATE, "UNKNOWN_ERROR/INVALID_ARGUMENT"),
     ("get", {"name": "a"}, "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE"),
     ("alter", alter(["add", "new"]), "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT"),
 ]
@@ -420,6 +421,7 @@ LEGAL = [
     ("create", {**CREATE, "replicas": 2}, "EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT"),
     ("create", {**CREATE, "columns": ["v", "v"]}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
     ("create", {**CREATE, "partitions": 500}, "TOO_MANY_TABLETS/INVALID_ARGUMENT"),
+    ("create", {**CREATE, "columns": ["v", ""]}, "UNKNOWN_ERROR/INVALID_ARGUMENT"),
     ("locate", {"name": "a"}, "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE"),
     ("get", {"name": "a"}, "RPC/NOT_SENT"),
 ]
