@@ -50,6 +50,11 @@ ADDED = did("add", 1)
         (did("generate", None, 7), "unique-ids"),
         (did("enqueue", 1) + did("drain", None, [1]), "total-queue"),
         (did("insert", [1, [7, None]]), "g2"),
+        (did("send", [["send", 1, 5]]) + did("poll", [["poll"]], [["poll", {"1": []}]]), "kafka"),
+        (did("assign", [1]) + did("txn", [[":poll"], [":send", 1, 5]]), "kafka"),
+        (did("txn", [["send", 1, 5]]), "kafka"),
+        (did("read-init", None, 0) + did("write", 1), "causal"),
+        (did("read-init", [7, None], [7, 0]) + did("write", [7, 1]), "causal"),
         (
             did("write", [["w", 1, 1]])
             + did("read", [["r", 1, None], ["r", 2, None]], [["r", 1, 1], ["r", 2, None]]),

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from checkers.jepsen.kafka.logs import Logs, Name
 from checkers.jepsen.kafka.reading import CHANGES, LogOp, Message, Place, messages
 from checkers.verdict.findings import Findings
+from harness.errors import counted
 from harness.ops import OpType
 
 EMPTY_POLLS = 10
@@ -250,8 +251,8 @@ def judge_unseen(logs: Logs, findings: Findings, exempt: set[int], below: Collec
                 findings.violate("unseen", text, op.begin, poll.begin)
     if open_:
         findings.gap(
-            f"{open_} acknowledged messages are in no poll, and no process read their logs to the "
-            "end after that",
+            f"{counted(open_, 'acknowledged message')} {'is' if open_ == 1 else 'are'} in no poll, "
+            "and no process read the log to the end after that",
             rule="unseen",
         )
 

@@ -12,6 +12,7 @@ import pytest
 
 from checkers.jepsen.kafka.rules import EMPTY_POLLS
 from harness.errors import HistoryError, UsageError
+from harness.formats.edn.jepsen import load_edn
 from harness.ops import Op, OpType, Verdict
 from tests.support.histories import judged_by, parsed
 
@@ -185,6 +186,39 @@ def test_options_of_other_models_are_refused():
     for settings in ({"initial": 0}, {"independent": True}, {"linearizable_keys": True}):
         with pytest.raises(UsageError):
             judged_by("kafka", history(*AB, *SHOWN), **settings)
+
+
+SENT = (
+    "0 :type :invoke :f :send :value [[:send :x 1] [:send :x 2] [:send :x 3]]",
+    "0 :type :ok :f :send :value [[:send :x [0 1]] [:send :x [1 2]] [:send :x [2 3]]]",
+    "1 :type :invoke :f :assign :value [:x]",
+    "1 :type :ok :f :assign :value [:x]",
+    "1 :type :invoke :f :poll :value [[:poll]]",
+    "1 :type :ok :f :poll :value [[:poll {:x [[0 1] [1 2] [2 3]]}]]",
+)
+AGAIN = (
+    "1 :type :invoke :f :assign :value [:x]",
+    "1 :type :ok :f :assign :value [:x]",
+    "1 :type :invoke :f :poll :value [[:poll]]",
+    "1 :type :ok :f :poll :value [[:poll {:x [[0 1] [2 3]]}]]",
+)
+
+
+@pytest.mark.parametrize(
+    ("seek", "rebalance", "rules"),
+    [
+        ("", "", {"nonmonotonic-poll", "int-poll-skip"}),
+        (" :seek-to-beginning? true", "", {"int-poll-skip"}),
+        (" :seek-to-beginning? true", " :rebalance-log [{:keys [:y]} {:keys [:x]}]", set()),
+        (" :seek-to-beginning? true", " :rebalance-log [{:keys [:y]}]", {"int-poll-skip"}),
+    ],
+)
+def test_jepsens_fields_of_ops_are_read(seek, rebalance, rules, tmp_path):
+    again = [line + seek if ":assign" in line else line for line in AGAIN]
+    again[-1] += rebalance
+    path = tmp_path / "history.edn"
+    path.write_text("\n".join(f"{{:process {line}}}" for line in (*SENT, *again)))
+    assert rules_of(load_edn(path))[1] == rules
 
 
 # --- the world -----------------------------------------------------------------------------------
