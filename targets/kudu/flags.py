@@ -40,7 +40,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     raft_enable_tombstoned_voting: bool = True
     follower_unavailable_considered_failed_sec: Annotated[float, Within(1, 86_400)] = 300.0
     consensus_rpc_timeout_ms: Annotated[int, Within(500, 600_000)] = 30_000
-    consensus_max_batch_size_bytes: Annotated[int, Within(500, 50 * 1024 * 1024)] = 1024 * 1024
+    consensus_max_batch_size_bytes: Annotated[int, Within(1, 50 * 1024 * 1024)] = 1024 * 1024
     log_force_fsync_all: bool = True  # profile `strict`; Kudu's own default is false
     cmeta_force_fsync: bool = True  # profile `strict`; Kudu's own default is false
     # Kudu: log_segment_size_mb = 8
@@ -157,7 +157,12 @@ RANGES: Final[Mapping[str, Within]] = {
 DRAWN: Final[Mapping[str, Sequence[int | str]]] = {
     "master_snapshot_every": (10, 30, 60),
     "tablet_snapshot_every": (2, 4, 50),
-    "consensus_max_batch_size_bytes": (1024 * 1024, 1024 * 1024, 500, 2000),
+    "consensus_max_batch_size_bytes": (
+        1024 * 1024,
+        1024 * 1024,
+        1,
+        2000,
+    ),  # 1: one entry per update
     "log_segment_size_kb": (512, 8),
     # With Kudu's own timeout (300 s), no server counts as failed before most runs are over.
     # With a shorter timeout, the masters replace an absent server's replicas on a free server.

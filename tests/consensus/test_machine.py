@@ -31,7 +31,7 @@ class Machine:
 async def told(*, proposed: OpId, applied: OpId) -> Any:
     """Return the outcome for the proposer of `proposed` once `applied` is applied."""
     env: Any = SimpleNamespace(event=lambda *_, **__: None)
-    applier = Applier(env, Machine(), "g", checkpoint_every=1)
+    applier = Applier(env, Machine(), "g")
     waiter = Waiter()
     applier.accept(ev.ProposalAccepted(waiter, proposed))
     applier.apply([Entry(applied.term, applied.index, EntryKind.WRITE, b"w")])

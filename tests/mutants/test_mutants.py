@@ -40,7 +40,7 @@ FOUND = {
     "locate-leaves-out-a-tablet": (10, 2, "catalog-invariants"),
     "locks-never-forgotten": (10, 2, "bounds"),
     "long-lease": (20, 16, "linearizable-catalog"),
-    "old-terms-by-counting": (60, 330, "catalog-invariants"),
+    "old-terms-by-counting": (60, 6, "catalog-invariants"),
     "ranges-lack-a-bucket": (10, 1, "catalog-invariants"),
     "recovery-drops-last": (20, 1, "catalog-invariants"),
     "refusals-unconfirmed": (60, 28, "catalog-invariants"),

@@ -27,7 +27,7 @@ def watched(*answers):
 
     run = object.__new__(run_module.Run)
     run.system = SimpleNamespace(groups=groups)
-    run.plan = SimpleNamespace(case=SimpleNamespace(target="t"))
+    run.plan = SimpleNamespace(case=SimpleNamespace(system="t"))
     run.scribe = SimpleNamespace(observe_roles=seen.append)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run._watch_leaders())

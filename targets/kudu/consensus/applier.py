@@ -114,9 +114,9 @@ class Waiter:
 class Applier:
     """Application of committed entries to the state machine, recorded in `journal`.
 
-    `group` names the group in events. At indexes that are multiples of `checkpoint_every`, the
-    applier announces the journal's digest. `digest` returns a digest of the whole state; without
-    `digest`, the applier hashes the machine's snapshot.
+    `group` names the group in events. After each entry the applier announces the journal's digest.
+    `digest` returns a digest of the whole state; without `digest`, the applier hashes the machine's
+    snapshot.
     """
 
     def __init__(
@@ -125,14 +125,12 @@ class Applier:
         machine: StateMachine,
         group: str,
         *,
-        checkpoint_every: int,
         digest: Callable[[], bytes] | None = None,
     ) -> None:
         self._env = env
         self._digest = digest
         self._machine = machine
         self._group = group
-        self._checkpoint_every = checkpoint_every
         self._proposals: dict[int, Waiter] = {}
         self.journal = Journal(OpId(0, 0))
 
@@ -153,8 +151,7 @@ class Applier:
             if entry.kind is _WRITE:
                 result = self._machine.apply(entry.index, entry.term, entry.payload)
             journal.add(entry)
-            if journal.index % self._checkpoint_every == 0:
-                self._announce()
+            self._announce()
             waiter = self._proposals.pop(entry.index, None)
             if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))

@@ -22,6 +22,8 @@ SNAPSHOT_BYTES_MAX: Final = 1 << 28
 _BYTES_PER_S_MIN: Final = 64 * 1024
 """Bandwidth of the slowest supported link, from which a request's timeout is computed."""
 _CHUNK_RETRIES_MAX: Final = 16
+_CHUNK_BYTES_MIN: Final = 500
+"""Updates may be smaller, but a snapshot in smaller chunks would take too many requests."""
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 """Maximum number of bytes that a message with one entry adds to the entry's payload."""
 
@@ -130,7 +132,8 @@ class Senders:
         Return the peer's last response; `None` if the peer keeps asking for chunks sent before.
         """
         flags = self._flags
-        chunk_bytes = max(1, min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size))
+        chunk_bytes = min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size)
+        chunk_bytes = max(_CHUNK_BYTES_MIN, chunk_bytes)
         crc = zlib.crc32(snapshot.data)
         offset = 0
         for _ in range(len(snapshot.data) // chunk_bytes + 1 + _CHUNK_RETRIES_MAX):

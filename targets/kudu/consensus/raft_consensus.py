@@ -73,7 +73,6 @@ class Replica:
         flags: Flags,
         machine: StateMachine,
         snapshot_every: int,
-        checkpoint_every: int = 1,
         on_role_change: Callable[[Replica], None] | None = None,
         trace_steps: bool = False,
         needs_majority: bool = True,
@@ -131,7 +130,6 @@ class Replica:
             env,
             machine,
             self._group_label,
-            checkpoint_every=checkpoint_every,
             digest=None if files is None else files.digest,
         )
         self._snapshots = Snapshots(

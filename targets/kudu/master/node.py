@@ -65,7 +65,6 @@ _FIRST_CONFIG_FILE: Final = "first-config"
 _FIRST_CONFIG_MAGIC: Final = b"KFIRST01"
 _SYSTEM_TABLET_FOLDER: Final = "sys-catalog"
 _DISCOVERY_INTERVAL_S: Final = 0.1
-_CHECKPOINT_EVERY: Final = 4
 
 
 class MasterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,7 +109,6 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             flags=settings.flags,
             machine=rows,
             snapshot_every=settings.flags.master_snapshot_every,
-            checkpoint_every=_CHECKPOINT_EVERY,
             on_role_change=leadership.on_role_change,
             needs_majority=Bug.NO_LEASE not in bugs,
         )
