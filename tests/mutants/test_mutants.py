@@ -60,7 +60,6 @@ FOUND = {
     "tablets-run-unreported": (10, 1, "catalog-invariants"),
     "term-not-saved": (20, 8, "crash"),
     "version-without-columns": (10, 2, "catalog-invariants"),
-    "vote-not-saved": (60, 27, "bounds"),
     "wal-never-syncs": (20, 1, "catalog-invariants"),
 }
 

@@ -182,7 +182,7 @@ def test_exits_before_the_first_subscriber_are_recorded():
     plan = SimpleNamespace(
         target=target,
         settings=SETTINGS,
-        case=SimpleNamespace(damage="minority", target="t"),
+        case=SimpleNamespace(damage="minority", system="t", target="t"),
     )
     cluster = SimpleNamespace(nodes={}, clients=(), subscribe=subscribe)
     session = SimpleNamespace(cluster=cluster, env=SimpleNamespace())
