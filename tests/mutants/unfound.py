@@ -8,7 +8,7 @@ UNFOUND = {
     "no-full-report": "tablet servers send a leader of a later term one unasked; within a term it "
     "is missed only after maintenance ends or calls were dropped; not found in seeds 2 to 28 of "
     "20 s",
-    "vote-not-saved": "two candidates of one term must ask the same voter, the second one after the "
-    "voter's restart; at-points follows a plot for it, which met this in one of about ten runs, but "
-    "in none of the default seeds 1 to 110",
+    "vote-not-saved": "two candidates of one term must ask the same voter, the second one after "
+    "the voter's restart; at-points follows a plot for it, which once met this in one of about ten "
+    "runs, but in none of the default seeds 1 to 110",
 }
