@@ -3,15 +3,17 @@
 A real set iterates in the order of hashes. These differ between processes (`PYTHONHASHSEED`) and,
 for objects without a `__hash__` of their own, between runs in one process. So the loader of a
 program replaces its sets (displays, comprehensions, `set` and `frozenset`) by the classes of this
-module. It replaces `hash` by a function whose results for texts and bytes are the same in every
-process.
+module, and so the results of `|`, `&`, `-` and `^`, which are real sets for views of dictionaries.
+It replaces `hash` by a function whose results for texts and bytes are the same in every process.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import ItemsView, Iterable, Iterator, KeysView
+import itertools
+import operator
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView
 from typing import Any, Final, Self
 from zlib import crc32
 
@@ -263,8 +265,78 @@ def steady_hash(value: Any, /) -> int:
     return builtins.hash(value)
 
 
+def _ordering(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the operator with an `OrderedSet` as its result if that would be a real set."""
+
+    def operated(left: Any, right: Any, /) -> Any:
+        result = operate(left, right)
+        if type(result) is not builtins.set or result is left:
+            return result
+        items = itertools.chain(_ordered(left), _ordered(right))
+        return OrderedSet(item for item in items if item in result)
+
+    return operated
+
+
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    f"__simulated_{name}__": _ordering(operate)
+    for name, operate in {
+        "BitOr": operator.or_, "BitAnd": operator.and_, "Sub": operator.sub,
+        "BitXor": operator.xor, "iBitOr": operator.ior, "iBitAnd": operator.iand,
+        "iSub": operator.isub, "iBitXor": operator.ixor,
+    }.items()
+}  # fmt: skip
+"""Operators of sets by the names that stand for them; those with an `i` assign in place."""
+
+
 class _Sets(ast.NodeTransformer):
-    """An AST transformer that replaces displays and comprehensions of sets by ordered sets."""
+    """An AST transformer that replaces displays and comprehensions of sets by ordered sets, and
+    operators that may make a set by functions. Annotations stay as they are.
+    """
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        return self._operated(node, "", node.op, node.left, node.right) or node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        before = ast.copy_location(ast.Name(id=node.target.id, ctx=ast.Load()), node)
+        value = self._operated(node, "i", node.op, before, node.value)
+        if value is None:
+            return node
+        return ast.copy_location(ast.Assign(targets=[node.target], value=value), node)
+
+    def _operated(
+        self, node: ast.AST, prefix: str, op: ast.operator, left: ast.expr, right: ast.expr
+    ) -> ast.expr | None:
+        """Return the call in place of an operator; `None` if it cannot make a set."""
+        name = f"__simulated_{prefix}{type(op).__name__}__"
+        if name not in _OPERATORS or any(isinstance(each, ast.Constant) for each in (left, right)):
+            return None
+        call = ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=[left, right], keywords=[])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._without_returns(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._without_returns(node)
+
+    def _without_returns(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        returns, node.returns = node.returns, None
+        self.generic_visit(node)
+        node.returns = returns
+        return node
 
     def visit_Set(self, node: ast.Set) -> ast.AST:
         self.generic_visit(node)
@@ -295,5 +367,6 @@ NAMES: Final[dict[str, Any]] = {
     "set": OrderedSet,
     "frozenset": OrderedFrozenSet,
     "hash": steady_hash,
+    **_OPERATORS,
 }
 """The builtins that programs get instead of their own."""
