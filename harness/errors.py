@@ -199,8 +199,9 @@ def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
     near = difflib.get_close_matches(given.lower(), lowered, n=2, cutoff=0.6)
     if len(near) > 1 and _likeness(given, near[0]) > _likeness(given, near[1]) + 0.1:
         near = near[:1]
-    if not near and len(given) > 2:
-        near = [name for name in lowered if name.startswith(given.lower())][:2]
+    begun = [name for name in lowered if name.startswith(given.lower())][:2]
+    if len(given) > 2 and begun and not any(name in begun for name in near):
+        near = begun
     if near:
         text = f"did you mean {' or '.join(lowered[name] for name in near)}?"
     else:

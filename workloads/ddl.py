@@ -319,7 +319,7 @@ class _RangeOps:
 
     def _create(self, number: int) -> Create:
         name, nonce = _table(number), f"n{self.count}"
-        first = [list(FIRST_RANGE)]
+        first = [FIRST_RANGE]
         return Create(name, nonce, ["v0"], self.buckets, self.replicas, ranges=first)
 
     def _call(self, rng: random.Random, *, only_reads: bool) -> DdlCall:

@@ -19,7 +19,7 @@ from harness.faults.schedules import Schedule
 from harness.faults.selectors import Nodes, check_names, cut_links, may_mean, pick
 from harness.nodes.faults import ROLLING_RESTART, Aim, Cut, Operate, Reset, Shape, Stream
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target
-from harness.registry import load_plugin
+from harness.registry import load_all, load_plugin
 
 CHOICE: Final = "choice"
 DRAW: Final = "draw"
@@ -166,12 +166,22 @@ def load_nemesis(name: str) -> Nemesis:
     return nemesis
 
 
+def _others_with(operation: str) -> str:
+    """Return the end of an error message that names the targets with an operation, if any."""
+    names = [
+        name
+        for name, target in load_all("targets")
+        if not isinstance(target, UsageError) and operation in target.operations
+    ]
+    return f"add {' or '.join(f'--target {name}' for name in names)}" if names else ""
+
+
 def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Target) -> None:
     operations = [ROLLING_RESTART, *target.operations]
     if what.name not in operations:
         raise UsageError(
             f"the target {target.name!r} has no operation {what.name!r}; "
-            f"{choices_near(what.name, operations)}"
+            f"{_others_with(what.name) or choices_near(what.name, operations)}"
         )
     needed = target.variant_of.get(what.name)
     if needed is not None and not any(needed in spec.variants for spec in specs.values()):

@@ -84,12 +84,13 @@ class Create(_Change, frozen=True):
     columns: list[str]
     partitions: int
     replicas: int
-    ranges: list[list[str]] = msgspec.field(default_factory=list)
+    ranges: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def asked(self) -> Any:
         """The value of the invocation; most tables have no ranges, and the field is left out."""
         value = super().asked()
-        return value if self.ranges else {k: v for k, v in value.items() if k != "ranges"}
+        ranges = {"ranges": [list(each) for each in self.ranges]} if self.ranges else {}
+        return {name: value[name] for name in value if name != "ranges"} | ranges
 
 
 class Alter(_Change, frozen=True):
