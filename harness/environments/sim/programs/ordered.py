@@ -286,7 +286,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
         "iSub": operator.isub, "iBitXor": operator.ixor,
     }.items()
 }  # fmt: skip
-"""Operators of sets by the names that stand for them; those with an `i` assign in place."""
+"""The operators, by the names that replace them in programs; names with an `i` assign in place."""
 
 
 class _Sets(ast.NodeTransformer):
