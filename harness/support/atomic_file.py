@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from harness.errors import InfrastructureError
+
 _OF_THIS_PROCESS = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,6})")
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
@@ -64,6 +66,15 @@ def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace `path` by a file with this content; raises `InfrastructureError`."""
+    try:
+        with replacing_bytes(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _end_of_links(path: Path) -> Path:

@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from harness import __version__
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import UsageError
 from harness.ops import Verdict
 from harness.soak.result import CRASH, SeedResult
-from harness.support.atomic_file import replacing_bytes
+from harness.support.atomic_file import write_whole
 from harness.verdict.signature import SEPARATOR, split
 from results.exam.rows import CLEAN, DEFECT, SWITCH, Row
 from results.statistics.estimates import wilson
@@ -243,11 +243,7 @@ def read_scoreboard(path: Path, flag: str) -> Scoreboard:
 
 def write_json(board: Scoreboard, path: Path) -> None:
     """Write a scoreboard to `path`; raises `InfrastructureError`."""
-    try:
-        with replacing_bytes(path) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(board), indent=1) + b"\n")
-    except OSError as error:
-        raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, msgspec.json.format(msgspec.json.encode(board), indent=1) + b"\n")
 
 
 def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from harness.errors import InfrastructureError
-from harness.support.atomic_file import replacing_bytes
+from harness.support.atomic_file import write_whole
 from results.exam.rows import CLEAN, DEFECT, SWITCH
 from results.exam.scores import Scoreboard, Tally
 
@@ -68,17 +67,8 @@ def record(path: Path, board: Scoreboard) -> list[Exam]:
     """Add an exam to the history; return the history with it, at most `EXAMS_MAX` exams."""
     exams = [exam for exam in read_history(path) if exam.commit != board.commit]
     exams = [*exams, exam_of(board)][-EXAMS_MAX:]
-    _write(path, exams)
+    write_whole(path, b"".join(msgspec.json.encode(exam) + b"\n" for exam in exams))
     return exams
-
-
-def _write(path: Path, exams: Sequence[Exam]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing_bytes(path) as file:
-            file.writelines(msgspec.json.encode(exam) + b"\n" for exam in exams)
-    except OSError as error:
-        raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 
 
 def commit_here() -> str:

@@ -30,12 +30,11 @@ from harness.errors import (
     EXIT_INVALID,
     EXIT_UNKNOWN,
     EXIT_VALID,
-    InfrastructureError,
     counted,
 )
 from harness.registry import plugin_names
 from harness.soak.result import SeedResult
-from harness.support.atomic_file import replacing
+from harness.support.atomic_file import write_whole
 from harness.support.interrupts import sigterm_interrupts
 from harness.trials.memory import Memory
 from results.exam.baseline import Comparison, compare
@@ -71,7 +70,8 @@ def main(arguments: Sequence[str]) -> int:
                 comparison = None if before is None else compare(board, before)
                 write_json(board, folder / "exam.json")
                 exams = record(folder / "history.jsonl", board)
-                _write(folder / "exam.html", render(board, comparison, exams))
+                page = render(board, comparison, exams)
+                write_whole(folder / "exam.html", page.encode())
     except KeyboardInterrupt:
         note(
             f"harness: interrupted after {counted(sitting.runs, 'run')}; the same command continues"
@@ -179,13 +179,6 @@ def _cut(sitting: Sitting, cpu_s_max: float) -> str:
 
 
 def _write_bugs_page(parsed: argparse.Namespace) -> int:
-    _write(parsed.bugs_page, bugs_page(parsed.targets or plugin_names("targets")))
+    page = bugs_page(parsed.targets or plugin_names("targets"))
+    write_whole(parsed.bugs_page, page.encode())
     return EXIT_VALID
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with replacing(path) as file:
-            file.write(text)
-    except OSError as error:
-        raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error

@@ -28,12 +28,11 @@ from harness.errors import (
     EXIT_INVALID,
     EXIT_UNKNOWN,
     EXIT_VALID,
-    InfrastructureError,
     UsageError,
 )
 from harness.plugins import Environment
 from harness.registry import plugin_names
-from harness.support.atomic_file import replacing
+from harness.support.atomic_file import write_whole
 from harness.support.interrupts import sigterm_interrupts
 from results.twin.answer import Material, Twin, compare
 from results.twin.observed import Observed
@@ -84,8 +83,8 @@ def main(arguments: Sequence[str]) -> int:
     stem = re.sub(r"[^\w.-]+", "-", "-".join(names))[:100]
     page, data = (parsed.store / FOLDER / f"{stem}.{kind}" for kind in ("html", "json"))
     encoded = msgspec.json.encode(twin)
-    _write(page, render(twin))
-    _write(data, msgspec.json.format(encoded, indent=1).decode())
+    write_whole(page, render(twin).encode())
+    write_whole(data, msgspec.json.format(encoded, indent=1))
     if parsed.json:
         say(encoded.decode())
     else:
@@ -149,15 +148,6 @@ def _refuse_mixture(cases: Sequence[tuple[str, Case]], others: Sequence[str | Ca
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two cases are called {name!r}; rename one of the files")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(text)
-    except OSError as error:
-        raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from harness.errors import InfrastructureError
-from harness.support.atomic_file import replacing_bytes
+from harness.support.atomic_file import write_whole
 from results.statistics.estimates import Interval, wilson
 
 WHY_FILE: Final = "why.json"
@@ -127,11 +126,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
         """Write `why.json` into the run's folder; raises `InfrastructureError`."""
         path = folder / WHY_FILE
         data = msgspec.json.format(msgspec.json.encode(self), indent=1)
-        try:
-            with replacing_bytes(path) as file:
-                file.write(data + b"\n")
-        except OSError as error:
-            raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+        write_whole(path, data + b"\n")
         return path
 
 

@@ -14,9 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from harness.errors import InfrastructureError, clipped
+from harness.errors import clipped
 from harness.ops import NS_PER_S
-from harness.support.atomic_file import replacing
+from harness.support.atomic_file import write_whole
 from harness.support.html_template import filled, policy_hash
 from results.run.page.lanes import lanes_of
 from results.why.answer import (
@@ -57,11 +57,7 @@ _CLASSES: Final = {
 def write_page(why: Why, folder: Path) -> Path:
     """Write the drawings into the run's folder; raises `InfrastructureError`."""
     path = folder / PAGE_FILE
-    try:
-        with replacing(path) as file:
-            file.write(page_of(why))
-    except OSError as error:
-        raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, page_of(why).encode())
     return path
 
 
