@@ -34,7 +34,7 @@ from harness.ops import History
 from harness.timeline import Fault
 from harness.vocabularies.kinds import READS
 from results.facts.fault_roles import role_exposure
-from results.facts.intervals import Interval, Outage, outages_of, overlap_ns, union
+from results.facts.intervals import Flags, Interval, Outage, outages_of, overlap_ns, union
 from results.facts.operations import (
     TYPES,
     Notes,
@@ -89,6 +89,22 @@ def extract_rows(
     return _tables(_Facts(run, of_rows(operations), Notes(notes, lines, end_ns)))
 
 
+def outages_by_kind(ops: Operations, end_ns: int) -> dict[str, list[Outage]]:
+    """Return the outages of each kind in `KINDS`, in a run that ended at `end_ns`."""
+    is_read = _reads(ops)[ops.f]
+    end, answered = np.where(ops.done, ops.end, end_ns), ops.done & ops.answered
+    outages = {}
+    for kind in KINDS:
+        chosen = np.flatnonzero(is_read == (kind == "read"))
+        outages[kind] = outages_of(ops.start[chosen], end[chosen], answered[chosen], end_ns)
+    return outages
+
+
+def _reads(ops: Operations) -> Flags:
+    """Return, for each name in `f_names`, whether it is a read."""
+    return np.array([name in READS for name in ops.f_names], np.bool_)
+
+
 def _tables(facts: _Facts) -> dict[str, pa.Table]:
     rows: dict[str, Iterable[Row]] = {
         "ops": facts.op_rows(),
@@ -122,23 +138,15 @@ class _Facts:
         self.ops = operations
         self.notes = notes
         self.timeline = Timeline(notes.history, notes.end_ns)
-        self.is_read = np.array([name in READS for name in operations.f_names], np.bool_)
+        self.is_read = _reads(operations)
         self.active = self.timeline.numbers(operations.start)  # indexes in `timeline.members`
         self.leaders = list(notes.history.leaders())
-        self.outages: dict[str, list[Outage]] = {kind: self._outages(kind) for kind in KINDS}
+        self.outages = outages_by_kind(operations, notes.end_ns)
         self.down = {
             kind: [(item.start, item.end) for item in self.outages[kind]] for kind in KINDS
         }
         seen = [fault.nemesis for fault in self.timeline.faults]
         self.nemeses = sorted({*run.case.nemeses, *seen} - {NO_NEMESIS})
-
-    def _outages(self, kind: str) -> list[Outage]:
-        ops, end_ns = self.ops, self.notes.end_ns
-        selected = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
-        end = np.where(ops.done, ops.end, end_ns)
-        return outages_of(
-            ops.start[selected], end[selected], (ops.done & ops.answered)[selected], end_ns
-        )
 
     def op_rows(self) -> list[Row]:
         """Return the counts of client operations by every property that a report groups by."""

@@ -16,22 +16,23 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from harness.case import Case
 from harness.errors import HistoryError, clipped
-from harness.ops import NS_PER_S, CheckResult, History, OpType, Pair, Verdict, error_code
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, OpType, Pair, Verdict, error_code
 from harness.permits import permitted_of
 from harness.store import StoredRun, load_run
 from harness.timeline import Fault, faults_of, phases_of
 from harness.trials.recorded import recorded_ops
 from harness.vocabularies.kinds import READS, kind_of
-from results.facts.extraction import extract
-from results.facts.operations import is_no
+from results.facts.extraction import outages_by_kind
+from results.facts.operations import is_no, of_history
+from results.facts.timeline import Timeline, field_of
 
 LOAD: Final = ("warm-up", "chaos")
 """The phases in which the workload runs."""
@@ -68,12 +69,6 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     requests: list[tuple[str, str]] | None  # each request and its answer, in words
 
 
-class _Name(NamedTuple):
-    name: str
-    run: str
-    case: Case
-
-
 class _Results(msgspec.Struct):
     checkers: tuple[CheckResult, ...] = ()
 
@@ -97,6 +92,7 @@ def _results_in(folder: Path) -> tuple[CheckResult, ...]:
 def observed(run: StoredRun, verdict: Verdict, results: tuple[CheckResult, ...]) -> Observed:
     """Count what a run showed; a pure function of its case, its history and its results."""
     counts = _Counts(run.case, run.history)
+    faults = faults_of(run.history.of_process(NEMESIS), most=None)
     return Observed(
         run=str(run.folder),
         seed=run.case.seed,
@@ -106,10 +102,10 @@ def observed(run: StoredRun, verdict: Verdict, results: tuple[CheckResult, ...])
         trials={base: dict(sorted(blocks.items())) for base, blocks in counts.trials.items()},
         hits={name: dict(sorted(blocks.items())) for name, blocks in counts.hits.items()},
         samples=counts.samples,
-        times=_times(run),
+        times=_times(run.history, faults),
         elections=counts.elections,
-        asked=any(_field(op.value, "asked") for op in run.history.facts("leader")),
-        faults=_faults(run.history),
+        asked=any(field_of(op, "asked") for op in run.history.facts("leader")),
+        faults=_faults(faults),
         requests=_requests(run.case, run.history),
     )
 
@@ -167,8 +163,9 @@ def outcome_of(pair: Pair) -> str:
 
 def answers_of(pair: Pair) -> Iterator[str]:
     """Yield the results in an answer: `result`, or one result per written row."""
-    value = None if pair.completion is None else pair.completion.value
-    result, rows = _field(value, "result"), _field(value, "rows")
+    if pair.completion is None:
+        return
+    result, rows = field_of(pair.completion, "result"), field_of(pair.completion, "rows")
     if isinstance(result, str):
         yield result
     elif isinstance(rows, list):
@@ -178,15 +175,10 @@ def answers_of(pair: Pair) -> Iterator[str]:
 # --- times ---------------------------------------------------------------------------------------
 
 
-def _times(run: StoredRun) -> dict[str, list[int]]:
+def _times(history: History, every: Sequence[Fault]) -> dict[str, list[int]]:
     times: dict[str, list[int]] = {}
-    history = run.history
     begin_ns, end_ns = _load(history)
-    faults = [
-        fault
-        for fault in _all_faults(history)
-        if fault.targets and begin_ns <= fault.start < end_ns
-    ]
+    faults = [fault for fault in every if fault.targets and begin_ns <= fault.start < end_ns]
     changes = sorted(
         (pair.invoke.time, pair.completion.time)
         for pair in history.pairs
@@ -210,10 +202,12 @@ def _times(run: StoredRun) -> dict[str, list[int]]:
             taken.append(leaders[seen] - fault.start)
     for name, by_end in waits.items():
         times[name] = [end - start for end, start in sorted(by_end.items())]
-    tables = extract(_Name("", "", run.case), history)
-    for row in tables["unavailability"].to_pylist():
-        if row["phase"] in LOAD:
-            times.setdefault(f"{OUTAGE}/{row['kind']}", []).append(row["end_ns"] - row["start_ns"])
+    operations, notes = of_history(history)
+    look = Timeline(notes.history, notes.end_ns)
+    for kind, outages in outages_by_kind(operations, notes.end_ns).items():
+        for outage in outages:
+            if look.phase(outage.start) in LOAD:
+                times.setdefault(f"{OUTAGE}/{kind}", []).append(outage.end - outage.start)
     for pair in history.pairs:
         if pair.type is OpType.OK and pair.completion and begin_ns <= pair.invoke.time < end_ns:
             took = pair.completion.time - pair.invoke.time
@@ -237,13 +231,9 @@ def _load(history: History) -> tuple[int, int]:
     return begins[0], min(after, default=history[-1].time + 1)
 
 
-def _all_faults(history: History) -> list[Fault]:
-    return faults_of(history.of_process("nemesis"), most=None)
-
-
-def _faults(history: History) -> dict[str, tuple[int, int]]:
+def _faults(faults: Sequence[Fault]) -> dict[str, tuple[int, int]]:
     counts: dict[str, tuple[int, int]] = {}
-    for fault in _all_faults(history):
+    for fault in faults:
         hit, planned = counts.get(fault.nemesis, (0, 0))
         counts[fault.nemesis] = (hit + bool(fault.targets), planned + 1)
     return counts
@@ -279,7 +269,3 @@ def answer_in_words(pair: Pair) -> str:
     elif done is not None and done.error and pair.type is not OpType.OK:
         parts.append(error_code(done.error))
     return " ".join(parts)
-
-
-def _field(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else None
