@@ -52,6 +52,15 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | None
     unkept: InfrastructureError | HistoryError | None = None
 
+    def require_kept(self) -> None:
+        """Raise `KeyboardInterrupt` if the run was cut short, and `InfrastructureError` if it is
+        not kept whole.
+        """
+        if self.outcome.stop_asked:
+            raise KeyboardInterrupt
+        if self.unkept is not None:
+            raise InfrastructureError(str(self.unkept))
+
 
 def run_and_keep(
     plan: Plan,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case, load_case
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import UsageError
 from harness.plan.planning import Plan
 from harness.plugins import Environment
 from harness.run.keep import run_and_keep
@@ -91,7 +91,4 @@ def _run(
             time_limit_s=time_limit_s,
             code=code,
         )
-    if kept.outcome.stop_asked:
-        raise KeyboardInterrupt
-    if kept.unkept is not None:
-        raise InfrastructureError(str(kept.unkept))
+    kept.require_kept()

@@ -16,7 +16,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser, add_place, check_counts
 from harness.cli.run.verb import default_name
 from harness.cli.status_line import StatusLine
-from harness.errors import EXIT_INTERRUPTED, InfrastructureError, UsageError, counted
+from harness.errors import EXIT_INTERRUPTED, UsageError, counted
 from harness.plan.planning import plan_case
 from harness.plugins import Environment, Reporter
 from harness.registry import load_plugin
@@ -185,8 +185,5 @@ def _run(case: Case, parsed: argparse.Namespace, environment: Environment) -> Pa
     folder = RunFolder(parsed.store, name, new_run_id(plan.case.seed))
     note(f"running the case once in the simulation, kept in {folder.path}")
     kept = run_and_keep(plan, environment, folder, run_id=folder.run_id)
-    if kept.outcome.stop_asked:
-        raise KeyboardInterrupt
-    if kept.unkept is not None:
-        raise InfrastructureError(str(kept.unkept))
+    kept.require_kept()
     return folder.path
