@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from harness.errors import counted
-from results.report.number_words import duration, p_value, share
+from results.report.number_words import interval, p_value
 from results.report.templates import templates
 from results.twin.answer import SECTIONS, CaseTwin, Twin
 from results.twin.rows import Mark, Row, Shown
@@ -88,10 +88,10 @@ def _mark_style(row: Row) -> str:
 def _interval(side: Shown) -> str:
     """The 95 % interval of a share, or the range of times."""
     if side.quantiles:
-        return f"{duration(side.quantiles[0])} … {duration(side.quantiles[-1])}"
+        return interval(side.quantiles[0], side.quantiles[-1], "ns")
     if side.low is None or side.high is None or not side.of:
         return ""
-    return f"{share(side.low)} … {share(side.high)}"
+    return interval(side.low, side.high, "share")
 
 
 def _scale(row: Row) -> float:

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 
 from harness.errors import counted
+from harness.ops import Verdict
 from harness.run.phases import LEADER_POLL_S
 from results.statistics.clusters import Clusters, same_share
 from results.statistics.estimates import fisher_exact, quantiles, rank_sum, wilson
@@ -216,17 +217,12 @@ def _run_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[R
         used = [sum(permit in run.permitted for run in runs) for runs in (left, right)]
         yield _fisher(f"permit/{permit}", used[0], len(left), used[1], len(right))
     for checker in sorted({name for run in both for name in run.checkers}):
-        verdicts = {run.checkers[checker].value for run in both if checker in run.checkers}
-        for verdict in sorted(verdicts - {"valid"}):
-            counts = [
-                sum(
-                    checker in run.checkers and run.checkers[checker].value == verdict
-                    for run in runs
-                )
-                for runs in (left, right)
+        verdicts = {run.checkers[checker] for run in both if checker in run.checkers}
+        for verdict in sorted(verdicts - {Verdict.VALID}):
+            seen = [
+                sum(run.checkers.get(checker) is verdict for run in runs) for runs in (left, right)
             ]
-            name = f"verdict/{checker} {verdict}"
-            yield _fisher(name, counts[0], len(left), counts[1], len(right))
+            yield _fisher(f"verdict/{checker} {verdict}", seen[0], len(left), seen[1], len(right))
 
 
 def _fisher(name: str, hits: int, trials: int, other_hits: int, other_trials: int) -> Row:

@@ -112,7 +112,7 @@ def _material(
         sides,
         environments,
         parsed.store,
-        note=_quiet if parsed.quiet or parsed.json else note,
+        note=(lambda _: None) if parsed.quiet or parsed.json else note,
         time_limit_s=parsed.check_time_limit,
         any_code=parsed.any_code,
     )
@@ -125,10 +125,6 @@ def _material(
         right=tuple(seen[1]),
         notes=sides.notes,
     )
-
-
-def _quiet(text: str) -> None:
-    del text
 
 
 def _about(case: Case) -> str:

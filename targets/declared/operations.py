@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from harness.errors import UsageError, shown, unknown_name
 from harness.ops import Request
@@ -66,7 +66,9 @@ class Speaker:
         f, shape = request.f, self._shapes.get(request.f)
         if shape is None:
             raise unknown_name(f"operation of {self._vocabulary!r}", f, self._shapes)
-        self._only_numbers &= not any(map(_is_no_number, _stored_by(request)))
+        self._only_numbers &= all(
+            value is None or _is_whole(value) for value in _stored_by(request)
+        )
         if f == "txn":
             return await self._transact(session, request.value)
         client = f"client-{process}"
@@ -252,8 +254,8 @@ def _stored_by(request: Request) -> list[Any]:
     return [asked[name] for name in ("value", "old", "new", "amount") if name in asked]
 
 
-def _is_no_number(value: Any) -> bool:
-    return type(value) is not int and value is not None
+def _is_whole(value: Any) -> TypeGuard[int]:
+    return type(value) is int
 
 
 def _numbers(value: Any) -> Any:
@@ -282,7 +284,7 @@ def _list(value: Any) -> list[Any]:
 def _number(value: Any) -> int:
     if value is None:
         return 0
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not _is_whole(value):
         raise MalformedError(f"the answer must be a whole number, and not {shown(value)}")
     return value
 
@@ -294,13 +296,13 @@ def _id(value: Any) -> int | str:
 
 
 def _offset(value: Any) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+    if value is not None and not (_is_whole(value) and value >= 0):
         raise MalformedError(f"an offset must be a whole number, and not {shown(value)}")
     return value
 
 
 def _token(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not _is_whole(value):
         raise MalformedError(f"a fencing token must be a whole number, and not {shown(value)}")
     return value
 
@@ -312,7 +314,7 @@ def _balances(value: Any) -> Any:
         and pairs
         and all(isinstance(each, list | tuple) and len(each) == 2 for each in pairs)
     )
-    if not good or any(isinstance(b, bool) or not isinstance(b, int) for _, b in pairs):
+    if not good or not all(_is_whole(balance) for _, balance in pairs):
         raise MalformedError(f"the answer must map accounts to balances, and is {shown(value)}")
     return value
 
