@@ -41,14 +41,15 @@ def text_of(twin: Twin, *, every: bool = False) -> Iterator[RenderableType]:
         )
         yield f"  {runs}; {_marks(case)}"
         yield from (f"  note: {note}" for note in case.notes)
-        rows = [row for row in case.rows if every or row.mark in {Mark.DIFFERS, Mark.ONE_SIDED}]
         if every:
-            rows.sort(key=lambda row: [*SECTIONS].index(row.section))
-        if rows:
-            cells = [_cells(row) for row in rows[: None if every else DIFFERENCES_MAX]]
-            yield table(cells, head=head, indent=2)
-        if not every and len(rows) > DIFFERENCES_MAX:
-            yield f"  ... and {len(rows) - DIFFERENCES_MAX} more, on the page"
+            rows = printed = [row for section in SECTIONS for row in case.of(section)]
+        else:
+            rows = [row for row in case.rows if row.mark in {Mark.DIFFERS, Mark.ONE_SIDED}]
+            printed = rows[:DIFFERENCES_MAX]
+        if printed:
+            yield table([_cells(row) for row in printed], head=head, indent=2)
+        if len(rows) > len(printed):
+            yield f"  ... and {len(rows) - len(printed)} more, on the page"
     yield f"\n{headline(twin)}"
 
 
