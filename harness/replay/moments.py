@@ -1,8 +1,11 @@
 """The moments at which a replay stops, and their syntax on the command line.
 
-op=812 right after op 812 was recorded time=8.4 before the first event at or after 8.4 s of the run
-event=leader while a node announces its event `leader` event=leader:2,node=m2,term=3 the second
-event with these fields
+| moment                        | where the replay stops                              |
+|-------------------------------|-----------------------------------------------------|
+| op=812                        | right after op 812 was recorded                     |
+| time=8.4                      | before the first event at or after 8.4 s of the run |
+| event=leader                  | while a node announces its event `leader`           |
+| event=leader:2,node=m2,term=3 | the second event with these fields                  |
 """
 
 from __future__ import annotations
