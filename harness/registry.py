@@ -341,6 +341,13 @@ def load_all(group: str) -> Iterator[tuple[str, Any]]:
         yield name, plugin
 
 
+def load_working(group: str) -> Iterator[tuple[str, Any]]:
+    """Yield the name and plug-in of each entry in a group that loads; `harness doctor` gives the
+    reasons for the others.
+    """
+    return (pair for pair in load_all(group) if not isinstance(pair[1], UsageError))
+
+
 def verb_module_name(name: str) -> str:
     """Return the name of the module that implements a verb, without importing the module."""
     return _find(VERBS, name).module

@@ -12,8 +12,7 @@ from typing import Final
 
 from harness.cli.output import say
 from harness.cli.parser import Parser, captured_parser, known_verbs
-from harness.errors import UsageError
-from harness.registry import load_all, plugin_names
+from harness.registry import load_working, plugin_names
 from harness.verdict.judge import model_names
 
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
@@ -61,8 +60,7 @@ def _whole_parser() -> argparse.ArgumentParser:
 
 
 def _bugs() -> list[str]:
-    targets = [target for _, target in load_all("targets") if not isinstance(target, UsageError)]
-    return [bug for target in targets for bug in target.bugs]
+    return [bug for _, target in load_working("targets") for bug in target.bugs]
 
 
 _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {

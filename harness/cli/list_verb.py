@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,14 @@ from harness.faults.parser import EXAMPLES, parse
 from harness.nodes.deployment import refuse_in_simulation
 from harness.plugins import Environment, HistoryModel, Target, TargetSettings
 from harness.plugins.options import with_defaults
-from harness.registry import GROUPS, ExtraMissingError, load_all, load_plugin, plugin_names
+from harness.registry import (
+    GROUPS,
+    ExtraMissingError,
+    load_all,
+    load_plugin,
+    load_working,
+    plugin_names,
+)
 
 _FOREIGN: Final = ", foreign"
 ALL: Final = "all"
@@ -64,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             answer = {name: _entries(name) for name in chosen}
         if parsed.target is not None and group == "workloads":
             spoken = load_plugin("targets", parsed.target).vocabularies
-            able = {name for name, each in _working("workloads") if each.vocabulary in spoken}
+            able = {name for name, each in load_working("workloads") if each.vocabulary in spoken}
             answer[group] = [entry for entry in answer[group] if entry["name"] in able]
         say(msgspec.json.encode({"schema_version": 1, **answer}).decode())
         return 0
@@ -116,11 +123,7 @@ def _bugs(target: str | None) -> dict[str, dict[str, str]]:
 
 def _targets(name: str | None) -> list[tuple[str, Target]]:
     """All targets that can be loaded, or only the target of this name."""
-    return list(_working("targets")) if name is None else [(name, load_plugin("targets", name))]
-
-
-def _working(group: str) -> Iterator[tuple[str, Any]]:
-    return (pair for pair in load_all(group) if not isinstance(pair[1], UsageError))
+    return list(load_working("targets")) if name is None else [(name, load_plugin("targets", name))]
 
 
 def _print_workloads(target: str | None) -> None:

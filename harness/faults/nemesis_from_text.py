@@ -19,7 +19,7 @@ from harness.faults.schedules import Schedule
 from harness.faults.selectors import Nodes, check_names, cut_links, may_mean, pick
 from harness.nodes.faults import ROLLING_RESTART, Aim, Cut, Operate, Reset, Shape, Stream
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target
-from harness.registry import load_all, load_plugin
+from harness.registry import load_plugin, load_working
 
 CHOICE: Final = "choice"
 DRAW: Final = "draw"
@@ -168,11 +168,7 @@ def load_nemesis(name: str) -> Nemesis:
 
 def _others_with(operation: str) -> str:
     """Return the end of an error message that names the targets with an operation, if any."""
-    names = [
-        name
-        for name, target in load_all("targets")
-        if not isinstance(target, UsageError) and operation in target.operations
-    ]
+    names = [name for name, target in load_working("targets") if operation in target.operations]
     return f"add {' or '.join(f'--target {name}' for name in names)}" if names else ""
 
 

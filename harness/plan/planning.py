@@ -25,7 +25,7 @@ from harness.plan.random_case import draw_case, expand_any
 from harness.plan.reach import refuse_clients, refuse_nodes, refuse_unable
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
-from harness.registry import load_all, load_plugin
+from harness.registry import load_plugin, load_working
 from harness.support.interrupts import blaming
 from harness.verdict.judge import checkers_of
 
@@ -144,9 +144,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
 def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
     """The error for a target that cannot run a workload; it names targets that can."""
     able = [
-        name
-        for name, other in load_all("targets")
-        if not isinstance(other, UsageError) and workload.vocabulary in other.vocabularies
+        name for name, other in load_working("targets") if workload.vocabulary in other.vocabularies
     ]
     if able:
         fix = f"add {' or '.join(f'--target {name}' for name in able)}"
@@ -188,8 +186,8 @@ def _fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
     if fitting:
         yield from fitting
         return
-    for name, other in load_all("targets"):
-        if not isinstance(other, UsageError) and name != target.name:
+    for name, other in load_working("targets"):
+        if name != target.name:
             for flags in list(_that_fit(other, fits))[:1]:
                 yield f"--target {name} {flags}".strip()
 
@@ -218,8 +216,8 @@ def _check_behaviour(case: Case, target: Target) -> None:
 def _no_such_bug(bug: str, target: Target) -> UsageError:
     """The error for an unknown bug; names the target that has the bug, or the closest name."""
     start = f"the target {target.name!r} has no bug {bug!r}"
-    for name, other in load_all("targets"):
-        if not isinstance(other, UsageError) and bug in other.bugs:
+    for name, other in load_working("targets"):
+        if bug in other.bugs:
             return UsageError(f"{start}; it is a bug of the target {name}: add --target {name}")
     see = f"harness list bugs --target {target.name}"
     return UsageError(f"{start}; {choices_near(bug, sorted(target.bugs), see=see)}")

@@ -20,7 +20,7 @@ from harness.plan.configured import load_target
 from harness.plan.reach import can_hit_all
 from harness.plugins import Environment, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
-from harness.registry import load_all, load_plugin
+from harness.registry import load_plugin, load_working
 from harness.support.interrupts import blaming
 
 ANY: Final = "any"
@@ -78,11 +78,8 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     target = load_target(case.target, case.target_options)
     names = None if target.nemeses is None else (*target.nemeses, *dict.fromkeys(target.extras))
     if names is None:
-        # A nemesis that does not load is skipped; `harness doctor` gives the reason.
         names = tuple(
-            name
-            for name, nemesis in load_all("nemeses")
-            if name != NONE and not isinstance(nemesis, UsageError) and nemesis.suits_all
+            name for name, nemesis in load_working("nemeses") if name != NONE and nemesis.suits_all
         )
     options = with_defaults("target", case.target, target.options, case.target_options)
     settings = TargetSettings(

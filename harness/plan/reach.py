@@ -22,7 +22,7 @@ from harness.cluster import (
 from harness.errors import UsageError
 from harness.nodes.program import is_program
 from harness.plugins import Environment, Nemesis, Target
-from harness.registry import load_all
+from harness.registry import load_working
 from harness.support.interrupts import blaming
 
 
@@ -98,10 +98,7 @@ def refuse_unable(
 def _able(capability: Capability) -> list[str]:
     """The installed environments that have the capability."""
     return [
-        name
-        for name, other in load_all("environments")
-        # An environment that does not load is skipped; `harness doctor` gives the reason.
-        if not isinstance(other, UsageError) and can(other.capabilities, capability)
+        name for name, other in load_working("environments") if can(other.capabilities, capability)
     ]
 
 

@@ -26,7 +26,7 @@ from harness.plan.configured import load_target
 from harness.plan.planning import flags_of, needed_options
 from harness.plan.random_case import DRAWABLE
 from harness.plugins import Option, Workload
-from harness.registry import load_all, load_plugin
+from harness.registry import load_plugin, load_working
 
 _DEFAULTS: Final = Case(seed=0)
 NO_BUG: Final = "none"
@@ -80,9 +80,8 @@ def _owners_of(flag: str, target: str, workload: str) -> str | None:
     for group, chosen in (("workloads", workload), ("targets", target)):
         owners = [
             name
-            for name, plugin in load_all(group)
-            if not isinstance(plugin, UsageError)
-            and flag in {f"--{option.name}" for option in plugin.options}
+            for name, plugin in load_working(group)
+            if flag in {f"--{option.name}" for option in plugin.options}
         ]
         if owners:
             kind = group.removesuffix("s")
