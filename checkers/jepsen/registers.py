@@ -9,16 +9,16 @@ cas-register --independent`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from checkers.foreign.registers import CasRegister
-from checkers.registers.initial import defaults_read, taken
+from checkers.registers.initial import judged_from_start
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, ModelSettings, Op, Verdict
+from harness.ops import CheckResult, History, ModelSettings, Op
 from harness.plugins import Checker
 from harness.vocabularies import registers
 
@@ -34,15 +34,7 @@ class RegistersLinearizable(Checker, judges_prefixes=True, version="2"):
         """Judge a run; raises `HistoryError` for operations outside the vocabulary."""
         del case
         keyed = History(_with_keys(history), foreign=True)
-        end_s = time.monotonic() + time_limit_s
-        strict = self._judged(keyed, None, time_limit_s)
-        if strict.verdict is not Verdict.INVALID:
-            return strict
-        for initial in defaults_read(history.pairs):
-            result = self._judged(keyed, initial, max(0.0, end_s - time.monotonic()))
-            if result.verdict is not Verdict.INVALID:
-                return replace(result, reason=taken(result.reason, initial))
-        return strict
+        return judged_from_start(partial(self._judged, keyed), history, time_limit_s)
 
     def _judged(self, keyed: History, initial: Any, time_limit_s: float) -> CheckResult:
         """Judge registers that hold `initial` at first."""

@@ -8,18 +8,42 @@ whole history: a default that appears after an acknowledged write is a violation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from harness.exact import exact
-from harness.ops import OpType, Pair
+from msgspec.structs import replace
 
-__all__ = ["defaults_read", "taken"]
+from harness.exact import exact
+from harness.ops import CheckResult, History, OpType, Pair, Verdict
+
+__all__ = ["judged_from_start"]
 
 _DEFAULTS: Final = (0, "")
 
 
-def defaults_read(pairs: Iterable[Pair]) -> list[Any]:
+def judged_from_start(
+    judge: Callable[[Any, float], CheckResult], history: History, time_limit_s: float
+) -> CheckResult:
+    """Judge a history whose registers hold null at first or, if this is invalid, a default value.
+
+    `judge` gets the initial value and a time limit in seconds. The result for a default value names
+    it; it counts unless it is invalid, too.
+    """
+    end_s = time.monotonic() + time_limit_s
+    strict = judge(None, time_limit_s)
+    if strict.verdict is not Verdict.INVALID:
+        return strict
+    for initial in _defaults_read(history.pairs):
+        result = judge(initial, max(0.0, end_s - time.monotonic()))
+        if result.verdict is not Verdict.INVALID:
+            return replace(
+                result, reason=f"{result.reason}; {initial!r} taken as the initial value"
+            )
+    return strict
+
+
+def _defaults_read(pairs: Iterable[Pair]) -> list[Any]:
     """Return the default values that reads show and no operation asks to write."""
     answers, written = set(), set()
     for pair in pairs:
@@ -30,8 +54,3 @@ def defaults_read(pairs: Iterable[Pair]) -> list[Any]:
             answer = done.value.get("value") if isinstance(done.value, Mapping) else None
             answers.add(exact(answer))
     return [value for value in _DEFAULTS if value in answers - written]
-
-
-def taken(reason: str, initial: Any) -> str:
-    """Return the reason of a verdict with the initial value that it rests on."""
-    return f"{reason}; {initial!r} taken as the initial value"

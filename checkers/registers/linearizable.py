@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
-
-import msgspec
 
 from checkers.foreign.registers import CasRegister
 from checkers.linearizability import Failure, check_operations
 from checkers.linearizability.proof import AnyOperation, Certificate, Told, judged, offenders
-from checkers.registers.initial import defaults_read, taken
+from checkers.registers.initial import judged_from_start
 from checkers.verdict.search import SearchChecker, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, Pair, Verdict
+from harness.ops import CheckResult, History, Pair
 from harness.vocabularies import fields_of
 
 
@@ -52,15 +50,7 @@ class RegisterLinearizable(SearchChecker, judges_prefixes=True):
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case
-        end_s = time.monotonic() + time_limit_s
-        strict = self._judged(history, None, time_limit_s)
-        if strict.verdict is not Verdict.INVALID:
-            return strict
-        for initial in defaults_read(history.pairs):
-            result = self._judged(history, initial, max(0.0, end_s - time.monotonic()))
-            if result.verdict is not Verdict.INVALID:
-                return msgspec.structs.replace(result, reason=taken(result.reason, initial))
-        return strict
+        return judged_from_start(partial(self._judged, history), history, time_limit_s)
 
     def _judged(self, history: History, initial: Any, time_limit_s: float) -> CheckResult:
         """Judge the history of a register that holds `initial` at first."""
