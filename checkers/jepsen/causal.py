@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from checkers.foreign.model import bad_op, request_of
 from checkers.foreign.plain_form import is_ours, outcome_of
-from checkers.jepsen.model import StepsCheck, StepsModel, nothing_seen
+from checkers.jepsen.model import DirectCheck, StepsModel, nothing_seen
 from checkers.jepsen.steps import NEVER, Step
 from checkers.verdict.findings import Findings
 from harness.errors import counted
@@ -72,8 +72,8 @@ class Causal(StepsModel, version="1"):
             settings = ModelSettings(independent=True)
         return super().prepare_steps(history, settings)
 
-    def understand(self, history: History) -> StepsCheck:
-        return StepsCheck(self, [_step(pair) for pair in history.pairs])
+    def understand(self, history: History) -> DirectCheck:
+        return self.check_of([_step(pair) for pair in history.pairs])
 
     def parse(self, step: Step) -> Step:
         return step

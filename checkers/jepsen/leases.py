@@ -22,29 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from checkers.foreign.keyed import by_key
-from checkers.foreign.model import (
-    LABEL_CHARS_MAX,
-    bad_op,
-    refuse_initial,
-    refuse_settings,
-)
+from checkers.foreign.model import bad_op, refuse_initial, refuse_settings
 from checkers.foreign.plain_form import outcome_of
-from checkers.jepsen.model import nothing_seen
+from checkers.jepsen.model import DirectCheck, nothing_seen
 from checkers.verdict.findings import Findings
-from harness.errors import HistoryError, clipped, counted
-from harness.ops import (
-    CheckResult,
-    Counterexample,
-    History,
-    ModelSettings,
-    Op,
-    OpType,
-    Pair,
-    Verdict,
-)
+from harness.errors import HistoryError, counted
+from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import HistoryModel, PreparedCheck
 from harness.vocabularies import fields_of, leases
 
@@ -73,36 +60,6 @@ class _Grant:
         return f"the acquire by process {self.process} (op {self.op}, token {self.token})"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseCheck:
-    """The check of one lock's operations."""
-
-    pairs: Sequence[Pair]
-
-    @property
-    def operations(self) -> int:
-        return len(self.pairs)
-
-    def check(
-        self, *, time_limit_s: float, draw: bool
-    ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge the operations. The time limit has no meaning, since there is no search."""
-        del time_limit_s
-        findings = Findings(Lease.name)
-        grants, releases = _read(self.pairs)
-        _judge_overlaps(grants, findings)
-        _judge_tokens(grants, findings)
-        _judge_releases(grants, releases, findings)
-        if not findings.looked["overlap"]:
-            nothing_seen(findings, "no two acquires were granted, so nothing could contradict")
-        details = {"grants": len(grants), "releases": len(releases)}
-        result = findings.result(f"{counted(len(grants), 'lease')} without an overlap", details)
-        if not draw or result.verdict is not Verdict.INVALID:
-            return result, None
-        labels = {grant.op: clipped(str(grant), LABEL_CHARS_MAX) for grant in grants}
-        return result, Counterexample(None, result.operations, (), labels)
-
-
 class Lease(HistoryModel, version="1"):
     """The history model of a lock with leases and fencing tokens."""
 
@@ -115,7 +72,7 @@ class Lease(HistoryModel, version="1"):
         refuse_initial(self.name, settings, "free")
         return by_key(self.name, ops, settings, self.understand)
 
-    def understand(self, history: History) -> LeaseCheck:
+    def understand(self, history: History) -> DirectCheck:
         """Prepare the check of a single lock's history, whose values have no keys."""
         for pair in history.pairs:
             _check(pair)
@@ -125,7 +82,25 @@ class Lease(HistoryModel, version="1"):
                 f"op {timed[0].index} has no time, and the model {self.name} compares times; write "
                 "the nanoseconds of each op as `:time`"
             )
-        return LeaseCheck(history.pairs)
+        grants, releases = _read(history.pairs)
+        return DirectCheck(
+            self.name,
+            len(history.pairs),
+            partial(_judge, grants, releases),
+            lambda: {grant.op: str(grant) for grant in grants},
+        )
+
+
+def _judge(
+    grants: Sequence[_Grant], releases: Sequence[Pair], findings: Findings, details: dict[str, Any]
+) -> str:
+    _judge_overlaps(grants, findings)
+    _judge_tokens(grants, findings)
+    _judge_releases(grants, releases, findings)
+    if not findings.looked["overlap"]:
+        nothing_seen(findings, "no two acquires were granted, so nothing could contradict")
+    details |= {"grants": len(grants), "releases": len(releases)}
+    return f"{counted(len(grants), 'lease')} without an overlap"
 
 
 def _check(pair: Pair) -> None:

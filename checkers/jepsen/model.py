@@ -1,16 +1,18 @@
-"""The base class of history models that judge each answer by itself, without a search.
+"""The base class and the check of history models that judge each answer by itself.
 
-A subclass lists its operations and implements `judge`, which adds violations to `Findings`. The
-same code judges runs and histories of other tools; for runs, `for_run` returns the model with the
-options of the workload.
+A subclass of `StepsModel` lists its operations and implements `judge`, which adds violations to
+`Findings`. The same code judges runs and histories of other tools; for runs, `for_run` returns the
+model with the options of the workload. Models with other operations make a `DirectCheck` of their
+own.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from checkers.foreign.keyed import by_key
@@ -31,28 +33,31 @@ from harness.vocabularies import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class StepsCheck:
-    """A prepared check by `model`, of the operations on one object."""
+class DirectCheck:
+    """A prepared check of the model `name` that judges each answer by itself, without a search.
 
-    model: StepsModel
-    steps: Sequence[Step]
+    `judge` adds violations, judged cases and gaps to the findings, and more data for reports to the
+    details; it returns the reason for a valid result. `labels` describes operations for a drawing,
+    by the indices of their invocations.
+    """
 
-    @property
-    def operations(self) -> int:
-        return len(self.steps)
+    name: str
+    operations: int
+    judge: Callable[[Findings, dict[str, Any]], str]
+    labels: Callable[[], Mapping[int, str]]
 
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge the steps. The time limit is ignored, since there is no search."""
+        """Judge the operations. The time limit is ignored, since there is no search."""
         del time_limit_s
-        findings = Findings(self.model.name)
+        findings = Findings(self.name)
         details: dict[str, Any] = {}
-        valid = self.model.judge(self.steps, findings, details)
+        valid = self.judge(findings, details)
         result = findings.result(valid, details)
         if not draw or result.verdict is not Verdict.INVALID:
             return result, None
-        labels = {step.begin: clipped(str(step), LABEL_CHARS_MAX) for step in self.steps}
+        labels = {at: clipped(text, LABEL_CHARS_MAX) for at, text in self.labels().items()}
         return result, Counterexample(None, result.operations, (), labels)
 
 
@@ -82,7 +87,7 @@ class StepsModel(HistoryModel):
             return by_key(self.name, ops, settings, self.understand)
         return self.understand(ops if isinstance(ops, History) else History(ops))
 
-    def understand(self, history: History) -> StepsCheck:
+    def understand(self, history: History) -> DirectCheck:
         """Prepare the check of a history of a single object, whose values contain no keys."""
         steps = steps_of(
             history,
@@ -98,7 +103,16 @@ class StepsModel(HistoryModel):
             except ValueError as error:
                 done = None if step.answer is None else pair.completion
                 raise bad_op(done or pair.invoke, self.name, str(error)) from error
-        return StepsCheck(self, parsed)
+        return self.check_of(parsed)
+
+    def check_of(self, steps: Sequence[Step]) -> DirectCheck:
+        """Return the check of these steps, which are all of one object."""
+        return DirectCheck(
+            self.name,
+            len(steps),
+            partial(self.judge, steps),
+            lambda: {step.begin: str(step) for step in steps},
+        )
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
         """Judge a run; raises `HistoryError` for operations outside the vocabulary."""
