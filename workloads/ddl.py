@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.case import Case
+from harness.exact import whole_number
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, Process
 from harness.plugins import API_VERSION, Option, Request, Workload, override
@@ -338,8 +339,8 @@ class _RangeOps:
         if event.f != Create.f:
             return self
         value = event.value if isinstance(event.value, dict) else {}
-        name = str(value.get("name", ""))
-        return after_create(self, event, int(name[1:]) if name[1:].isdigit() else -1)
+        number = whole_number(str(value.get("name", ""))[1:])
+        return after_create(self, event, -1 if number is None else number)
 
 
 class RangesWorkload(Workload, usual={"rate": 40.0}):

@@ -13,13 +13,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import or_
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from checkers.catalog.models.catalog import Catalog, State
 from checkers.catalog.models.types import CatalogOperation, shown_by
 from checkers.catalog.passes.narrowing import rank_of
-
-_GONE: Final = -1
 
 
 class _Sights(NamedTuple):
@@ -54,8 +52,8 @@ class DeadEnds:
             sights = self._sights.get(table)
             if sights is None:
                 continue
-            version = reached.get(table, _GONE)
-            if version == _GONE:
+            version = reached.get(table)
+            if version is None:
                 mask |= sights.all
             else:
                 mask |= sights.masks[bisect_left(sights.ranks, 2 * version)]

@@ -33,6 +33,7 @@ _MARKS: Final = {
     "write": "multi-register",
 }
 _KNOWN: Final = frozenset({*_MARKS, "r"})
+_LOG_CHANGES: Final = frozenset({"assign", "subscribe", "crash", "debug-topic-partitions"})
 _LOG_MOPS: Final = frozenset({"send", ":send", "poll", ":poll", "rebalance"})
 
 
@@ -178,15 +179,13 @@ def _key_value(words: _Words) -> str:
 
 def _are_logs(words: _Words) -> bool:
     """Whether all micro-operations are of logs: send, poll, and the note rebalance."""
-    values = [op.value for op in words.ops if _is_list(op.value)]
+    values = [op.value for op in words.ops if op.f not in _LOG_CHANGES and _is_list(op.value)]
     names = {item[0] for value in values for item in value if _is_list(item) and item}
     return bool(names) and names <= _LOG_MOPS
 
 
 def _logs(words: _Words) -> str:
-    changes = {"assign", "subscribe", "crash", "debug-topic-partitions"}
-    words.ops = [op for op in words.ops if op.f not in changes]
-    if words.ops and not _are_logs(words):
+    if words.names - _LOG_CHANGES and not _are_logs(words):
         raise words.none(
             "their values are no micro-operations such as [send key message] or [poll]"
         )
@@ -241,11 +240,6 @@ _KINDS: Final[tuple[tuple[frozenset[str], Callable[[_Words], str]], ...]] = (
     (frozenset({"transfer", "read"}), _bank),
     (frozenset({"generate"}), lambda _: "unique-ids"),
     (frozenset({"insert"}), _inserts),
-    (
-        frozenset(
-            {"assign", "subscribe", "send", "poll", "txn", "crash", "debug-topic-partitions"}
-        ),
-        _logs,
-    ),
+    (_LOG_CHANGES | {"send", "poll", "txn"}, _logs),
     (frozenset({"read", "read-init", "write"}), lambda _: "causal"),
 )

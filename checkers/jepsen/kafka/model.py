@@ -41,9 +41,7 @@ class Kafka(HistoryModel, version="1"):
 
 def _judge(ops: Sequence[LogOp], findings: Findings, details: dict[str, Any]) -> str:
     logs = Logs(ops)
-    every = [
-        (key, message) for op in ops for key, places in op.sends.items() for _, message in places
-    ]
+    every = (name for name, senders in logs.senders.items() for _ in senders)
     written_often(every, "message", findings)
     shared = rules.subscribed(ops)
     rules.judge_offsets(logs, findings)
