@@ -8,9 +8,13 @@ whose end was over before their beginning. Each cycle with more steps in real ti
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
+from checkers.elle.search.kernels import alike, strong_components
 from checkers.jepsen.kafka.logs import Logs
 from checkers.jepsen.kafka.reading import LogOp, Message
 from checkers.verdict.findings import Findings
@@ -66,45 +70,17 @@ def _edges(logs: Logs) -> dict[int, list[Edge]]:
 
 def _sorted(edges: Edges) -> tuple[list[int], dict[int, set[int]]]:
     """Return all operations, each after the operations that poll its messages, and one operation of
-    each strongly connected component of several, with the component. This is Tarjan's algorithm.
+    each strongly connected component of several, with the component.
     """
-    number: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    on_stack: set[int] = set()
-    order: list[int] = []
-    cyclic: dict[int, set[int]] = {}
-    for root in edges:
-        if root in number:
-            continue
-        number[root] = low[root] = len(number)
-        stack.append(root)
-        on_stack.add(root)
-        work = [(root, iter(edges.get(root, ())))]
-        while work:
-            at, left = work[-1]
-            for target, _, _ in left:
-                if target not in number:
-                    number[target] = low[target] = len(number)
-                    stack.append(target)
-                    on_stack.add(target)
-                    work.append((target, iter(edges.get(target, ()))))
-                    break
-                if target in on_stack:
-                    low[at] = min(low[at], number[target])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[at])
-                if low[at] == number[at]:
-                    component: list[int] = []
-                    while not component or component[-1] != at:
-                        component.append(stack.pop())
-                    on_stack.difference_update(component)
-                    order.extend(component)
-                    if len(component) > 1:
-                        cyclic[min(component)] = set(component)
-    return order, cyclic
+    polls = [(at, edge[0]) for at, each in edges.items() for edge in each]
+    nodes = list(dict.fromkeys([*edges, *(target for _, target in polls)]))
+    place = {node: number for number, node in enumerate(nodes)}
+    source = np.array([place[at] for at, _ in polls], np.int32)
+    target = np.array([place[at] for _, at in polls], np.int32)
+    label = strong_components(len(nodes), source, target)
+    components = [[nodes[at] for at in group] for group in alike(label)]
+    cyclic = {min(each): set(each) for each in components if len(each) > 1}
+    return list(itertools.chain.from_iterable(components)), cyclic
 
 
 def _path(start: int, within: Collection[int], edges: Edges) -> list[Edge]:
