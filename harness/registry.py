@@ -20,11 +20,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from importlib.metadata import Distribution, EntryPoint
 from typing import Any, Final, NamedTuple
 
-from harness.cluster import Capability
 from harness.errors import UsageError, shown, unknown_name
 from harness.plugins import (
     API_VERSION,
@@ -34,7 +32,6 @@ from harness.plugins import (
     Diagnosis,
     Environment,
     Nemesis,
-    Option,
     Reporter,
     SoakExecutor,
     SoakSink,
@@ -42,6 +39,7 @@ from harness.plugins import (
     Verb,
     Workload,
 )
+from harness.plugins.declarations import wrong_declaration
 from harness.support.importing import hidden_by, import_module, missing_extra
 
 __all__ = [
@@ -51,6 +49,7 @@ __all__ = [
     "load_all",
     "load_plugin",
     "load_verb",
+    "load_working",
     "plug_in_point",
     "plugin_names",
     "qualified_names",
@@ -95,33 +94,6 @@ _ONE_OF: Final[Mapping[str, str]] = {
 
 class ExtraMissingError(UsageError):
     """A plug-in needs a Python package that an extra of its distribution would install."""
-
-
-_Rule = tuple[type | tuple[type, ...], type | None, str]
-"""A rule for an attribute of a plug-in: its type, the type of its elements, and both in words."""
-_SEQUENCE: Final = (tuple, list)
-_TEXT: Final[_Rule] = (str, None, "text")
-_TEXTS: Final[_Rule] = (_SEQUENCE, str, "a tuple of texts")
-_OPTIONS: Final[_Rule] = (_SEQUENCE, Option, "a tuple of Options")
-_DECLARATIONS: Final[Mapping[str, Mapping[str, _Rule]]] = {
-    "targets": {
-        "name": _TEXT,
-        "vocabularies": ((AbstractSet, *_SEQUENCE), str, "a set of texts"),
-        "profiles": _TEXTS,
-        "bugs": (Mapping, str, "a mapping of texts"),
-        "options": _OPTIONS,
-    },
-    "nemeses": {
-        "name": _TEXT,
-        "requires": ((AbstractSet, *_SEQUENCE), Capability, "a set of Capabilities"),
-    },
-    "workloads": {
-        "name": _TEXT,
-        "vocabulary": _TEXT,
-        "options": _OPTIONS,
-        "checkers": _TEXTS,
-    },
-}
 
 
 class PlugInPoint(NamedTuple):
@@ -319,7 +291,7 @@ def load_plugin(group: str, name: str) -> Any:
             f"the plug-in {name!r} of {group} ({point.value}) lacks {', '.join(lacking)}; "
             f"see harness.plugins.{base}"
         )
-    if (wrong := _wrong_declaration(plugin, group)) is not None:
+    if (wrong := wrong_declaration(plugin, group)) is not None:
         raise UsageError(f"the plug-in {name!r} of {group} ({point.value}) has {wrong}")
     if plugin.name != (key := name.rpartition(":")[2]):
         raise UsageError(
@@ -395,13 +367,3 @@ def _lacking(value: Any, group: str) -> list[str]:
     base = GROUPS[group]
     members = {name for kind in base.__mro__ for name in getattr(kind, "__annotations__", ())}
     return sorted(name for name in members if not hasattr(value, name))
-
-
-def _wrong_declaration(plugin: Any, group: str) -> str | None:
-    """Describe the first attribute that has a wrong type; return `None` if all types are right."""
-    for name, (kind, element, words) in _DECLARATIONS.get(group, {}).items():
-        value = getattr(plugin, name)
-        right = isinstance(value, kind)
-        if not right or (element is not None and not all(isinstance(x, element) for x in value)):
-            return f"{name}={shown(value)}; it must be {words}"
-    return None
