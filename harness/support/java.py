@@ -1,4 +1,4 @@
-"""The Java of this machine, for Spark and Hive's metastores."""
+"""The Java of this machine, for Spark, Hive's metastores and Kudu's client."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, clipped
 
 JAVA_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
+_COMPILE_S: Final = 300.0
+_ERRORS_MAX: Final = 1000
 
 
 def java_program() -> str | None:
@@ -46,3 +48,31 @@ def check_java(who: str) -> str:
             "point to it"
         )
     return f"Java {match[1]} ({java})"
+
+
+def java_compiler(who: str) -> str:
+    """The path of `javac` in the folder of `java`, or on PATH; raises `InfrastructureError`."""
+    java = java_program()
+    sibling = None if java is None else Path(java).with_name("javac")
+    compiler = str(sibling) if sibling and sibling.is_file() else shutil.which("javac")
+    if compiler is None:
+        raise InfrastructureError(
+            f"{who} needs a Java compiler, and there is no javac in the folder of java or on "
+            "PATH; install one (Debian: apt install openjdk-17-jdk-headless)"
+        )
+    return compiler
+
+
+def compile_java(compiler: str, source: Path, class_path: str, into: Path) -> None:
+    """Compile one file into the folder `into`; raises `InfrastructureError`."""
+    command = [compiler, "--release", str(JAVA_MIN), "-nowarn", "-d", str(into)]
+    command += ["-cp", class_path, str(source)]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_COMPILE_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InfrastructureError(f"cannot run {compiler}: {error}") from error
+    if answer.returncode != 0:
+        reason = clipped(" ".join((answer.stdout + answer.stderr).split()), _ERRORS_MAX)
+        raise InfrastructureError(f"{compiler} cannot compile {source.name}: {reason}")

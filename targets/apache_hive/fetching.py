@@ -6,17 +6,16 @@ bundled event listener (`EventLog.java`) is compiled against the files.
 
 from __future__ import annotations
 
-import os  # determinism: no node runs this module
 import shutil  # determinism: no node runs this module
 import subprocess  # determinism: no node runs this module
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 from xml.sax.saxutils import escape
 
 from harness.errors import InfrastructureError
-from harness.support.java import JAVA_MIN, check_java
+from harness.support.java import check_java, compile_java, java_compiler
 from targets.apache_hive.artefacts import (
     ARCHIVE,
     DOCKERFILE,
@@ -29,7 +28,7 @@ from targets.artefacts import Artefact, lock_of, sha256_of
 
 VERSIONS: Final = (VERSION,)
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
-_PROGRAM_S: Final = 1800
+_MAVEN_S: Final = 1800
 _LOG_LINES_MAX: Final = 12
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -60,10 +59,7 @@ def fetch(progress: Callable[[str], None], version: str = VERSION) -> Path:
     if cache.is_complete:
         progress(f"Hive Metastore {version} is already in {place}; it runs on {java}")
         return place
-    maven = _program("mvn", "Maven is needed to fetch the artefacts", "maven")
-    compiler = _program(
-        "javac", "a Java compiler is needed for the event listener", "openjdk-17-jdk-headless"
-    )
+    maven, compiler = _maven(), java_compiler("Hive's event listener")
     progress(f"fetching Hive Metastore {version}, {len(wanted)} files, about 135 MB")
     with cache.filled() as (new, scratch):
         jars = new / "hadoop"
@@ -73,41 +69,22 @@ def fetch(progress: Callable[[str], None], version: str = VERSION) -> Path:
         (archive,) = (jars / each.file for each in wanted if each.name == ARCHIVE)
         _unpack(archive, new / "hive")
         archive.unlink()
-        _compile_listener(compiler, new)
+        classes = f"{new / 'hive' / 'lib'}/*:{new / 'hadoop'}/*"
+        compile_java(compiler, LISTENER, classes, new / "listener")
         shutil.copyfile(DOCKERFILE, new / DOCKERFILE.name)
     progress(f"Hive Metastore {version} is in {place}; it runs on {java}")
     return place
 
 
-def _program(name: str, why: str, package: str) -> str:
-    """Find a program in JAVA_HOME or on PATH; raise `InfrastructureError` if it is in neither."""
-    home = os.environ.get("JAVA_HOME")
-    of_java = Path(home) / "bin" / name if home else None
-    program = str(of_java) if of_java and of_java.is_file() else shutil.which(name)
-    if program is None:
+def _maven() -> str:
+    """The path of Maven on PATH; raises `InfrastructureError`."""
+    maven = shutil.which("mvn")
+    if maven is None:
         raise InfrastructureError(
-            f"{why}, but there is no {name} on PATH; install it (Debian: apt install {package})"
+            "Maven is needed to fetch the artefacts, but there is no mvn on PATH; install it "
+            "(Debian: apt install maven)"
         )
-    return program
-
-
-def _run(command: Sequence[str], what: str, errors: Callable[[str], str]) -> None:
-    """Run a command. If it fails, raise `InfrastructureError` with `errors(output)`."""
-    try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_PROGRAM_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InfrastructureError(f"cannot run {command[0]}: {error}") from error
-    if answer.returncode != 0:
-        raise InfrastructureError(f"{what}; its output: {errors(answer.stdout + answer.stderr)}")
-
-
-def _compile_listener(compiler: str, new: Path) -> None:
-    classes = f"{new / 'hive' / 'lib'}/*:{new / 'hadoop'}/*"
-    into = ("--release", str(JAVA_MIN), "-d", str(new / "listener"))
-    command = [compiler, *into, "-cp", classes, str(LISTENER)]
-    _run(command, "javac could not compile the listener", str.strip)
+    return maven
 
 
 def _run_maven(maven: str, wanted: Iterable[Artefact], into: Path, pom: Path) -> None:
@@ -121,8 +98,17 @@ def _run_maven(maven: str, wanted: Iterable[Artefact], into: Path, pom: Path) ->
     )
     pom.write_text(text, encoding="utf-8")
     command = [maven, "--batch-mode", "--file", str(pom), f"{_PLUGIN}:copy"]
-    what = "Maven could not fetch the artefacts (mirrors and proxies are set in ~/.m2/settings.xml)"
-    _run(command, what, _maven_errors)
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_MAVEN_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InfrastructureError(f"cannot run {maven}: {error}") from error
+    if answer.returncode != 0:
+        raise InfrastructureError(
+            "Maven could not fetch the artefacts (mirrors and proxies are set in "
+            f"~/.m2/settings.xml); its output: {_maven_errors(answer.stdout + answer.stderr)}"
+        )
 
 
 def _maven_errors(output: str) -> str:

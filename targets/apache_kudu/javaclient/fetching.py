@@ -7,16 +7,15 @@ client that differs there does not compile. What cannot be fetched or compiled i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os  # determinism: no node runs this module
-import shutil  # determinism: no node runs this module
-import subprocess  # determinism: no node runs this module
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 
-from harness.errors import InfrastructureError, UsageError, clipped
-from harness.support.java import JAVA_MIN, check_java, java_program
+from harness.errors import InfrastructureError, UsageError
+from harness.support.java import check_java, compile_java, java_compiler, java_program
 from targets.apache_kudu.fetching import download
 from targets.artefacts import CacheFolder, lock_of
 
@@ -25,8 +24,15 @@ _SOURCE: Final = Path(__file__).parent / "JavaClient.java"
 _WHO: Final = "Kudu's Java client"
 _JARS: Final = "jars"
 _CLASSES: Final = "classes"
-_COMPILE_S: Final = 300.0
-_ERRORS_MAX: Final = 300
+
+
+@contextlib.contextmanager
+def _as_usage() -> Iterator[None]:
+    """Raise what Java lacks as `UsageError`."""
+    try:
+        yield
+    except InfrastructureError as error:
+        raise UsageError(str(error)) from error
 
 
 def _version() -> str:
@@ -53,7 +59,8 @@ def require() -> tuple[str, str]:
 
     Raises `UsageError` if Java is missing or too old, or if the client was not fetched.
     """
-    _check_java()
+    with _as_usage():
+        check_java(_WHO)
     java = java_program()
     assert java is not None, "the check found it"
     return java, class_path(folder().require(_WHO, "harness fetch kudu-client"))
@@ -64,55 +71,23 @@ def class_path(place: Path) -> str:
     return os.pathsep.join([str(place / _CLASSES), f"{place / _JARS}{os.sep}*"])
 
 
+@_as_usage()
 def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
     """Fetch and compile the client if it is missing or outdated, and return its folder.
 
     Raises `UsageError` if a download fails or has a wrong hash, or if Java or its compiler is
     missing.
     """
-    java, cache = _check_java(), folder()
+    java, cache = check_java(_WHO), folder()
     if cache.is_complete:
         progress(f"{_WHO} {version} is already in {cache.place}; it runs on {java}")
         return cache.place
-    compiler = _compiler()
+    compiler = java_compiler(_WHO)
     progress(f"fetching {_WHO} {version}, about 9 MB")
     with cache.filled() as (new, _):
         (new / _JARS).mkdir()
         for artefact in lock_of(_LOCK.read_text(encoding="utf-8")):
             download(artefact, new / _JARS / artefact.file)
-        _compile(compiler, new)
+        compile_java(compiler, _SOURCE, f"{new / _JARS}{os.sep}*", new / _CLASSES)
     progress(f"{_WHO} {version} is in {cache.place}; it runs on {java}")
     return cache.place
-
-
-def _check_java() -> str:
-    try:
-        return check_java(_WHO)
-    except InfrastructureError as error:
-        raise UsageError(str(error)) from error
-
-
-def _compiler() -> str:
-    """The compiler in the folder of `java`, or on PATH. Raises `UsageError`."""
-    sibling = Path(java_program() or "").with_name("javac")
-    compiler = str(sibling) if sibling.is_file() else shutil.which("javac")
-    if compiler is None:
-        raise UsageError(
-            f"{_WHO} needs a Java compiler, and there is no javac in the folder of java or on "
-            "PATH; install one (Debian: apt install openjdk-17-jdk-headless)"
-        )
-    return compiler
-
-
-def _compile(compiler: str, new: Path) -> None:
-    command = [compiler, "--release", str(JAVA_MIN), "-nowarn", "-d", str(new / _CLASSES)]
-    command += ["-cp", f"{new / _JARS}{os.sep}*", str(_SOURCE)]
-    try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_COMPILE_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"cannot run {compiler}: {error}") from error
-    if answer.returncode != 0:
-        reason = clipped(" ".join((answer.stdout + answer.stderr).split()), _ERRORS_MAX)
-        raise UsageError(f"{compiler} cannot compile {_SOURCE.name}: {reason}")
