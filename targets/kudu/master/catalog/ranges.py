@@ -82,10 +82,10 @@ def change_ranges(
 
 def check_ranges(schema: PartitionSchema) -> None:
     """Refuse a stored partition schema that lists a range twice, as only KUDU-3723 makes it."""
-    for lower, upper in itertools.pairwise(sorted(schema.custom_ranges, key=lambda r: r.start)):
-        if upper.start < lower.end:
-            words = _words(lower.start, lower.end)
-            raise invalid_argument(f"overlapping range partitions: {words}")
+    overlapped = _overlapped(schema.custom_ranges)
+    if overlapped is not None:
+        words = _words(overlapped.start, overlapped.end)
+        raise invalid_argument(f"overlapping range partitions: {words}")
 
 
 def bad_ranges(schema: PartitionSchema, ranges: Sequence[RangeHash]) -> str | None:
@@ -94,12 +94,20 @@ def bad_ranges(schema: PartitionSchema, ranges: Sequence[RangeHash]) -> str | No
         return "a table with bounded ranges needs a first range" if schema.is_bounded else None
     if not schema.is_bounded or not schema.range_columns or schema.range_splits:
         return "only a table with range columns, bounded ranges and no splits has a list of ranges"
-    ordered = sorted(ranges, key=lambda r: r.start)
-    if not all(b"" < each.start < each.end for each in ordered) or any(
-        upper.start < lower.end for lower, upper in itertools.pairwise(ordered)
-    ):
+    if not all(b"" < each.start < each.end for each in ranges) or _overlapped(ranges) is not None:
         return "the ranges are bad: each needs a nonempty start below its end, and none may overlap"
+    ordered = sorted(ranges, key=_start)
     return next(filter(None, (_bad_hash(schema, r.num_hash_buckets) for r in ordered)), None)
+
+
+def _overlapped(ranges: Iterable[RangeHash]) -> RangeHash | None:
+    """Return the first range that the next one overlaps; `None` if there is none."""
+    pairs = itertools.pairwise(sorted(ranges, key=_start))
+    return next((lower for lower, upper in pairs if upper.start < lower.end), None)
+
+
+def _start(each: RangeHash) -> bytes:
+    return each.start
 
 
 def _add(

@@ -7,7 +7,7 @@ first answer (Kudu stores no answers: KUDU-1537).
 
 Rows of deleted tables and tablets are kept for a long time, so that masters recognise a late report
 of such a tablet's replica; `buried` removes most fields of these rows. In the end the leader
-forgets the rows (`Cleanup`).
+forgets the rows (`CleanupBatch`).
 """
 
 from __future__ import annotations

@@ -59,15 +59,16 @@ def bad_column(column: Column, flags: Flags) -> str | None:
 
 def unreadable_schema(schema: Schema) -> str | None:
     """Return the reason why no table at all has such columns; `None` if some table may."""
-    names = [column.name for column in schema.columns]
     for before, column in itertools.pairwise(schema.columns):
         if column.is_key and not before.is_key:
             return f"the key column {column.name!r} comes after another column; keys come first"
-    for position, name in enumerate(names):
-        if not name:
+    seen: set[str] = set()  # the schema may be huge: its size is checked later
+    for column in schema.columns:
+        if not column.name:
             return "the column name is empty; give it a name"
-        if name in names[:position]:
-            return f"the column name {name!r} occurs twice; names are unique in a table"
+        if column.name in seen:
+            return f"the column name {column.name!r} occurs twice; names are unique in a table"
+        seen.add(column.name)
     return None
 
 
