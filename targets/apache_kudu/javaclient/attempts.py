@@ -34,6 +34,8 @@ OPEN: Final = "OPEN"
 GOES_ON: Final = frozenset({OPEN, "TIMED_OUT"})
 """Codes of errors after which the client may still send the request."""
 NO_ANSWER: Final = "NONE"
+MISSING: Final = "the table does not exist: table_name:"
+"""Part of the text with which masters say that no table has a name."""
 _SENT: Final = "SEND_TO_SERVER"
 _ENDED: Final = frozenset({"RECEIVE_FROM_SERVER", "SLEEP_THEN_RETRY"})
 _TRUNCATED: Final = "TRACE_TRUNCATED"

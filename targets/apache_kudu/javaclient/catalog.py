@@ -17,6 +17,7 @@ from harness.ops import OpType
 from harness.vocabularies import ddl
 from targets.apache_kudu.javaclient.attempts import (
     GOES_ON,
+    MISSING,
     OK,
     Sent,
     effect_at_master,
@@ -43,7 +44,6 @@ looked up by name: the look finds the table, or finds it missing.)"""
 VERSIONED: Final = frozenset({"alter", "rename", "get"})
 """Operations whose answers get a version, which takes a look before and after."""
 _STEPS: Final = ("add", "drop", "rename")
-_MISSING: Final = "the table does not exist: table_name:"
 _EXISTS: Final = re.compile(r"table .* already exists with id")
 _COLUMN: Final = ("The column already exists", "The specified column does not exist")
 NO_TERM: Final = "NO_TERM: the answer came, but not the term in which it was given"
@@ -130,7 +130,7 @@ def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | None:
     """The observation of a refusal; `None` if it is not certain."""
     result = None
-    if _MISSING in last.text:
+    if MISSING in last.text:
         result = "not-found"
     elif last.code == "ALREADY_PRESENT" and _EXISTS.search(last.text):
         result = "exists"
@@ -143,7 +143,7 @@ def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | No
 
 def _read(call: ddl.DdlCall, reply: Reply, main: Sequence[Sent], looks: Looks) -> Judged:
     last = main[-1] if main else None
-    missing = reply.error is not None and last is not None and _MISSING in last.text
+    missing = reply.error is not None and last is not None and MISSING in last.text
     if reply.answer is None and not missing:
         return Judged(OpType.FAIL, None, _error(reply))
     if looks.term is None or (not missing and (last is None or last.code != OK)):

@@ -20,6 +20,7 @@ from harness.ops import OpType
 from harness.vocabularies.rows import Read, Scan, Write
 from targets.apache_kudu.javaclient.attempts import (
     GOES_ON,
+    MISSING,
     NO_ANSWER,
     Sent,
     effect_at_tablet,
@@ -47,7 +48,6 @@ _RESULTS: Final[Mapping[str, str]] = {
     "INVALID_ARGUMENT": "invalid",
 }
 _OTHER_PARTITION: Final = "not in tablet partition"
-MISSING: Final = "the table does not exist: table_name:"
 
 
 def line_of(call: Write | Read | Scan) -> dict[str, Any]:

@@ -45,15 +45,11 @@ class Looker(WireRpc):
 
     async def leads(self, address: str, group: str | None = None) -> dict[str, Lead]:
         """The terms of a Raft group at a server, or of all its groups. Raises `RpcError`."""
-        deadline = asyncio.get_running_loop().time() + LOOK_S
-        session = await self._session(parse_address(address), deadline)
+        session = await self._session_for(address, LOOK_S)
         asked = {"dest_uuid": session.uuid, "tablet_ids": [group] if group else []}
         reply = await session.ask(GET_CONSENSUS_STATE, asked)
         return {
-            each["tablet_id"]: Lead(
-                int(each["state"].get("current_term", 0)),
-                each["state"].get("leader_uuid", "") == session.uuid,
-            )
+            each["tablet_id"]: session.lead_in(each["state"])
             for each in reply.get("tablets", ())
             if "state" in each
         }
@@ -85,9 +81,8 @@ class Looker(WireRpc):
         self, address: str, *, name: str | None = None, table_id: str | None = None
     ) -> Version | None:
         """The version of the table with this name or id at a master, if the master says one."""
-        deadline = asyncio.get_running_loop().time() + LOOK_S
         try:
-            session = await self._session(parse_address(address), deadline)
+            session = await self._session_for(address, LOOK_S)
             if table_id is not None:
                 return await version_of_id(session, table_id)
             return await version_of_name(session, {"table_name": name})

@@ -114,8 +114,7 @@ class WireRpc:
 
     async def node_uuid(self, address: Address | str, *, timeout_s: float) -> str:
         """The uuid of the server at an address. Raises `RpcError`."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        return (await self._session(parse_address(address), deadline)).uuid
+        return (await self._session_for(address, timeout_s)).uuid
 
     async def administer(
         self,
@@ -125,8 +124,7 @@ class WireRpc:
         timeout_s: float,
     ) -> T:
         """Let `work` make the calls of an administrator at a server. Raises `RpcError`."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        return await work(await self._session(parse_address(address), deadline))
+        return await work(await self._session_for(address, timeout_s))
 
     async def _host_of(self, address: str, *, deadline: float) -> Values:
         session = await self._session(parse_address(address), deadline)
@@ -147,6 +145,10 @@ class WireRpc:
         self._links.clear()
 
     # --- connections -------------------------------------------------------------------------
+
+    async def _session_for(self, address: Address | str, timeout_s: float) -> Session:
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        return await self._session(parse_address(address), deadline)
 
     async def _session(self, address: Address, deadline: float) -> Session:
         connection, server = await self._link(address, deadline)

@@ -137,17 +137,17 @@ class Session:
             "report_health": 2 if health else 1,
         }
         reply = await self.ask(GET_CONSENSUS_STATE, request)
-        state = state_of(reply, group)
-        lead = Lead(0, False)
-        if state is not None:
-            leads = state.get("leader_uuid", "") == self.uuid
-            lead = Lead(int(state.get("current_term", 0)), leads)
-        remember(self.memory.leads, (self.uuid, group), lead)
+        remember(self.memory.leads, (self.uuid, group), self.lead_in(state_of(reply, group) or {}))
         return reply
 
     async def consensus(self, group: str = SYSTEM_TABLET_ID) -> Values:
         """Ask for the consensus state of a Raft group; it is empty if there is none here."""
         return state_of(await self.raft(group), group) or {}
+
+    def lead_in(self, consensus: Values) -> Lead:
+        """This server's lead, according to its consensus state of a Raft group."""
+        leads = consensus.get("leader_uuid", "") == self.uuid
+        return Lead(int(consensus.get("current_term", 0)), leads)
 
     async def lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
         """Ask for the term of a Raft group, and whether this server leads it."""
