@@ -25,7 +25,7 @@ from targets.apache_kudu.javaclient.attempts import (
     outcome_text,
 )
 from targets.apache_kudu.javaclient.program import Reply
-from targets.apache_kudu.wire.tables import UNSTATED, Version, shown_versions
+from targets.apache_kudu.wire.tables import UNSTATED, Version, shown_versions, states_ends
 from targets.kudu.client.classify import Effect
 
 METHODS: Final[Mapping[str, str]] = {
@@ -184,8 +184,8 @@ def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The tablets without the bounds at the ends of the key space, which Kudu states since 1.17."""
     listed = [dict(tablet) for tablet in tablets]
-    ends = [bucket.to_bytes(4, "big").hex() for bucket in (0, len(listed))]
-    if listed and [listed[0]["start"], listed[-1]["end"]] == ends:
+    bounds = [(bytes.fromhex(each["start"]), bytes.fromhex(each["end"])) for each in listed]
+    if states_ends(bounds):
         listed[0]["start"] = listed[-1]["end"] = ""
     return listed
 

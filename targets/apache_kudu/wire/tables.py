@@ -15,7 +15,7 @@ master, but only if they are certain; otherwise they stay out of the answer:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -223,13 +223,19 @@ async def get_table_locations(
     )
 
 
-def _unbounded(tablets: list[m.TabletLocations]) -> tuple[m.TabletLocations, ...]:
-    """Remove the bounds at the ends of the key space, which Kudu states since 1.17.
+def states_ends(bounds: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether a table's tablets state the ends of the key space, as they do since Kudu 1.17.
 
     Of n hash buckets without ranges, the first starts at bucket 0 there, and the last ends at n.
     """
-    ends = [bucket.to_bytes(4, "big") for bucket in (0, len(tablets))]
-    if tablets and [tablets[0].partition.start, tablets[-1].partition.end] == ends:
+    ends = tuple(bucket.to_bytes(4, "big") for bucket in (0, len(bounds)))
+    return bool(bounds) and (bounds[0][0], bounds[-1][1]) == ends
+
+
+def _unbounded(tablets: list[m.TabletLocations]) -> tuple[m.TabletLocations, ...]:
+    """Remove the bounds at the ends of the key space."""
+    bounds = [(tablet.partition.start, tablet.partition.end) for tablet in tablets]
+    if states_ends(bounds):
         for place, end in ((0, {"start": b""}), (-1, {"end": b""})):
             partition = msgspec.structs.replace(tablets[place].partition, **end)
             tablets[place] = msgspec.structs.replace(tablets[place], partition=partition)
