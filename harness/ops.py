@@ -74,6 +74,7 @@ __all__ = [
     "ACTORS",
     "HARNESS",
     "NEMESIS",
+    "NS_PER_MS",
     "NS_PER_S",
     "Attempt",
     "CheckResult",
@@ -98,6 +99,7 @@ __all__ = [
 
 Process = int | str
 NS_PER_S: Final = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
 NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
 ACTORS: Final = (NEMESIS, HARNESS)

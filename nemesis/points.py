@@ -32,6 +32,7 @@ from harness.errors import UsageError
 from harness.faults.nemesis_from_text import AimedNemesis
 from harness.faults.schedules import FAULTS_MAX
 from harness.nodes.faults import Aim
+from harness.ops import NS_PER_MS
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target, override
 
 WORDS: Final = "fault"
@@ -56,7 +57,6 @@ LASTS_MS: Final = (50, 50, 300, 1000, 2500)
 PLOT_ONE_IN: Final = 2
 """If the target has the points of a plot, one run in this number follows a plot."""
 LENGTH_PERCENT: Final = (85, 115)
-_NS_PER_MS: Final = 1_000_000
 T = TypeVar("T")
 
 
@@ -172,7 +172,7 @@ class AtPoints(Nemesis, suits_all=False):
         for number in range(min(max(1, horizon_ns // step_ns), FAULTS_MAX)):
             words = _at_one_of(points, rng) if number % provoke_one_in else _one(rng, PROVOKING)
             at_ns = step_ns * number + rng.randrange(step_ns)
-            duration_ns = _one(rng, LASTS_MS) * _NS_PER_MS
+            duration_ns = _one(rng, LASTS_MS) * NS_PER_MS
             faults.append(self._fault(number, words, rng, at_ns=at_ns, duration_ns=duration_ns))
         plots = _plots_at(self._points)
         if plots and not rng.randrange(PLOT_ONE_IN):
@@ -181,12 +181,12 @@ class AtPoints(Nemesis, suits_all=False):
 
     def _follow(self, plot: Plot, rng: random.Random, horizon_ns: int) -> Sequence[Fault]:
         """Plan the acts of a plot in each round; the last round may extend beyond the horizon."""
-        count = max(1, horizon_ns // (plot.round_ms * _NS_PER_MS))
+        count = max(1, horizon_ns // (plot.round_ms * NS_PER_MS))
         rounds = range(min(count, FAULTS_MAX // len(plot.acts)))
         faults = []
         for number, (at_round, act) in enumerate(itertools.product(rounds, plot.acts)):
-            at_ns = (plot.round_ms * at_round + act.at_ms) * _NS_PER_MS
-            duration_ns = act.for_ms * _NS_PER_MS * rng.randrange(*LENGTH_PERCENT) // 100
+            at_ns = (plot.round_ms * at_round + act.at_ms) * NS_PER_MS
+            duration_ns = act.for_ms * NS_PER_MS * rng.randrange(*LENGTH_PERCENT) // 100
             faults.append(self._fault(number, act.words, rng, at_ns=at_ns, duration_ns=duration_ns))
         return sorted(faults, key=lambda fault: fault.at_ns)
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from bench.measure import machine
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, TargetSettings
+from harness.plugins.options import default_values
 from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 
@@ -176,7 +177,7 @@ def main() -> int:
     parser.add_argument("--tablets", type=int, default=3)
     options = parser.parse_args()
     target = KuduTarget()
-    defaults = {option.name.replace("-", "_"): option.default for option in target.options}
+    defaults = default_values(target.options)
     settings = TargetSettings(profile="strict", bugs=(), options=defaults | {"resend": 0})
     plan = DeploymentPlan(
         run_id="bench-rows", nodes=tuple(target.nodes(settings)), seed=1, knobs={}, folder=None

@@ -27,6 +27,7 @@ from harness.cluster import NodeSpec
 from harness.env import Address, Conn, Env
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, System, TargetSettings
+from harness.plugins.options import default_values
 from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.rpc import client as rpc_client
@@ -175,7 +176,7 @@ def rpc_s() -> float:
 def run(load: Load, seed: int, body: Callable[[Session, Measured], Awaitable[None]]) -> Measured:
     """Measure the load while `body` runs; the work of `body` itself counts as well."""
     target = KuduTarget()
-    defaults = {option.name.replace("-", "_"): option.default for option in target.options}
+    defaults = default_values(target.options)
     settings = TargetSettings(
         profile="strict",
         bugs=(),

@@ -18,11 +18,9 @@ from checkers.catalog.history import bound_ns, calls_before, is_bounded
 from checkers.catalog.sentences import sentence
 from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import CheckResult, History, OpType, Pair
+from harness.ops import NS_PER_MS, CheckResult, History, OpType, Pair
 from harness.plugins import Checker
 from harness.vocabularies import fields_of
-
-_NS_PER_MS = 1_000_000
 
 
 class StalenessChecker(Checker, judges_prefixes=True):
@@ -37,7 +35,7 @@ class StalenessChecker(Checker, judges_prefixes=True):
         answered = [pair for pair in history.pairs if is_bounded(pair) and pair.type is OpType.OK]
         asked = sum(is_bounded(pair) for pair in history.pairs)
         dated = sum(_revision(pair) is not None for pair in answered)
-        bound_ms_max = max((bound_ns(p) or 0 for p in answered), default=0) / _NS_PER_MS
+        bound_ms_max = max((bound_ns(p) or 0 for p in answered), default=0) / NS_PER_MS
         findings = Findings(self.name)
         findings.look("bounds", len(answered))
         findings.look("revisions", dated)
@@ -63,7 +61,7 @@ def _check(history: History, answered: list[Pair], findings: Findings) -> None:
             text = f"{sentence(pair)}, but the answer does not state how old it may be."
             findings.violate("bound", text, index)
             continue
-        bound_ms = bound / _NS_PER_MS
+        bound_ms = bound / NS_PER_MS
         allowed_ms = fields_of(pair.invoke).get("max_staleness_ms")
         if isinstance(allowed_ms, int | float) and bound_ms > allowed_ms:
             text = (

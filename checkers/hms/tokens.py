@@ -35,7 +35,7 @@ from typing import Any, Final, NamedTuple
 from checkers.verdict.findings import Findings
 from checkers.verdict.sentences import act
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, OpType, Pair
+from harness.ops import NEMESIS, NS_PER_MS, CheckResult, History, OpType, Pair
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.timeline import CLOCK, faults_of
@@ -45,7 +45,6 @@ from harness.vocabularies.hms_tokens import ACCESS_CONTROL, BY_NAME, INVALID_TOK
 
 USES: Final = BY_NAME.keys() - {Issue.f}
 MARGIN_MS: Final = 500.0
-_NS_PER_MS: Final = 1_000_000
 
 
 class TokensChecker(Checker):
@@ -93,7 +92,7 @@ def _times_of(history: History) -> _Times | None:
     if not isinstance(tokens, Mapping):
         return None
     times_ms = (tokens["max_age_ms"], tokens["renew_ms"], tokens.get("stale_ms", 0.0))
-    return _Times(*(time_ms * _NS_PER_MS for time_ms in times_ms))
+    return _Times(*(time_ms * NS_PER_MS for time_ms in times_ms))
 
 
 @dataclass(slots=True)
@@ -317,11 +316,11 @@ class _Judge:
                 continue
             until = min(fault.end or math.inf, use.completion.time)
             what: Mapping[str, Any] = fields_of(fault.begin).get("what") or {}
-            offset_ns = float(what.get("offset_ms", 0.0)) * _NS_PER_MS
+            offset_ns = float(what.get("offset_ms", 0.0)) * NS_PER_MS
             drift_ns = float(what.get("drift_ppm", 0)) * (until - fault.start) / 1e6
             low = min(low, offset_ns, offset_ns + drift_ns, drift_ns)
             high = max(high, offset_ns, offset_ns + drift_ns, drift_ns)
-        return MARGIN_MS * _NS_PER_MS + high - low
+        return MARGIN_MS * NS_PER_MS + high - low
 
     # --- rules that answers break ----------------------------------------------------------------
 

@@ -31,11 +31,10 @@ from checkers.foreign.plain_form import outcome_of
 from checkers.jepsen.model import DirectCheck, nothing_seen
 from checkers.verdict.findings import Findings
 from harness.errors import HistoryError, counted
-from harness.ops import History, ModelSettings, Op, OpType, Pair
+from harness.ops import NS_PER_MS, History, ModelSettings, Op, OpType, Pair
 from harness.plugins import HistoryModel, PreparedCheck
 from harness.vocabularies import fields_of, leases
 
-NS_PER_MS: Final = 1_000_000
 DRIFT: Final = 0.01
 """The share of a lease by which it may end early, since clocks do not run equally fast."""
 _HELD_MAX: Final = 16

@@ -25,9 +25,9 @@ from harness.cluster import (
 from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.nodes.faults import Clock, Condition, Cpu, Cut, Disk, Shape, Stream
+from harness.ops import NS_PER_MS
 
 _MS_PER_S: Final = 1000
-_NS_PER_MS: Final = 1_000_000
 _PPM: Final = 1_000_000
 
 
@@ -157,7 +157,7 @@ class Conditions:
             raise
         match laid.what:
             case Clock():
-                lasted_ms = (self._env.clock.monotonic_ns() - laid.since_ns) / _NS_PER_MS
+                lasted_ms = (self._env.clock.monotonic_ns() - laid.since_ns) / NS_PER_MS
                 drifted_ms = abs(laid.what.drift_ppm) * lasted_ms / _PPM * laid.unmeasured
                 return Bite(math.ceil(laid.touched + drifted_ms), "ms")
             case Disk():
@@ -190,7 +190,7 @@ class Conditions:
             offset_ms = sum(clock.offset_ms for each, clock in clocks if not each.dark)
             drifts_ppm = sum(clock.drift_ppm for _, clock in clocks)
             drift_ppm = max(DRIFT_PPM_MIN, min(drifts_ppm, DRIFT_PPM_MAX))
-            offset_ns = round(offset_ms * _NS_PER_MS)
+            offset_ns = round(offset_ms * NS_PER_MS)
             felt_ms = await self._controls.skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
             touched = abs(offset_ms - self._offsets_ms.get(node, 0.0))
             self._offsets_ms[node] = offset_ms

@@ -55,7 +55,7 @@ def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The target's options that a workload needs, without options that the user set."""
-    names = {option.name.replace("-", "_") for option in target.options}
+    names = {option.key for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)
     needed = workload.needs(options, of_target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,11 +17,16 @@ class Option(msgspec.Struct, frozen=True):
     may be one `among` several; other values are refused before the plug-in sees them.
     """
 
-    name: str  # with dashes; in mappings of option values the name has underscores
+    name: str  # with dashes, as on the command line
     default: int | float | str | bool
     help: str
     within: tuple[float, float] | None = None
     among: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name with underscores: the key of the option in mappings of option values."""
+        return self.name.replace("-", "_")
 
     def checked(self, value: Any, owner: str) -> Any:
         """Convert `value` to the option's type; raises `UsageError`, which names the `owner`."""
@@ -42,11 +47,16 @@ class Option(msgspec.Struct, frozen=True):
         return value
 
 
+def default_values(options: Iterable[Option]) -> dict[str, Any]:
+    """The defaults of `options`, by key."""
+    return {option.key: option.default for option in options}
+
+
 def with_defaults(
     kind: str, owner: str, options: Sequence[Option], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The options in `given`, checked and completed with the defaults; raises `UsageError`."""
-    by_name = {option.name.replace("-", "_"): option for option in options}
+    by_name = {option.key: option for option in options}
     for name in given:
         if name not in by_name:
             raise UsageError(

@@ -102,8 +102,8 @@ def case_from_settings(settings: Mapping[str, object]) -> Case:
     workload: Workload = load_plugin("workloads", case.workload)
     options: dict[str, dict[str, object]] = {"target": {}, "workload": {}}
     owners = {
-        "target": {option.name.replace("-", "_") for option in target.options},
-        "workload": {option.name.replace("-", "_") for option in workload.options},
+        "target": {option.key for option in target.options},
+        "workload": {option.key for option in workload.options},
     }
     for name, value in others.items():
         having = [owner for owner, names in owners.items() if name in names]

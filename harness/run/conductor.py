@@ -21,7 +21,7 @@ from harness.env import ClientEnv
 from harness.errors import TargetError, listed, shown
 from harness.faults.ledger import Injection, Ledger
 from harness.nodes.faults import Aim, FaultKind, LinkFault, Operate
-from harness.ops import NEMESIS, NS_PER_S, OpType
+from harness.ops import NEMESIS, NS_PER_MS, NS_PER_S, OpType
 from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
 from harness.run.operations import do_operation
 from harness.run.recorder import Recorder
@@ -37,7 +37,6 @@ that injected it, ends such a fault."""
 AIM_TIMEOUT_S: Final = 5.0
 """The time that a fault waits for a leader, unless its planned duration is longer."""
 AIM_POLL_S: Final = 0.2
-NS_PER_MS: Final = 1_000_000
 _NODES_SHOWN_MAX: Final = 20
 OTHER: Final = "other"
 """The kind of a fault whose targets were never chosen."""

@@ -78,7 +78,7 @@ def _both(case: Case, other: str | Case) -> tuple[Case, Case, list[str]]:
             [],
         )
     mine, theirs = load_target(case.target, case.target_options), load_target(other, {})
-    names = {option.name.replace("-", "_") for option in theirs.options}
+    names = {option.key for option in theirs.options}
     left_out = sorted(set(case.target_options) - names)
     notes = []
     if left_out:

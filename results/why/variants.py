@@ -170,7 +170,7 @@ def _without_options(case: Case) -> Iterator[Variant]:
 
 def _without_option(case: Case, field: str, option: Option) -> Iterator[Variant]:
     values: dict[str, Any] = getattr(case, field)
-    name = option.name.replace("-", "_")
+    name = option.key
     value = values.get(name, option.default)
     if value == option.default:
         return

@@ -13,6 +13,7 @@ from harness.cluster import NodeSpec
 from harness.errors import UsageError
 from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
+from harness.plugins.options import default_values
 from targets.apache_hive.artefacts import VERSION, require
 from targets.apache_hive.database import database_node
 from targets.apache_hive.kdc import KDC_NODE, kdc_node
@@ -212,6 +213,6 @@ def _require_kerberos() -> None:
 
 def _layout(settings: TargetSettings) -> Layout:
     """Build the layout; options that only bundled metastores have keep their defaults."""
-    theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
+    theirs = default_values(HiveTarget.options)
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

@@ -11,6 +11,7 @@ from harness.cluster import NodeSpec
 from harness.errors import UsageError
 from harness.permits import ORPHAN_REPLICAS, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
+from harness.plugins.options import default_values
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
 from targets.apache_kudu.flags import FLAG_FAULTS
@@ -146,6 +147,6 @@ def _require_java(settings: TargetSettings) -> None:
 
 def layout_of(settings: TargetSettings) -> Layout:
     """Build the layout; options that only bundled servers have keep their defaults."""
-    theirs = {option.name.replace("-", "_"): option.default for option in KuduTarget.options}
+    theirs = default_values(KuduTarget.options)
     chosen = {name: settings.options[name] for name in ("masters", "spare_masters", "tservers")}
     return Layout(msgspec.structs.replace(settings, options={**theirs, **chosen}))

@@ -7,6 +7,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.plugins import Deployment, TargetSettings
+from harness.plugins.options import default_values
 from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.flags import DRAWN, RANGES, Flags, draw_flags, parse_flags
@@ -14,7 +15,7 @@ from tests.support.programs import python
 
 
 def settings(*, profile: str = "strict", bugs: tuple[str, ...] = (), **options) -> TargetSettings:
-    defaults = {option.name.replace("-", "_"): option.default for option in KuduTarget.options}
+    defaults = default_values(KuduTarget.options)
     return TargetSettings(profile=profile, bugs=bugs, options=defaults | options)
 
 

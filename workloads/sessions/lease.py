@@ -13,12 +13,11 @@ from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
-from harness.ops import Op, OpType
+from harness.ops import NS_PER_MS, Op, OpType
 from harness.plugins import API_VERSION, Completion, Option, Request, Workload, override
 from harness.vocabularies import Call
 from harness.vocabularies.leases import Acquire, Release
 
-_NS_PER_MS: Final = 1_000_000
 LEASE_MS_MAX: Final = 60_000
 _PLANS: Final = ("release", "release late", "leave", "release late")
 
@@ -58,7 +57,7 @@ class _LeaseOps:
     def update(self, ctx: Context, event: Op) -> _LeaseOps:
         del ctx
         if event.type is OpType.OK and event.f == Acquire.f:
-            end_ns = event.time + self.lease_ms * _NS_PER_MS
+            end_ns = event.time + self.lease_ms * NS_PER_MS
             plan = _PLANS[self.grants % len(_PLANS)]
             held = {**self.held, event.process: (end_ns, plan)}
             return dataclasses.replace(self, held=held, grants=self.grants + 1)

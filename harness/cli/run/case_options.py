@@ -169,9 +169,9 @@ def _add_plugin_options(parser: Parser, owner: str, name: str, options: Sequence
 
 def _plugin_options(parsed: argparse.Namespace, owner: str) -> dict[str, Any]:
     return {
-        option.name.replace("-", "_"): value
+        option.key: value
         for option in getattr(parsed, f"{owner}_options")
-        if (value := getattr(parsed, f"{owner}:{option.name.replace('-', '_')}", None)) is not None
+        if (value := getattr(parsed, f"{owner}:{option.key}", None)) is not None
     }
 
 
@@ -268,7 +268,7 @@ def _usual_workload(target: str, options: Mapping[str, Any]) -> str:
 
 
 def _add_option(group: Any, owner: str, option: Option) -> None:
-    dest = f"{owner}:{option.name.replace('-', '_')}"
+    dest = f"{owner}:{option.key}"
     text = f"{option.help} (default: {option.default if option.default != '' else 'none'})"
     if isinstance(option.default, bool):
         group.add_argument(

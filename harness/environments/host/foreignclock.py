@@ -30,7 +30,7 @@ from harness.cluster import NodeSpec, NodeState, check_clock
 from harness.environments.faulty import ClockError
 from harness.environments.host.faketime import setting, shift_ns
 from harness.errors import UsageError
-from harness.ops import NS_PER_S
+from harness.ops import NS_PER_MS, NS_PER_S
 
 _TRIAL_NS: Final = 2_000_000_000
 _TOLERANCE_NS: Final = 500_000_000
@@ -44,7 +44,6 @@ _FELT_WITHIN_S: Final = 0.25
 _LOOK_S: Final = 0.02
 _PROBE_S: Final = 2.0
 """The longest wait for a clock probe during the run, since it may hang together with the node."""
-_NS_PER_MS: Final = 1_000_000
 
 PROCESSES: Final = (
     "sh",
@@ -198,7 +197,7 @@ class ForeignClock:
             felt_ns += changed_ns
         else:
             self._unfelt_ns = changed_ns
-        return felt_ns // _NS_PER_MS
+        return felt_ns // NS_PER_MS
 
     async def _before(self) -> _Seen | None:
         """Return the clock's shift before a change; measure it only if it is unknown or drifts.

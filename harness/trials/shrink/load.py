@@ -86,7 +86,7 @@ def _reset_options(search: Search, field: str, options: tuple[Option, ...]) -> N
     """Reset the options that differ from their defaults, all at once or one by one."""
     search.try_one(msgspec.structs.replace(search.case, **{field: {}}), "default options")
     for option in options:
-        name = option.name.replace("-", "_")
+        name = option.key
         now: dict[str, Any] = getattr(search.case, field)
         if now.get(name, option.default) != option.default:
             changed = {**now, name: option.default}
@@ -100,7 +100,7 @@ def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[C
     case, smaller = search.case, []
     count = _nodes(search, case)
     for option in options:
-        name = option.name.replace("-", "_")
+        name = option.key
         value = case.target_options.get(name)
         if type(value) is not int or value > NODES_MAX:  # larger numbers count no nodes
             continue

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from harness.env import Env
+from harness.ops import NS_PER_MS
 from targets.hive.api import Event, MetastoreError, MetaTable
 from targets.hive.bugs import Bug
 from targets.hive.metastore.transactions import Transactions
@@ -21,7 +22,6 @@ from targets.hive.sql.protocol import Isolation, Row, Session, above, below, equ
 from targets.hive.sql.schema import LOG, REQUESTS, SEQUENCE
 
 _ONE: Final = equal(NNI_ID=1)
-_NS_PER_MS: Final = 1_000_000
 REQUESTS_TTL_MS: Final = 3_600_000
 """The time for which request ids are remembered. No copy of a request arrives later than this."""
 
@@ -36,7 +36,7 @@ _message: Final = msgspec.json.Decoder(_Message)
 
 def now_ms(env: Env) -> int:
     """The time of the metastore's wall clock, in ms since the epoch."""
-    return env.clock.wall_ns() // _NS_PER_MS
+    return env.clock.wall_ns() // NS_PER_MS
 
 
 def event_of(row: Row) -> Event:

@@ -13,6 +13,7 @@ from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
 from harness.plugins import TargetSettings
+from harness.plugins.options import default_values
 from targets.hive import api
 from targets.hive.client import MetastoreClient
 from targets.hive.client.connection import Door, ask_once
@@ -42,7 +43,7 @@ class HmsLayout:
 
     def __init__(self, settings: TargetSettings) -> None:
         """Derive the layout. Raises `UsageError` for impossible settings."""
-        options = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
+        options = default_values(HiveTarget.options)
         options["metastores"] = METASTORES
         if settings.profile != PROFILE:
             raise UsageError(

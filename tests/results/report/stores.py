@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.case import Case
 from harness.plan.planning import plan_case
+from harness.plugins.options import default_values
 from harness.registry import load_plugin
 from harness.run.phases import conduct
 from harness.verdict.judge import judge
@@ -52,16 +53,14 @@ def case_of(spec: Spec) -> Case:
     """Build the case of one run; its faults are short, so that several fit."""
     workload = load_plugin("workloads", spec.workload)
     target = load_plugin("targets", "kudu")
-    options = {option.name.replace("-", "_"): option.default for option in target.options}
+    options = default_values(target.options)
     return Case(
         seed=spec.seed,
         nemeses=spec.nemeses,
         bugs=spec.bugs,
         workload=spec.workload,
         target_options=options,
-        workload_options={
-            option.name.replace("-", "_"): option.default for option in workload.options
-        },
+        workload_options=default_values(workload.options),
         time_limit_s=spec.time_limit_s,
         interval_s=3.0,
         duration_s=1.5,
