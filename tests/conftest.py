@@ -21,8 +21,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # If a script runs pytest in the background, pytest and its children ignore Ctrl-C, but tests
-    # interrupt these children.
+    # A shell that starts pytest in the background makes it and its children ignore Ctrl-C, but some
+    # tests interrupt their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Collecting tests creates a million permanent objects; searching them for garbage takes a third of

@@ -1,4 +1,4 @@
-"""Every bench can be imported: no other test would notice a broken import."""
+"""Every bench can be imported; no other test would notice a broken import."""
 
 import importlib
 from pathlib import Path

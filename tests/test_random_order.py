@@ -1,4 +1,4 @@
-"""The random order of tests can be repeated, and keeps the tests of a module together."""
+"""The random order of tests is repeatable, and keeps the tests of a module together."""
 
 import itertools
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The quick tier: all tests without a heavy mark; in CI, each may cost one second of CPU."""
+"""The quick tier has all tests without a heavy mark; in CI, each may cost one second of CPU."""
 
 import csv
 

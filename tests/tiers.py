@@ -41,7 +41,9 @@ def profile():
 
 
 def examples(wanted):
-    """Return the number of examples, in the current profile, of a test that asks for `wanted`."""
+    """Return the number of examples that a test which asks for `wanted` gets in the current
+    profile.
+    """
     return wanted if profile() == "ci" else min(wanted, QUICK_EXAMPLES)
 
 

@@ -51,7 +51,7 @@ class Scheduling(LoadGroupScheduling):
             self.registered_collections[node] = Collection(collection)
 
     def _assign_work_unit(self, node):
-        """Give a worker the next unit, and if that is one test, some more of these."""
+        """Give a worker the next unit; if it is a single test, add more single tests."""
         places = self.registered_collections[node]
         tests = []
         for _ in range(max(1, min(UNITS_AT_ONCE, len(self.workqueue) // UNITS_LEFT))):
@@ -63,7 +63,7 @@ class Scheduling(LoadGroupScheduling):
         node.send_runtest_some(tests)
 
     def mark_test_complete(self, node, item_index, duration=0):
-        """Mark the test; its unit is dropped after its last one."""
+        """Mark the test as done; drop its unit after the unit's last test."""
         scope = self._split_scope(self.registered_collections[node][item_index])
         super().mark_test_complete(node, item_index, duration)
         units = self.assigned_work[node]

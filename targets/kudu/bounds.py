@@ -79,7 +79,7 @@ def keeps_voters(*flags: Flags | None) -> bool:
 
 
 def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
-    """Build the snapshot's `accepts`: those limits of requests that flags have changed.
+    """Build the snapshot's `accepts`: the limits of requests that flags have changed.
 
     The checker assumes Kudu's own limits by default, so a snapshot under Kudu's flags has none.
     """

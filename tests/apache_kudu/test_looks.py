@@ -1,4 +1,4 @@
-"""Looks at servers of Kudu, beside a client whose answers say no term."""
+"""Looks at Kudu servers, which find the term of answers that state no term."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ M1 = "m1:7051"
 
 
 class Scene:
-    """Leads by address and group, for `Leads`; a missing address does not answer."""
+    """A fake client that reports these leads by group; without leads, servers do not answer."""
 
     def __init__(self, **by_group):
         self.by_group = by_group
@@ -50,7 +50,8 @@ async def test_a_lead_is_proven_if_it_is_the_same_before_the_request_and_after_t
         clock.advance(1.0)
         scene.by_group = {"A": other}
         assert await leads.proven(M1, clock.now_ns - 1, "A") is None
-        assert await leads.proven(M1, clock.now_ns, "A") == other  # it was seen in the meantime
+        # the server was looked at in the meantime
+        assert await leads.proven(M1, clock.now_ns, "A") == other
     scene.by_group = {}
     assert await leads.proven(M1, clock.now_ns, "A") is None
 
@@ -63,7 +64,7 @@ async def test_a_term_that_was_seen_after_the_request_proves_nothing():
     clock.advance(1.0)
     scene.by_group = {"A": Lead(6, True)}
     await watched(leads, M1)
-    assert await leads.proven(M1, sent_ns, "A") is None  # the answer may be of either term
+    assert await leads.proven(M1, sent_ns, "A") is None  # the answer may belong to either term
     assert await leads.proven(M1, clock.now_ns, "A") == Lead(6, True)
 
 

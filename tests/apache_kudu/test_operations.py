@@ -26,7 +26,9 @@ __all__ = ["place"]  # a fixture
 
 
 class Cluster:
-    """Scripted servers that say in `told` which node was asked what; those in `down` are silent."""
+    """Scripted servers; `told` records each request and its node, and nodes in `down` do not
+    answer.
+    """
 
     def __init__(self):
         self.told = []

@@ -1,4 +1,4 @@
-"""Dumps made from real servers: what pages and RPCs show, and what they hide."""
+"""Dumps that are built from the pages and RPC answers of real servers."""
 
 import copy
 from types import SimpleNamespace

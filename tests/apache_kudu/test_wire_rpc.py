@@ -151,7 +151,10 @@ async def test_errors_by_which_no_leader_judged_need_no_term(text):
 @example(["alter", "look", "read", "applied", "look"])
 @example(["alter", "look", "read", "alter", "look"])
 def test_shown_versions_are_never_wrong(steps):
-    """The oracle is a simple table that alters and applies; a read lies between two looks at it."""
+    """The oracle is a simple table with a committed and an applied schema version.
+
+    A read lies between two looks at the table.
+    """
     committed = applied = 0
     before, truth = None, []
     for step in steps:
@@ -334,7 +337,7 @@ async def test_the_role_of_a_master_is_of_its_term_or_later():
 
 @pytest.mark.parametrize(("leader", "role"), [(HERE, "LEADER"), ("another", "FOLLOWER")])
 async def test_the_role_in_a_registration_is_of_its_term(leader, role):
-    """A master that was deposed between two looks at it led in the earlier term."""
+    """A master that was deposed between two looks still counts as leader of the earlier term."""
     states = [raft_state(SYSTEM_TABLET_ID, 3, leader)]
     connection = Scripted(GetMasterRegistration=[{"role": 1}], GetConsensusState=states)
     request = m.GetMasterRegistrationRequest()

@@ -32,7 +32,7 @@ PLANTED = 23
 
 
 class Clone:
-    """A repository with the example target, to which a test adds commits."""
+    """A repository that contains the example target; tests add commits to it."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -90,7 +90,8 @@ def test_the_real_elle_is_agreed_with(kind, capsys):
         (found,) = objects(out)
         answer = found["verdict"], set(found["not"])
         if kind == "rw-register" and answer != (row["verdict"], set(row["not"].split())):
-            # Rules that upstream applies only to lists, and orders that the model itself implies.
+            # Rules that the original applies only to lists, and orders that the model itself
+            # implies.
             assert answer[0] == "invalid"
             different += 1
         else:
@@ -438,7 +439,7 @@ NEMESIS_ALONE = edn((":nemesis", "info", "kill", "nil"))
     "text", [NEMESIS_ALONE, edn((0, "invoke", "write", 1), (0, "fail", "write", 1))]
 )
 def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, capsys):
-    (tmp_path / "h.edn").write_text(text)  # two of Knossos's histories have this form, too
+    (tmp_path / "h.edn").write_text(text)  # two of Knossos's histories have this form
     code, out, _ = run([tmp_path / "h.edn", "--json"], capsys)
     (found,) = objects(out)
     assert (code, found["verdict"], found["operations"]) == (EXIT_VALID, "valid", 0)

@@ -58,7 +58,7 @@ unruly = unruly_plugins:verb
 
 @pytest.fixture
 def unruly(tmp_path, monkeypatch):
-    """Install a checker and a verb that execute the variable UNRULY."""
+    """Install a checker and a verb that execute the code in the variable UNRULY."""
     monkeypatch.chdir(tmp_path)
     with installed(tmp_path / "plugins", monkeypatch, "unruly", MODULE, POINTS) as plugins:
         yield plugins
@@ -82,7 +82,7 @@ def test_the_installed_command_is_the_guarded_one():
     [
         "os._exit(0)",
         "os._exit(2)",
-        "ctypes.CDLL(None).exit(0)",  # exits in the way a C library does
+        "ctypes.CDLL(None).exit(0)",  # a C library may exit in this way
         "ctypes.CDLL(None).exit(1)",
     ],
 )

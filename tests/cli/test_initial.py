@@ -1,4 +1,4 @@
-"""Refused values of `--initial`: mangled ones would convict a correct target."""
+"""Refused values of `--initial`: a garbled value would convict a correct target."""
 
 import pytest
 

@@ -18,7 +18,9 @@ RUN += ["--time-limit", "1", "--reporters", "none"]
 
 @pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
 def unbuffered(request, monkeypatch):
-    """Run with and without Python's output buffers: at exit, Python writes buffers again."""
+    """Run with and without Python's output buffers, because Python writes full buffers again at
+    exit.
+    """
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
 
 

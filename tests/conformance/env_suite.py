@@ -49,7 +49,7 @@ UNUSED_PORT = 7001
 PAGES_PORT = 8000
 TURNS, TURNS_MAX = 5000, 160_000  # each turn takes 2 to 20 µs
 ONE, OTHER = map(client_end, range(2))
-SILENCE_S = 0.5  # an answer that has not come by then will not come
+SILENCE_S = 0.5  # an answer that takes longer will never come
 LEASE_S = 60.0
 ROUNDING_NS = 1_000
 SLEW_NS = 50_000_000  # how far the host's time daemon may adjust the wall clock meanwhile
@@ -363,7 +363,7 @@ async def check_pages_of_the_dead(session: Session) -> None:
 
 
 async def check_refused(session: Session) -> None:
-    """Connections to a port without a listener or to an unknown name are refused at once."""
+    """A connection to an unknown name, or to a port without a listener, is refused at once."""
     await wait_serving(session, "a")
     for address in (Address("a", UNUSED_PORT), Address("nobody", UNUSED_PORT)):
         with raising(ConnectionRefusedError, f"connected to {address}, which has no listener"):
@@ -501,7 +501,7 @@ async def check_graceful_stop(session: Session) -> None:
 
 
 async def check_panic(session: Session) -> None:
-    """A failing task or a `main` that returns is an unexpected exit, which has a reason."""
+    """If a task fails or `main` returns, the node exits unexpectedly, with a reason."""
     events = record(session)
     await wait_serving(session, "a")
     await tell(session.env, "a", {"do": "event", "kind": "hello", "data": {"n": [1]}})
@@ -540,7 +540,7 @@ async def check_pause(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"later"'
     conn.close()
-    # This is long enough for the node to be paused before the lease ends.
+    # This gives the node enough time to be paused before the lease ends.
     await door(session).inject(Pause(), ["a"], lease_s=3.0)
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
@@ -643,7 +643,9 @@ async def check_cut_stalls_connections(session: Session) -> None:
 
 
 async def check_overlapping_cuts(session: Session) -> None:
-    """A link stays cut until its last fault ends, and each fault counts its own effect."""
+    """A link stays cut until its last fault ends, and the effect of each fault is counted
+    separately.
+    """
     for node in ("a", "b"):
         await wait_serving(session, node)
     first = await door(session).cut([Link(CLIENT, "a")])
@@ -701,7 +703,9 @@ async def check_link_quality(session: Session) -> None:
 
 
 async def check_streams(session: Session) -> None:
-    """Streams are sliced in one direction or reset until healed, or the fault is refused."""
+    """Streams are sliced in one direction or reset until healed, unless the environment refuses the
+    fault.
+    """
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     text, links = "x" * 4000, [Link("a", CLIENT)]
@@ -805,7 +809,7 @@ async def check_clocks_outlast_nodes(session: Session) -> None:
 
     async def hours_ahead() -> int:
         _, wall_ns, error_ns = await tell(env, "a", {"do": "clock"})
-        assert error_ns < hour_ns  # the node does not know its error
+        assert error_ns < hour_ns  # the error that the node reports does not include the fault
         return round((wall_ns - env.clock.wall_ns()) / hour_ns)
 
     await wait_serving(session, "a")
@@ -950,7 +954,7 @@ async def check_bad_disks_outlast_nodes(session: Session) -> None:
 
 
 async def check_aliases(session: Session) -> None:
-    """A moved name resolves to its new node, for clients and for all nodes."""
+    """A name that is moved to another node resolves to that node, for clients and for all nodes."""
     env, cluster = session.env, session.cluster
 
     async def leads(node: str) -> Any:
@@ -1016,7 +1020,7 @@ async def check_bit_rot(session: Session) -> None:
 
 
 async def check_conditions_that_nothing_has(session: Session) -> None:
-    """Faults of clocks and disks beyond the limits are refused and have no effect."""
+    """Faults of clocks and disks that exceed the limits are refused and have no effect."""
     cluster = session.cluster
     await wait_serving(session, "a")
     for attempt, text in (
@@ -1060,7 +1064,7 @@ async def check_faults_at_events(session: Session) -> None:
             await cluster.start("a")
             await wait_serving(session, "a")
             remove = cluster.trap("tick", spring)
-            # this command also tells the node about the event
+            # this command also informs the node of the event
             await cluster.worsen_disk("a", DiskQuality())
             ticks = env.spawn(outcome_of(env, {"do": "ticks", "path": path, "count": 7}), name=verb)
             async with asyncio.timeout(LIMIT_S):

@@ -50,7 +50,7 @@ class Group:
         return answer.data
 
     async def leader(self, *, among: list[str] | None = None, timeout_s: float = 30.0) -> str:
-        """Return a node that leads and can confirm it."""
+        """Return a node that leads and can confirm its leadership."""
         async with asyncio.timeout(timeout_s):
             while True:
                 for name in among or self.names:

@@ -57,7 +57,7 @@ def durable_end(log: MemoryLog) -> OpId:
 
 
 class CopyRequested(ev.Event, frozen=True):
-    """A leader's `SendStartCopy` on its way."""
+    """A leader's `SendStartCopy` that has not arrived yet."""
 
     source: str
     effect: ev.SendStartCopy
@@ -201,7 +201,7 @@ class MemberSchedule(Schedule):
             self.change(node, (ChangeType.REMOVE_PEER, gone), (ChangeType.ADD_PEER, new))
 
     def do_read(self) -> None:
-        """Read from any node that believes it leads."""
+        """Read from any node that considers itself the leader."""
         node = self.any_leader()
         if node is not None:
             self.step(node, ev.ReadRequested(len(self.committed)))

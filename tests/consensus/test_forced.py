@@ -178,7 +178,7 @@ def test_a_history_that_contradicts_what_is_committed_is_refused(preceding, entr
 
 
 def test_a_leader_that_is_not_known_yet_is_followed_if_it_has_what_is_committed():
-    """Only the member's log distinguishes one that has just joined from a removed one."""
+    """Only the log shows whether a member has just joined or was removed."""
     core = forced_leader()
     effects = core.step(update("new", 9, msg.OpId(3, 4), entry(9, 5), committed=4), 0)
     assert all_of(effects, ev.Reply) == []  # the answer must wait for the disk

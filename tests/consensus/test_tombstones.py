@@ -1,4 +1,4 @@
-"""A tombstone on a slow disk saves its vote before anything replaces it."""
+"""A tombstone on a slow disk saves its vote before another replica takes its place."""
 
 import asyncio
 from typing import Any

@@ -38,7 +38,7 @@ def written(folder, text, **files):
 
 
 def kept(folder, text, **files):
-    """Return the target's options for this declaration, as `--system` makes them."""
+    """Return the target options for this declaration, as `--system` builds them."""
     return DeclaredTarget().read_file(written(folder, text, **files))
 
 

@@ -1,4 +1,4 @@
-"""A case contains the whole declaration: it needs no file, and no changed file changes it."""
+"""A case contains the whole declaration, so it depends on no other file."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""`harness init --compose`: what the file shows, what is asked, and that the result loads."""
+"""`harness init --compose`: facts in the file, questions, and a result that must load."""
 
 import io
 import tomllib
@@ -16,7 +16,7 @@ LINES_MAX = 30
 
 
 def services(*names, **keys):
-    """Build services with these names and equal keys; NAME becomes the service's name."""
+    """Build services with these names and the same keys; NAME is replaced by the service's name."""
     return {
         name: {
             key: value.replace("NAME", name) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""A driver to be killed by a test: `python -m tests.docker.driver RUN_ID` cuts links and waits."""
+"""A driver that a test kills: `python -m tests.docker.driver RUN_ID` cuts links and waits."""
 
 import asyncio
 import sys

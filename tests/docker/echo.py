@@ -46,7 +46,7 @@ async def _answer(env: Env, request: list[str]) -> Any:
         case ["read"]:
             return (await env.disk.read("log")).decode()
         case ["ask", peer, timeout_s]:
-            # answer whether the peer replies in time over a new connection
+            # report whether the peer replies in time over a new connection
             try:
                 async with asyncio.timeout(float(timeout_s)):
                     conn = await env.net.connect(Address(peer, PORT))

@@ -130,7 +130,7 @@ def test_a_driver_killed_while_it_deploys_leaves_nothing(engine, delay_s):
     time.sleep(delay_s)
     kill_driver(driver)
 
-    # The warden ends last: it searches for one more second after it has found nothing.
+    # The warden ends last: after it has found nothing left, it searches for one more second.
     wait_until(lambda: processes_of(run_id) == [] and found(engine, run_id) == [])
     time.sleep(
         2.0

@@ -25,7 +25,7 @@ from tests.support.waiting import until, wait_until
 BY_NAME = dict(WAYS)
 
 
-# --- the namespace watcher: what it makes of its input -------------------------------------------
+# --- the namespace watcher and its input ---------------------------------------------------------
 
 
 def test_relevant_fields_of_links_addresses_and_routes():

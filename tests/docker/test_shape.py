@@ -74,7 +74,7 @@ async def the_warden_makes_links_whole_again(probe):
     assert undo.main(["heal", "SHAPE", fault, keeper]) == 0  # as the warden does
     by_warden, _ = await probe()
     assert by_warden.got == FEW.datagrams
-    # Until the warden healed it, the fault may have hit a packet of another program.
+    # Before the warden healed the fault, it may have hit a packet of another program.
     assert (await door(probe).heal(fault)).count < FEW.datagrams // 4
 
 

@@ -79,7 +79,7 @@ async def one_direction_is_sliced_whoever_connects_and_the_other_whole(probe):
     assert await door(probe).heal(fault) == bite
     await probe(is_as_sent)
     addresses = [probe.at_keeper(node, ["python3", "-c", ADDRESS]) for node in NODES]
-    # the node sees the opener's address, as without a proxy
+    # the node sees the opener's address, as it would without a proxy
     assert [way.met for way in there] == addresses
 
 

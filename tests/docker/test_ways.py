@@ -1,4 +1,4 @@
-"""Runs of a healthy target while another program interferes: none is invalid."""
+"""Runs of a healthy target are never invalid, although another program interferes with them."""
 
 import subprocess
 import sys

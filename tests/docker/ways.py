@@ -1,4 +1,4 @@
-"""Kinds of interference with a run in an engine: another program ends, stops or cuts off its parts.
+"""Ways in which another program interferes with a run: it kills, stops or cuts off parts of it.
 
 Each function takes a `Victim` and acts at once and permanently. None of the effects is the target's
 fault. A function that affects the relay needs a nemesis that distinguishes clients.

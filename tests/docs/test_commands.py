@@ -91,7 +91,7 @@ def options_of(verb):
 
 
 def faults_of(command):
-    """Return the errors in a command that appears on a page."""
+    """Return what is wrong with a command on a page."""
     words = [word for word in command.split()[1:] if not word.startswith("-")]
     verbs = command.split()[1]
     if verbs.startswith("-") or verbs in {"VERB", "..."}:

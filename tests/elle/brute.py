@@ -27,9 +27,8 @@ Seen = dict[int, Bits]
 
 @dataclass
 class _Read:
-    """A version of a key that a transaction read: a writer's version, or the initial one (-1).
-
-    `own` counts its own earlier writes of the key.
+    """A read by a transaction: the version of a key that it saw, and the reader's earlier writes
+    (`own`).
     """
 
     reader: int
@@ -54,8 +53,8 @@ class Execution:
                     if txn not in self.writers[key]:
                         self.writers[key].append(txn)
         self.reads = [read for txn in order for read in self._reads(txn)]
-        # A value without a writer is the initial one. If a key shows two such values, one of them
-        # has no version.
+        # A value without a writer is the initial value. If a key shows two such values, one of them
+        # was never in the store.
         written = {(key, v) for txn in txns for f, key, v in txn.value if f != "r"}
         self.initial = {
             read.key: read.value
@@ -73,7 +72,9 @@ class Execution:
                 yield _Read(txn, key, shown, list(own.get(key, ())), number)
 
     def state(self, key: str, visible: Bits, reader: int) -> Any:
-        """The value of `key` for a set of visible transactions, before the reader's own writes."""
+        """Return the value of `key` after the visible transactions, without the reader's own
+        writes.
+        """
         seen = [t for t in self.writers[key] if visible >> t & 1 and t != reader]
         if self.lists:
             # A list shows all earlier appends, so all appends arbitrated before the last one are
@@ -86,7 +87,7 @@ class Execution:
     def shows(self, read: _Read, visible: Bits) -> bool:
         """Whether a read returns what the visible transactions imply."""
         if self.lists and read.own:
-            # An own append also shows the previous version of the list, which is thus visible.
+            # After its own append, the reader has also seen the version that it appended to.
             before = self.writers[read.key][: self.writers[read.key].index(read.reader)]
             if before and not visible >> before[-1] & 1:
                 return False
@@ -217,7 +218,7 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
 
 
 def _committed(run: Execution, reads: Iterable[_Read] | None = None) -> list[list[int]]:
-    """Return, for each read, the possible versions that are arbitrated before its transaction."""
+    """Return the possible versions of each read that are arbitrated before its transaction."""
     return [
         [v for v in run.versions(read) if v < 0 or run.place[v] < run.place[read.reader]]
         for read in (run.reads if reads is None else reads)
@@ -282,7 +283,7 @@ ARBITRATED: Mapping[str, tuple[Judge, str]] = {
 
 
 def _read_uncommitted(run: Execution, _seen: Seen) -> bool:
-    """Whether versions can have this order, about which a read of a register shows nothing.
+    """Whether the versions can have this order; a read of a register shows nothing about it.
 
     A transaction without an answer took effect if another one read its writes.
     """
@@ -361,9 +362,9 @@ MODELS = (*UNCOMMITTED, *ARBITRATED, *ATOMIC)
 
 
 def random_history(rng: random.Random, *, lists: bool) -> list[Transaction]:
-    """Build a history of up to four serial transactions, in which some reads saw another state.
+    """Build a history of up to four serial transactions, in which some reads show a wrong state.
 
-    The other state is an earlier or later one, the same for all keys or one per key.
+    The wrong state is an earlier or later one, the same for all keys or one per key.
     """
     count = rng.choice((2, 3, 3, 4, 4, 4))
     spread = rng.choice((1, 3, 20))
@@ -399,7 +400,7 @@ class _Answers:
     ) -> None:
         self._plans, self._order, self._rng, self._lists = plans, order, rng, lists
         self._noise = rng.choice((0.0, 0.2, 0.5, 0.9))
-        # whether one transaction may see each key in a different state
+        # whether a transaction may see keys in different states
         self._apart = rng.random() < 0.5
 
     def _state(self, key: str, reader: int, cut: int) -> list[Any]:
@@ -413,7 +414,7 @@ class _Answers:
         ]
 
     def of(self, number: int) -> Transaction:
-        """Return the transaction with answers, if it has any."""
+        """Return the transaction with its answers, if it has any."""
         plan, rng = self._plans[number], self._rng
         if plan.type is not OpType.OK:
             return Transaction(plan.value, plan.call, None, plan.type, plan.process)

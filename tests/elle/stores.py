@@ -87,7 +87,8 @@ class Store:
             if any(self.writes[version] & keys for version in since):
                 return False
         elif self.level in {"strict-serializable", "serializable"}:
-            # Only a read-only transaction on an old snapshot may be ordered before others.
+            # Only a read-only transaction on an old snapshot may be ordered before other
+            # transactions.
             touched = keys | set(client.read)
             late = any(self.writes[version] & touched for version in since)
             if late and (keys or self.level == "strict-serializable"):

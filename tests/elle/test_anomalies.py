@@ -1,4 +1,4 @@
-"""One small history per anomaly: no other anomaly is found, and the boundary is right."""
+"""One small history per anomaly, in which no other anomaly is found, and its boundary cases."""
 
 from dataclasses import replace
 

@@ -20,7 +20,7 @@ def few_of(count: int) -> list[Any]:
 
 
 def told(result: ElleResult, places: list[int]) -> Any:
-    """Return the report with operations named by `places`, and without any other names."""
+    """Return the report with operations renamed by `places` and all other names removed."""
     return (
         result.verdict,
         result.not_,
@@ -67,7 +67,7 @@ def shuffled(history: list[Transaction], rng: random.Random) -> tuple[list[Trans
 
 
 def respaced(history: list[Transaction], rng: random.Random) -> list[Transaction]:
-    """Change the times of calls and ends without changing the real-time order."""
+    """Change the times of calls and ends, but not the real-time order."""
     events = sorted(
         [(txn.call, 0, i) for i, txn in enumerate(history)]
         + [(txn.end or 0, 1, i) for i, txn in enumerate(history)]

@@ -106,8 +106,8 @@ def bare(types: Iterable[str]) -> set[str]:
     return {name.removesuffix("-process").removesuffix("-realtime") for name in types}
 
 
-# history -> the number of cases that are beyond the verifier. In lists, the version order does not
-# follow from single reads; in registers, upstream reports lost updates of a transaction's own
+# history -> the number of cases that the verifier cannot decide. In lists, the version order does
+# not follow from single reads; in registers, upstream reports lost updates of a transaction's own
 # writes.
 BEYOND = {
     "list-append/000410.edn": 6,

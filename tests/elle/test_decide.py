@@ -93,12 +93,12 @@ TWO_READS = concurrent("w x 1", "w x 2", "r x 1, r x 2")
               (concurrent("r y [], a z 1, r y [2]", "a y 2, r z [1]"), "invalid"),
               (concurrent("r y nil, w z 1, r y 2", "w y 2, r z 1"), "invalid"),
               (concurrent("r y nil, w z 1, r y 2", "w y 2, r z nil"), "valid"))),
-        # a version that its own transaction overwrote is not a committed version
+        # a version that its own transaction later overwrites is not a committed version
         (concurrent("a y 1, a y 2, r y [1]", "a y 3"), {"read-committed": "valid"}),  # as in Elle
         (OVERWRITTEN, {"read-committed": "unknown", "read-atomic": "invalid"}),
         # session guarantees imply sequential keys
         (SESSION, {"strong-session-snapshot-isolation": "invalid", "snapshot-isolation": "valid"}),
-        # Weak models judge each version on its own.
+        # Weak models judge each version separately.
         (TWO_READS, {"read-committed": "valid", "read-uncommitted": "valid",
                      "serializable": "invalid"}),
     ],
@@ -111,7 +111,7 @@ def test_verdicts_by_model(history, verdicts):
         assert (verdict == "invalid") <= bool(found.not_)
 
 
-# --- rules that registers once lacked ------------------------------------------------------------
+# --- rules that the checker once lacked for registers -------------------------------------------
 
 
 def test_a_future_read_is_found_in_registers_as_in_lists():

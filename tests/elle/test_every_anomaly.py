@@ -30,7 +30,7 @@ from tests.elle.test_predicates import CASES as BY_PREDICATES
 
 SERIAL = ("strong-session-serializable",)
 
-# Predicate reads; a read of one list or of one register is not one.
+# anomalies that need predicate reads; a read of one list or register is no predicate read
 PREDICATES = {
     f"{name}{suffix}"
     for name in ("G-single", "G-nonadjacent", "G2")
@@ -39,7 +39,8 @@ PREDICATES = {
 # Names for "one of these anomalies": the report names the specific anomaly, which refutes the
 # model.
 UNIONS = {"G1", "G1-process", "G1-realtime"}
-# Upstream lists these names but never detects them; a cycle says the same more precisely.
+# Upstream lists these names but never detects them; the report names a cycle, which is more
+# precise.
 NAMES_ONLY = {"G-MSR", "G-SI", "G-SIb", "GSI", "GSIa", "GSIb", "G-cursor", "G-monotonic"} | {
     *("G-update", "write-skew")
 }
@@ -118,7 +119,7 @@ def test_the_history_is_minimal(case):
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_exactly_the_models_beyond_the_boundary_fall(case):
-    """Each model is checked alone: it is invalid exactly if the boundary says so."""
+    """Each model is checked separately: it is invalid exactly if the boundary refutes it."""
     kind, options, history = CASES[case]
     asked = {key: value for key, value in options.items() if key != "consistency_models"}
     strict = check(kind, history, **asked)
@@ -165,8 +166,9 @@ def test_a_cycle_not_found_in_time_is_reported_as_existing(model):
 
 
 def test_the_model_that_only_predicates_refute_is_not_refuted_without_them():
-    """PL-3-cycle-exists needs a cycle that repeatable read allows, and such a cycle passes through
-    a predicate.
+    """PL-3-cycle-exists needs a cycle that repeatable read allows.
+
+    Such a cycle passes through a predicate read.
     """
     assert set(EXISTENCE_MODELS) - set(BY_EXISTENCE) == {"PL-3"}
     for case in CASES:
@@ -195,7 +197,7 @@ def test_write_skew_is_explained_as_a_cycle():
 
 
 def test_a_phantom_over_lists_is_one_over_items():
-    """A read of a whole list would be a predicate read elsewhere; here it is a read of one item."""
+    """Here the read of a whole list is the read of one item, not a predicate read."""
     history = sequence("a x 1", "r x []")
     result = check_list_append(history)
 

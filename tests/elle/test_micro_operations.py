@@ -1,4 +1,4 @@
-"""Notations of micro-operations: reads without an answer, and values that only seem equal."""
+"""Notations of micro-operations: unanswered reads, and values that only look equal."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ NOTHING = {"append": "[]", "w": "nil"}
 
 
 def skew(path: Path, write: str, read: str, *, ok: str = "") -> History:
-    """Build two transactions that miss each other's writes, and also failed and open reads.
+    """Build two transactions that miss each other's writes, plus failed reads and unanswered reads.
 
     `read` is the value of unanswered reads, and `ok` the value of the first answered read.
     """
@@ -83,7 +83,7 @@ def test_similar_elements_are_distinct(pair, swapped):
 @pytest.mark.parametrize("said", [{"code": "CONFLICT"}, "conflict", 7, [["w", 1]]])
 @pytest.mark.parametrize("checker", [ElleListAppend(), ElleRwRegister()])
 def test_reads_of_failed_transactions_are_ignored(checker, said):
-    """A client may record an error as the value; the write in the invocation still counts."""
+    """A client may record an error as the value of a transaction; invoked writes still count."""
     write, seen = ("append", [1]) if isinstance(checker, ElleListAppend) else ("w", 1)
 
     def judged(value: Any) -> CheckResult:

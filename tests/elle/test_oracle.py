@@ -26,7 +26,7 @@ def after(state: dict[str, list[int]], txn: Transaction) -> list[dict[str, list[
 
 
 def serializable(history: list[Transaction], *, strict: bool) -> bool:
-    """Whether some serial order of ok transactions, and of some open ones, explains the history."""
+    """Whether a serial order of all ok and some unanswered transactions explains the history."""
     items = [
         (txn.call if strict else 0, inf if txn.type is OpType.INFO else txn.end, txn)
         for txn in history

@@ -1,4 +1,6 @@
-"""Predicate reads: histories of simulated stores, and random ones against all serial orders."""
+"""Predicate reads: histories of simulated stores, and random histories compared with all serial
+orders.
+"""
 
 import os
 import random
@@ -143,8 +145,8 @@ def test_no_history_is_refuted_that_has_a_serial_order():
         seen[truth, result.verdict] += 1
         types.update(set(result.anomalies))
 
-    # The checker finds most violations, of many kinds; the others depend on orders that nothing
-    # shows.
+    # The checker finds most violations, of many kinds; the others depend on orders that no read
+    # reveals.
     refuted, missed = seen[False, Verdict.INVALID], sum(
         count for (truth, verdict), count in seen.items()
         if not truth and verdict is not Verdict.INVALID

@@ -29,7 +29,7 @@ from tests.elle.predicates import at_once, timed, without
 SERIAL = "strong-session-serializable"
 STRICT = "strict-serializable"
 
-# anomaly -> (history, universe, model asked for, `not`)
+# anomaly -> (history, universe, requested model, `not`)
 CASES: dict[str, tuple[list[Transaction], dict[str, int], str, tuple[str, ...]]] = {
     "G-single": (at_once("i x 1; i y 2", "rp true {x 1}"), {}, STRICT, ("consistent-view",)),
     "G-nonadjacent": (
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[list[Transaction], dict[str, int], str, tuple[str, ...]]]
         SERIAL,
         ("strong-session-serializable",),
     ),
-    # With two real-time steps, one of them would always close a smaller cycle.
+    # two real-time steps would always leave a smaller cycle
     "G-nonadjacent-realtime": (
         timed(
             ("i x 1", 0, 1, 0),
@@ -139,7 +139,7 @@ BY_EXISTENCE = {
 
 @pytest.mark.parametrize("model", BY_EXISTENCE)
 def test_existence_alone_refutes_the_same(model, monkeypatch):
-    """In components too large for a search, no two transactions alone form a cycle."""
+    """In components too large for a search, no cycle has only two transactions."""
     name, asked = BY_EXISTENCE[model]
     history, universe, _, not_ = CASES[name]
     monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
@@ -162,21 +162,21 @@ def test_a_search_without_steps_still_shows_a_cycle():
 @pytest.mark.parametrize(
     ("history", "universe", "expected"),
     [
-        # The predicate read shows some rows, and must have selected others without showing them.
+        # the predicate read shows some rows, so it must have selected other rows that it does not
+        # show
         (at_once("i x 1; rp true {x 1 y 2}", "i y 2; rp true {x 1 y 2}"), {}, {"G1c"}),
         (at_once("d x; rp true {}", "d y; rp true {}"), {"x": 0, "y": 0}, {"G1c"}),
         (at_once("rp = 0 {x 0}; w x 1", "rp = 0 {y 0}; w y 1"), {"x": 0, "y": 0}, {"G1c"}),
         (at_once("rp = 1 {}; w x 1", "rp = 1 {}; w y 1"), {"x": 0, "y": 0}, {"G2"}),
         (at_once("d v; w w 8; d x", "rp true {w 0 x 0}"), {"v": 0, "w": 0, "x": 0}, {"G-single"}),
-        # The read cannot have selected what its own transaction writes later.
+        # The read cannot have selected a row that its own transaction writes later.
         (at_once("w x 2; w y 2", "rp = 2 {y 2}; w x 5"), {"x": 0, "y": 0}, {"G-single"}),
         (at_once("rp true {}; d x; w x 2"), {"x": 1}, {"predicate-read-miss"}),
         # A write is irrelevant if neither it nor the version that it replaced matches.
         (at_once("w x 2; i y 1", "rp = 1 {y 1}"), {"x": 0}, set()),
         # With any other version, the result of the predicate read would differ.
         (at_once("w x 1; w y 1", "rp true {x 0 y 1}"), {"x": 0, "y": 0}, {"G-single"}),
-        # An item read contradicts a predicate read that selected a version unknown to the item
-        # read.
+        # The item read misses a version that the predicate read selected.
         (at_once("w x 2", "rp mod 2 0 {x 2}; r x 1"), {"x": 1}, {"G-single-item"}),
         (at_once("r x nil; i y 1", "r y nil; i x 1"), {}, {"G2-item"}),
         (at_once("r x 0; w x 1", "r x 0; w x 2"), {"x": 0}, {"lost-update", "G2-item"}),

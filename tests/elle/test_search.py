@@ -99,7 +99,7 @@ def budget() -> Budget:
 
 
 @settings(deadline=None, max_examples=examples(300))
-# Two real-time steps pass the same gates; only simple paths show the cycle.
+# two real-time steps pass the same gates, so only a search over simple paths shows the cycle
 @example(
     times=[(0, 0), (0, 1), (0, 1), (1, 0), (2, 0), (2, 0)],
     drawn=[(1, 0, WW), (3, 0, RW), (4, 1, RW), (5, 3, WW)],
@@ -236,7 +236,7 @@ def test_time_that_is_up_makes_no_verdict_valid():
 
 
 def test_upstream_relates_less_and_is_followed(monkeypatch):
-    """Key x shows r, u, q after u, and then r again; upstream does not order u before r."""
+    """After u, reads of x show r, u, q, and then r again; upstream does not order u before r."""
     history = [
         Transaction([(f, "x", value) for f, value in mops], 2 * i, 2 * i + 1, process=i)
         for i, mops in enumerate(([("w", 1)], [("w", 2)], [("r", 2), ("w", 3)], [("r", 1)]))

@@ -1,4 +1,4 @@
-"""Cycles shortened by real time to few transactions, and cycles found without a search."""
+"""Cycles that real time shortens to few transactions, and cycles found without a search."""
 
 import itertools
 import random
@@ -33,10 +33,10 @@ CHAIN = runs((0, 0), (1, 1), (2, 2), (3, 3), (4, 4))
 @pytest.mark.parametrize(
     ("relations", "txns", "told"),
     [
-        # One real-time step replaces the chain; the anti-dependency stays.
+        # one real-time step replaces the chain, and the anti-dependency remains
         ((WW, REALTIME, WW, WR, RW), (0, 4), (REALTIME, RW)),
         ((REALTIME, REALTIME, REALTIME, REALTIME, RWP), (0, 4), (REALTIME, RWP)),
-        # The edge that defines the kind of the cycle stays: wr before ww.
+        # the edge that defines the kind of the cycle remains: wr before ww
         ((REALTIME, WW, WW, REALTIME, WR), (0, 4), (REALTIME, WR)),
         ((REALTIME, WW, REALTIME, REALTIME, WW), (1, 2), (WW, REALTIME)),
         # A cycle without real time has another kind, and is not shortened.

@@ -1,4 +1,4 @@
-"""A store is never blamed at its own level, and soon at stronger levels."""
+"""A store is never blamed for violating its own level, and soon for violating a stronger one."""
 
 import os
 import random
@@ -10,7 +10,7 @@ from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
 from harness.ops import Verdict
 from tests.elle.stores import as_registers, run
 
-# level of the store -> (model that holds, model that is broken, model whose refutation shows it)
+# level of the store -> (model that holds, violated model, model whose violation is proof of it)
 LEVELS = {
     "strict-serializable": ("strict-serializable", None),
     "serializable": ("serializable", "strict-serializable"),

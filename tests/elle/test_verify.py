@@ -80,7 +80,7 @@ def test_nothing_that_is_found_in_random_histories_is_refused(level, kind):
 
 
 def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open():
-    """The longest read of x lacks 2, which another read shows; none shows if 2 comes last."""
+    """The longest read of x lacks 2, which another read shows, so 2 may or may not come last."""
     history = concurrent(
         "a x 1, a y 2", "a x 2, a y 1", "a x 3", "r x [1 3]", "r x [2]", "r y [1 2]", "a x 4"
     )
@@ -106,7 +106,7 @@ def _all(history: list[Transaction]) -> list[Case]:
 
 
 def test_two_longest_reads_that_differ_do_not_prove_one_cycle_together():
-    """Either order of x is possible alone; using both at once is already a contradiction."""
+    """Either order of x is possible alone; a case that uses both orders contradicts itself."""
     history = concurrent("a x 1", "a x 2", "r x [1 2]", "r x [2 1]")
     steps = (
         Step(0, 1, Reason("ww", "", "x", "1", "2")),
@@ -116,7 +116,7 @@ def test_two_longest_reads_that_differ_do_not_prove_one_cycle_together():
     assert outcome(history, Case("G0", (), (0, 1), {}, steps), "list-append") == "refused"
 
 
-# --- cases about things that are not in the history ------------------------------------------
+# --- cases about operations or values that are not in the history --------------------------------
 
 
 def _altered_cycles(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
@@ -135,7 +135,7 @@ def _altered_cycles(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
         for name in ("key", "value", "next_value"):
             told = getattr(step.reason, name)
             if told is not None:
-                # No value and a nil value mean the same.
+                # a missing value and a nil value mean the same
                 for thing in {"x", "y", "1", "2", "9", None if told != "nil" else "9"} - {told}:
                     reason = replace(step.reason, **{name: thing})
                     changed = (*steps[:i], replace(step, reason=reason), *steps[i + 1 :])
@@ -193,7 +193,7 @@ def test_altered_cases_are_refused(name):
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - BEYOND))
 def test_without_the_promise_nothing_is_derived_from_it(name):
-    """Each promise that a history of registers relies on is necessary."""
+    """Every promise that cases about registers rely on is necessary."""
     kind, options, history = CASES[name]
     if kind == "register" and any(options.get(flag) for flag in OPTIONS):
         told = [outcome(history, case, "rw-register") for case in cases_of(name)]
@@ -351,7 +351,7 @@ def test_meanings_of_cycle_names(name, kinds, holds):
 
 
 SINGLE = {
-    # name -> (history, kind, type, operations, details), each slightly different from a true case
+    # name -> (history, kind, type, operations, details); each case is nearly a true one
     "committed": ("a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
     "unseen": ("fail:a x 1|r x [2]|a x 2", "G1a", (1, 0), {"key": "x", "value": "1"}),
     "unknown": ("info:a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
@@ -454,7 +454,9 @@ SOUND = placed(("a x 1", 0, 9), ("r y []", 1, 2), ("r x []", 3, 4))
 
 
 def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
-    """The mutated code lets completions come at once, so overlapping transactions seem ordered."""
+    """The mutated code treats operations as instantaneous, so overlapping transactions seem
+    ordered.
+    """
     history = recorded(SOUND)
     plugin = ElleListAppend().check(history, None, time_limit_s=300)
     assert plugin.verdict is Verdict.VALID
@@ -478,7 +480,7 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
 
 
 def test_underivable_cases_keep_their_verdict_and_say_so():
-    """The verifier is limited: if it cannot follow a case, that refutes nothing."""
+    """The verifier is limited: a case that it cannot derive may still be true."""
     history = recorded(CASES["list/G0"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})
@@ -500,7 +502,7 @@ def test_underivable_cases_keep_their_verdict_and_say_so():
 
 
 def test_a_verified_case_need_not_refute_the_weakest_model():
-    """A true case against a strong model proves no violation of a weaker model."""
+    """A case that refutes a strong model proves no violation of a weaker model."""
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})

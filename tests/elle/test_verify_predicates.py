@@ -172,7 +172,7 @@ def late(first: str, second: str, *others: str) -> list[Transaction]:
     return timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
 
 
-# outcome -> name -> (history, case): true cases, and cases that are nearly true
+# outcome -> name -> (history, case), with true cases and nearly true ones
 NEARLY: dict[str, dict[str, tuple[list[Transaction], Case]]] = {
     "refused": {
         "wr of another value": (late("w x 2", "r x 1"), back("wr", "2", "")),

@@ -1,4 +1,4 @@
-"""The supplied cases: each is valid, and the events that it demonstrates do happen."""
+"""The supplied cases are valid, and produce the events that they demonstrate."""
 
 import json
 import re

@@ -2,8 +2,8 @@
 changed.
 
 Rows of `SOUND` must be valid. A row of `CONVICTED` changes one line of the file, unless the
-unchanged file already breaks its promise. Because a short fault may leave no wrong answer behind,
-such a row runs with other seeds until a checker convicts it.
+unchanged file already breaks its promise. A short fault may have no visible effect, so such a row
+runs with other seeds until a checker convicts it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The clock of PostgreSQL in both worlds, as the server itself shows it."""
+"""The clock that a PostgreSQL server shows, in both environments."""
 
 import json
 

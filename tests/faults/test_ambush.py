@@ -1,4 +1,4 @@
-"""Faults that wait for an event strike once, and are healed or recorded when the chaos ends."""
+"""A fault that waits for an event strikes once, and is healed or recorded at the end."""
 
 import asyncio
 
@@ -95,7 +95,7 @@ def test_an_event_that_does_not_come_is_a_miss():
 def test_it_strikes_a_little_after_the_event_and_does_not_hold_the_node():
     async def script(cluster, conductor):
         await cluster.happen("m3", "leader", term=4)
-        assert cluster.calls == []  # the node is not held back in the meantime
+        assert cluster.calls == []  # the node continues without waiting
 
     cluster, ops = play(script, "kill it when event leader term=4 after=1ms")
     assert cluster.calls[0][:2] == ("kill", "m3")

@@ -1,4 +1,4 @@
-"""Every fault ends with its lease, even if a heal before succeeds or fails (in virtual time)."""
+"""Every fault ends with its lease, even after a heal that succeeded or failed (in virtual time)."""
 
 import asyncio
 import math
@@ -47,7 +47,7 @@ class Leases:
 
 
 def undone(cluster):
-    """Return the number of times that something was undone."""
+    """Return how often the fault was undone."""
     good = [
         cluster.clocks.get("m1") == (0, 0),
         cluster.factors.get("m1") == 1.0,

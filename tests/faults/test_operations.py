@@ -1,4 +1,4 @@
-"""Operations of administrators are bounded, and recorded from begin to end."""
+"""Operations of administrators have a time limit, and their begin and end are recorded."""
 
 import asyncio
 

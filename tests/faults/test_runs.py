@@ -1,4 +1,4 @@
-"""Every nemesis has an effect on the simulated bundled target, which is not blamed."""
+"""Every nemesis affects the simulated bundled target, and the target is not blamed."""
 
 import msgspec
 import pytest
@@ -46,7 +46,7 @@ def test_a_nemesis_bites_and_a_clean_target_is_valid(nemesis):
 
 
 def outcomes_by_client(history, fault, concurrency=10):
-    """Return the outcomes of operations called and answered during a fault, by client."""
+    """Return the outcomes of operations during a fault, by client."""
     found = {number: set() for number in range(concurrency)}
     for pair in history.pairs:
         done = pair.completion
@@ -136,7 +136,7 @@ def test_a_case_decides_whether_a_majority_may_be_damaged(damage):
 
 
 def test_an_operation_is_done_at_an_event_that_it_waits_for():
-    """An event triggers its fault outside of tasks, where operations would have no time limit."""
+    """An event triggers its fault outside any task, where operations would have no time limit."""
     text = "do rolling-restart on it when event leader group=master"
     history, judgement = run(text, 1, "kill leader every 3s for 1s")
     leaders = {(op.time, op.value["node"]) for op in history.facts("leader")}

@@ -1,4 +1,4 @@
-"""Faults in words: their meaning, refused texts, and runs that follow them."""
+"""Faults written as text: their meaning, refused texts, and runs that use them."""
 
 import json
 

@@ -187,8 +187,7 @@ def explained(kind, history):
         for one in left:
             call, end, f, value = one
             if call <= first:
-                # A lost mutation that would be impossible has no effect, as if it had never been
-                # sent.
+                # A lost mutation that is impossible in this state has no effect.
                 after = {a for s in states for a in model.after(s, f, value, end is not None)}
                 if search(frozenset(after), left - {one}):
                     return True

@@ -1,4 +1,4 @@
-"""Each model and its vocabulary: hand-written histories just within and just outside every rule."""
+"""Each model and its vocabulary: hand-written histories that just obey or just break each rule."""
 
 import pytest
 

@@ -273,7 +273,7 @@ def test_a_map_of_strings_is_no_tuple():
 
 
 def test_where_both_readings_differ_the_verdict_says_which_option_decides():
-    """Values of locks are [owner token]: two locks as tuples, or one lock with plain values."""
+    """The values [owner token] can mean several locks (tuples), or one lock with plain values."""
     lines = [*did(0, "acquire", [0, 7]), *did(1, "acquire", [1, 8]), *did(0, "release", [0, 7])]
     result = judged("mutex", lines)
     assert (result.verdict, result.details["rule"]) == (UNKNOWN, "tuples-or-values")

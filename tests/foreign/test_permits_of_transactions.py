@@ -1,4 +1,4 @@
-"""Anomalies of transactions over lists: some are permitted by a profile, others are not."""
+"""Anomalies of transactions over lists, of which a profile permits some."""
 
 import random
 
@@ -45,7 +45,7 @@ class Transactions(Writer):
 
 
 def deposed(*, told: bool = True) -> Transactions:
-    """Begin a history in which m1 led, then m2 led and took an append, and m1 may not know that."""
+    """Begin a history in which m1 led; then m2 led and executed an append that m1 may not know."""
     h = Transactions(STALE)
     h.leads("m1", 1)
     h.append(1)

@@ -1,4 +1,6 @@
-"""Views of the table catalog are linearizable if the whole is, and their cores are small."""
+"""If a history of the table catalog is linearizable, so is every view; refuted views have small
+cores.
+"""
 
 import random
 from collections import Counter
@@ -98,12 +100,12 @@ def test_a_view_is_linearizable_whenever_the_whole_is(name):
                 found = True
         refuted += found
     assert 100 < valid < 300
-    assert refuted > 0.8 * (350 - valid)  # few contradictions need more than one name or id
+    assert refuted > 0.8 * (350 - valid)  # one name or id is enough for most contradictions
     assert min(kinds[kind] for kind in ALL_KINDS) >= (1 if "twice" in name else 2)
 
 
 class Plain(Model[Any, Any, Any]):
-    """A model that keeps even operations that do not concern the core."""
+    """A model that also keeps operations which do not concern the core."""
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
         self._model = model
@@ -219,7 +221,8 @@ def test_what_is_called_when_a_window_ends_may_come_before_what_returns_then(mon
 def test_a_list_between_two_sights_must_show_the_id():
     hidden = done(3, "list", 6, 7, "", listing=())
     later = done(4, "get", 8, 9, "b", ident=7, version=2, seen=6)
-    # The name's view cannot show it: if the outcome is unknown, the table may have come back.
+    # The view of the name does not refute this: an operation of unknown outcome may have restored
+    # the table.
     away = Operation(5, Rename("b", "c"), 5, UNKNOWN, None, 5)
     back = Operation(6, Rename("c", "b"), 5, UNKNOWN, None, 6)
     operations = [CREATE, RENAME, ALTER, hidden, later, away, back]
@@ -249,7 +252,7 @@ def test_an_answer_without_an_id_may_be_about_any_table():
 
 
 def test_an_id_without_a_create_belongs_to_no_table():
-    # After two renames with lost answers, views of names only show that some table arrived.
+    # After two renames with lost answers, views of names only show that some table got the name.
     moves: Ops = [
         Operation(number, Rename("a", name), 2, UNKNOWN, None, number)
         for number, name in ((1, "b"), (2, "c"))

@@ -295,7 +295,8 @@ def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, be
         ('{:a "' + ';{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + '\\"}\n' * 60_000 + '"}\n', 1),
         ("{" + "".join(f":k{n} 1 " for n in range(60_000)) + ":k59999 1}", "':k59999' twice"),
-        # One form is larger than many blocks, whether plain or not, and has more lines than forms.
+        # One form is larger than many blocks, plain or not, and has more lines than there are
+        # forms.
         ("{:a [" + "1 2 3 4 5 " * 100_000 + "]}", 1),
         ("[{:a [" + "[:append 1 2] " * 50_000 + "]}]", 1),
         ("{:a [" + "{:b 1}\n" * 100_000 + "]}\n", 1),
@@ -315,7 +316,7 @@ def test_long_forms_take_no_quadratic_time(tmp_path, text, count):
 
 @pytest.mark.slow
 def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
-    """A backtracking search would need memory for each escape."""
+    """A search with backtracking would need memory for each escape."""
     path = tmp_path / "h.edn"
     path.write_text('{:a "' + "\\\\" * 300_000 + '"}\n')
     tracemalloc.start()

@@ -259,7 +259,7 @@ def test_an_imported_history_has_the_verdict_of_its_file(name, tmp_path, capsys)
     assert main(["check", str(tmp_path / "s"), "--json"]) == code
     stored = json.loads(capsys.readouterr().out)
     same = ("verdict", "model", "reason", "operations", "anomalies", "not")
-    # An import makes the decisions final that were derived from the shape of values.
+    # An import makes final what was decided from the form of the values.
     found["reason"] = found["reason"].replace(f"; {TAKEN}, if not: --no-independent", "")
     assert {key: stored[key] for key in same} == {key: found[key] for key in same}
     assert main(["export", str(run.folder)]) == EXIT_VALID

@@ -29,7 +29,7 @@ LOST_DEQUEUES = (
 )
 TOXIPROXY = "python toxiproxy_reports.py (TOXI=URL for another server)"
 ANSWERS = {
-    # One read and no total: no number can be wrong (`MORE` has the total).
+    # one read and no total, so no number can be wrong (`MORE` has the total)
     f"{CHECK} bank-bad.edn": (UNKNOWN, "say --initial TOTAL"),
     f"{CHECK} counter-ok.edn": (VALID, "counter"),
     f"{CHECK} edn-nan-in-nemesis.edn": (VALID, ""),

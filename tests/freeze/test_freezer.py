@@ -1,4 +1,4 @@
-"""A freeze while nodes start: every node is paused, no matter when it started."""
+"""A freeze during the start of nodes pauses every node, whenever it started."""
 
 import asyncio
 import json

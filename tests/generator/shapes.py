@@ -1,4 +1,4 @@
-"""Short forms of ops, and small operations to build generators from."""
+"""Short forms of ops, and small operations from which tests build generators."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -49,7 +49,7 @@ def draw(ctx: Context) -> Draft:
 
 
 class UntilOk:
-    """A generator, wrapped to end at the first operation (of kind `f`) that ends with `ok`."""
+    """A wrapped generator that ends at the first `ok` completion (of an operation `f`)."""
 
     def __init__(self, generator: GeneratorLike, f: str | None = None) -> None:
         self.generator, self.f = lift(generator), f
@@ -68,7 +68,7 @@ class UntilOk:
 
 
 class Thread:
-    """A generator, wrapped so that its drafts are for the process of one thread."""
+    """A wrapped generator whose drafts are all for one thread's process."""
 
     def __init__(self, thread: int, f: str) -> None:
         self.thread, self.f = thread, f

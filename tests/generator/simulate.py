@@ -73,7 +73,7 @@ class _Simulation:
                     polls += 1
                     if polls > _POLLS_MAX:
                         raise InternalError(
-                            "the generator is pending while nothing is in flight, and stays so: "
+                            "the generator stays pending although no operation is in flight: "
                             f"{generator!r}"[:2000]
                         )
                     next_ns = self.ctx.time_ns + _POLL_NS
@@ -86,7 +86,7 @@ class _Simulation:
     def _record(self, op: Op) -> Op:
         if len(self.history) >= self.ops_max:
             raise UsageError(
-                f"the generator made {self.ops_max} ops and goes on; put a limit around it"
+                f"the generator made {self.ops_max} ops and did not end; wrap it in a limit"
             )
         numbered = msgspec.structs.replace(op, index=len(self.history))
         self.history.append(numbered)

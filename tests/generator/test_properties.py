@@ -71,7 +71,7 @@ GENERATORS = st.recursive(LEAVES, _wrap_or_sleep, max_leaves=6)
 
 
 class Tagged:
-    """A generator, wrapped so that the value of each operation is the number of its phase."""
+    """A wrapped generator that sets each operation's value to the number of its phase."""
 
     def __init__(self, number: int, generator: Generator) -> None:
         self.number, self.generator = number, generator

@@ -40,7 +40,7 @@ alone, crashing = partial(perfect, concurrency=1), partial(perfect_info, concurr
 @pytest.mark.parametrize(
     ("play", "generator", "read", "expected"),
     [
-        # A time limit counts from the first operation, and ends a generator that would wait.
+        # A time limit counts from the first operation, and also ends a generator that waits.
         (quick, [Draft("b", time_ns=100), time_limit(30 * NS, delay(10 * NS, forever("a")))],
          times, [100, 100, 110, 120]),
         (perfect, time_limit(15 * NS, [Draft("a"), Draft("b", time_ns=15), Draft("c")]),
@@ -68,7 +68,7 @@ alone, crashing = partial(perfect, concurrency=1), partial(perfect_info, concurr
         # Scheduled times count from the first request, plus an offset.
         (quick, [Draft("b", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20)],
          times, [100, 125]),
-        # With a start, their times do not depend on the first request.
+        # With a start time, they do not depend on the first request.
         (quick, [Draft("b", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20, start_ns=200)],
          times, [100, 225]),
     ],

@@ -130,7 +130,8 @@ async def test_unique_keys_hold_within_a_transaction(database):
     async with transaction(database) as session:
         with pytest.raises(UniqueKeyError):
             await session.insert(TABLES, table("x"))
-        with pytest.raises(RefusedStatementError):  # after an error, every statement is refused
+        # after an error, the transaction refuses every statement
+        with pytest.raises(RefusedStatementError):
             await session.select(TABLES)
         with pytest.raises(RefusedStatementError):
             await session.commit()
@@ -217,7 +218,7 @@ async def test_a_locked_row_is_waited_for(database):
         assert await waits(second)
         await one.update(SEQUENCE, {"NEXT_EVENT_ID": 2}, ONE)
         await one.commit()
-        # the second transaction gets the newest version once that is committed
+        # the second transaction gets the newest version after that has committed
         assert await second == 2
 
 
@@ -359,7 +360,7 @@ async def test_serializable_transactions_that_only_read_never_fail(database):
 
 
 async def test_serializable_transactions_add_up(database):
-    """Concurrent transactions that are retried until they succeed all apply exactly once."""
+    """Concurrent transactions, each retried until it succeeds, all apply exactly once."""
 
     async def add():
         while True:

@@ -171,12 +171,12 @@ START = (0, [])
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [], "next_event": 4}, "kept"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])], {"log": []}, "valid"),
-        # The cleaner removed all events; only the id of the next event shows this.
+        # The cleaner removed all events; only the next event's id shows this.
         ([START, (0, []), (0, []), (0, [], {"missing": 1, "to": 3}), (3, LOG[3:])],
          {"log": LOG[2:]}, "valid"),
         ([START, (0, []), (0, []), (0, []), (0, [])], {"log": []}, "valid"),
         ([START, (0, []), (0, []), (0, []), (0, [])], {"log": LOG[2:]}, "missed"),
-        # A cleaned log is replayed as far as the readers know it.
+        # After a cleaning, the log is replayed from the events that readers saw.
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [], "tables": [["e.y", 1, "c"]]}, "replay"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3])],

@@ -1,4 +1,4 @@
-"""Clients: the metastores that they try, their conclusions, and the ends of operations."""
+"""Clients: the choice of a metastore, the outcomes of operations, and the proof of each outcome."""
 
 import asyncio
 import random

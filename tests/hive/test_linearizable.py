@@ -190,7 +190,7 @@ def test_only_behaviour_of_the_profile_is_permitted(permit, steps):
 
 
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
-    """The get alone is a contradiction; the named change explains where its answer comes from."""
+    """The get alone is a contradiction; the named change shows where its answer came from."""
     told = check(written(CHANGED)).explanation
     assert any("It saw this change: Process 0 altered d.x (op " in line for line in told)
 
@@ -229,7 +229,7 @@ def test_a_long_core_shows_its_last_operations_and_counts_the_rest():
         # the drop of another table
         (EXPLAINING, [do("done", 0, "create", "d.z", "a"), DROP, do("start", 1, "drop", "d.z", "c"),
                       END, do("end", 1)]),
-        # a get may show a change in progress, but no later one
+        # a get may show a change in progress, but not a later one
         ([TORN_GET], [CREATED, do("saw", 2, "d.x", "c"), RENAMED]),
         # the change was sent only once
         ([DDL_TWICE], [do("start", 0, "create", "d.x", "a"), do("end", 0, attempts=sent_to("hms1")),
@@ -551,7 +551,7 @@ def test_a_place_is_behind_those_of_other_names():
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_permits_never_convict(made):
-    """Permits make no history invalid, and the histories that they excuse are so without them."""
+    """Permits make no history invalid, and a history that they excuse is invalid without them."""
     h, _ = made
     strict = verdict(h)
     h.permitting(*((name, {}) for name in EXPLAINING))
@@ -563,7 +563,7 @@ def test_permits_never_convict(made):
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_the_model_is_consistent(made):
-    """Read-only operations of the model change nothing, and projections of valid histories hold."""
+    """Read-only operations change no state, and projections of valid histories are valid."""
     h, pairs = made
     found = metastore_history(History(h.lines)).operations
     model = Metastore()

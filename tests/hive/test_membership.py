@@ -63,7 +63,7 @@ def test_a_list_that_changed_is_followed_in_its_order_or_shuffled_anew():
 
 
 async def both_of_the_first_list_go(hms: Deployed):
-    """Return an old client's results after one, and then both, of its metastores are removed."""
+    """Remove one of a client's two metastores, then the other; return the client's results."""
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x", nonce="a")
     assert await add(hms, "hms3") == "add-metastore: hms3"

@@ -93,7 +93,7 @@ async def test_a_repeated_request_gets_its_first_answer(hms):
             await hms.at(node, api.CreateTable(table, "r2"))
         assert refused.value.kind == api.ALREADY_EXISTS
         await hms.at(node, api.DropTable("db1", "t", "r3"))
-    # A late copy does nothing, whether the first request was executed or refused.
+    # A late copy has no effect, whether the first request was executed or refused.
     await hms.at("hms2", api.CreateTable(table, "r1"))
     with pytest.raises(MetastoreError):
         await hms.at("hms1", api.CreateTable(table, "r2"))
@@ -102,7 +102,7 @@ async def test_a_repeated_request_gets_its_first_answer(hms):
 
 
 async def at_once(hms: Deployed, *calls):
-    """Send calls to the two metastores in turn, all at once; return how each call ended."""
+    """Send all calls at once, alternating between two metastores; return how each call ended."""
 
     async def one(number, call):
         try:
@@ -171,7 +171,7 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
 
 @on(deploy)
 async def test_a_metastore_paused_within_a_transaction_blocks_others_briefly(hms):
-    """A paused metastore may hold the lock of the sequence, which the database then takes away."""
+    """A paused metastore may hold the sequence's lock, which the database then releases."""
     client = hms.new_client()
     for number in range(40):
         creating = asyncio.ensure_future(

@@ -25,7 +25,7 @@ NEVER = "3"  # with this seed, disks never write unsynced data back
 worlds = pytest.mark.parametrize(
     "environment", [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=DOCKER)]
 )
-# in processes by default: what these tests see of the database, others see in Docker, too
+# by default in processes only: the database behaves in the same way in Docker
 processes_by_day = pytest.mark.parametrize(
     "environment",
     [

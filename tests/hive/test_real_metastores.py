@@ -1,4 +1,4 @@
-"""Real Hive Metastores over a real PostgreSQL: the same operations, failovers, and their races."""
+"""Real Hive Metastores over a real PostgreSQL: common operations, failovers and races."""
 
 import asyncio
 import json
@@ -125,7 +125,7 @@ def test_operations_races_and_failovers(environment, checks):
     ("profile", "code", "verdict"),
     [
         ("hive4", EXIT_VALID, "permitted"),
-        # Occasionally another race is found before the one between two drops.
+        # Occasionally another race shows before the one between two drops.
         pytest.param("strict", EXIT_INVALID, "invalid", marks=pytest.mark.nightly),
     ],
 )

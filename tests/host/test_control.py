@@ -118,7 +118,7 @@ async def test_a_condition_is_in_force_for_its_node_only():
     assert world.ahead_h() == 3
     assert await world.control.worsen_disk(FULL) == 0
     life.feel(4)
-    assert world.ahead_h() == 3  # the second setting does not undo the first
+    assert world.ahead_h() == 3  # the second setting leaves the first unchanged
     await world.control.skew(offset_ns=0, drift_ppm=0)
     life.feel(2)
     assert await world.control.worsen_disk(DiskQuality()) == 6
@@ -157,7 +157,7 @@ async def test_effects_on_a_dead_node_are_counted_as_far_as_known():
     world.change(NodeState.DOWN)
     life = world.start()
     life.feel(7)
-    life.obedience.report()  # the node reports because it exits on its own
+    life.obedience.report()  # the node reports its condition because it exits on its own
     world.change(NodeState.DOWN)
     world.start().feel(2)
     assert await world.control.worsen_disk(DiskQuality()) == 3 + 7 + 2
@@ -318,7 +318,7 @@ def line(boot: int = 0, number: int = 1, disk: DiskQuality = FULL) -> bytes:
 
 
 class Node:
-    """The node's end of the channel, without a node."""
+    """The node's end of the control channel, without a node."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []

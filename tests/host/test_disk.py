@@ -60,7 +60,7 @@ async def test_replace_syncs_before_and_after_the_rename(tmp_path, synced):
 async def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(
     tmp_path, monkeypatch, fails
 ):
-    """Otherwise the worker thread could restore a file that was since removed or replaced."""
+    """Otherwise the worker thread could restore a file that has been removed or replaced since."""
 
     import threading
 

@@ -50,7 +50,7 @@ def test_nought_is_how_programs_end_that_are_asked_to():
 def test_a_program_beside_which_the_oom_killer_acted_may_lack_a_child():
     assert {by(code, oom_kills=1) for code in (1, -signal.SIGABRT, 134)} == {"unknown"}
     assert by(-signal.SIGKILL, oom_kills=1) == "host"
-    # a runner has no child processes that the OOM killer could have hit
+    # a test runner has no child processes that the OOM killer could have hit
     assert by(1, on_env=True, oom_kills=1) == "itself"
 
 

@@ -63,7 +63,7 @@ def test_the_end_of_a_connection_is_not_said_twice(callers, complaints, caplog):
         await asyncio.sleep(0)
         server.close()
         for protocol in protocols:
-            # The garbage collector freed the future before the stream.
+            # The garbage collector frees the future before the stream.
             protocol._closed = asyncio.get_running_loop().create_future()
         assert len(protocols) >= len(callers)
         del protocols, protocol

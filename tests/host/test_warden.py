@@ -53,7 +53,7 @@ def test_everything_is_undone_in_reverse_and_released_things_are_not(warden, tmp
         warden.guard(text, append(out, text))
     warden.release("b")
     warden.release("never guarded")
-    warden.guard("a", append(out, "A"))  # guarding it again makes it the last
+    warden.guard("a", append(out, "A"))  # guarding `a` again moves it to the end
     warden.close()
 
     assert out.read_text() == "Adc"

@@ -1,4 +1,4 @@
-"""Bit rot on the bundled target: a node exits at a flipped bit, or a checker blames it."""
+"""Bit rot on the bundled target: a node that reads a flipped bit exits, or is convicted."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""Known differences from real Kudu: listed for readers, and none of them covers everything."""
+"""Known differences from real Kudu are documented, and no entry covers all differences."""
 
 import re
 from pathlib import Path

@@ -35,7 +35,7 @@ def test_no_answer_is_older_than_it_says():
 
 
 def no_check(self: FollowerReads) -> int | None:
-    """Replaces the check of a bound, as if the state were always new."""
+    """A check of a bound that accepts every state."""
     return 0 if self._leadership.replica is not None else None
 
 

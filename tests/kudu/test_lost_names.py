@@ -21,7 +21,7 @@ def test_a_new_leader_survives_a_lost_name_of_a_peer(bugs, ends):
             leader = (await system.roles()).leader
             if leader == other:
                 break
-            if leader is not None:  # the lost one may win as well
+            if leader is not None:  # the node whose name is lost may win as well
                 await system.step_down([leader])
             await asyncio.sleep(0.2)
         assert (cluster.state(other) is NodeState.DOWN) is ends

@@ -29,7 +29,7 @@ async def lose(cluster: Deployed) -> None:
 
 
 async def members(cluster: Deployed, change: str, node: str, *voters: str) -> None:
-    """Request a change of the members, again and again until these masters are the voters."""
+    """Repeat a change of the members until these masters are the voters."""
 
     async def so() -> Convergence:
         roles = await cluster.system.roles()
@@ -84,7 +84,7 @@ async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(c
     await works(cluster, old, "after")
     await cluster.cluster.kill(
         "m2"
-    )  # the new master has replaced the lost one, so another may be down
+    )  # the new master has replaced the lost one, so another master may be down
     await works(cluster, old, "one-down")
     tables = (await cluster.ok(old, "list"))["tables"]
     assert [name for name, *_ in tables] == ["after", "before", "one-down"]
@@ -252,7 +252,7 @@ async def test_but_not_against_an_operator_who_writes_another_list(cluster):
     assert world.state("m2") is NodeState.DOWN
 
 
-# --- commands that a profile does not have -----------------------------------------------------
+# --- commands that a profile lacks ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

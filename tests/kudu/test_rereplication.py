@@ -119,7 +119,7 @@ async def test_nothing_is_added_where_no_server_is_left_for_it(cluster):
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON)
 async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster):
-    """t1 is lost and returns; then two others are lost, and copies replace t1's tombstones."""
+    """t1 fails and returns; then two others fail, and new copies replace t1's tombstones."""
     client, world = await with_table(cluster, 6), cluster.session.cluster
     first = await uuid_of(cluster, "t1")
     await world.kill("t1")
@@ -266,7 +266,7 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster):
 
 @on(deploy, tservers=4, flags=SOON)
 async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
-    """With four servers, two replicas that leave at once could never both be replaced."""
+    """With four servers, two replicas that leave concurrently could never both be replaced."""
     client, world = await with_table(cluster, 1), cluster.session.cluster
     (found,) = (await of_leader(cluster))["tablets"]
     held = [peer["address"].partition(":")[0] for peer in found["consensus"]["peers"]]

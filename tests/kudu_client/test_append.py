@@ -1,4 +1,4 @@
-"""Transactions of the vocabulary `append`: one RPC each, and the outcome of every answer."""
+"""Transactions of the vocabulary `append`: each is one RPC, and every answer has an outcome."""
 
 from typing import Any
 

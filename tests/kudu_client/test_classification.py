@@ -212,7 +212,7 @@ def test_the_number_of_attempts_is_limited_and_says_so():
     ("last", "expected"),
     [
         (None, OpType.OK),
-        (NOT_FOUND, OpType.INFO),  # this answer may be about the client's own success
+        (NOT_FOUND, OpType.INFO),  # this answer may be caused by the client's own success
         (EXISTS, OpType.INFO),
         (NOT_LEADER, OpType.INFO),
         (LOST_LEADERSHIP, OpType.INFO),
@@ -314,7 +314,7 @@ def test_what_does_not_come_again_late(f, error, closed):
 @given(data=st.data())
 @settings(max_examples=examples(40))
 def test_random_attempts_against_the_definition(f, resend, data):
-    """The oracle is a restatement of the definition, over all sequences of answers."""
+    """Random sequences of answers; the oracle restates the definition."""
     kinds = data.draw(
         st.lists(
             st.sampled_from(["none", "unsent", "lost", "half-done", "refused", "done"]), max_size=6

@@ -35,7 +35,7 @@ def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, pol
     [
         ([], 3, None),
         ([("m1", 1, True)], 1, "m1"),
-        ([("m1", 5, True)], 3, None),  # one of three masters is not a majority
+        ([("m1", 5, True)], 3, None),  # one of three masters is no majority
         ([("m1", 5, True), ("m2", 5, False)], 3, "m1"),
         ([("m1", 5, True), ("m2", 6, False)], 3, None),  # a newer term exists: stale
         ([("m1", 5, True), ("m2", 6, True)], 3, "m2"),
@@ -124,7 +124,7 @@ SILENT, REFUSED = [Silence()], [RpcError("refused", sent=False)]
          "m3:7051", 0, 0.5),
         # the deadline ends the search
         ([SILENT] * 3, None, 2.99, 3.01),
-        # a single master needs no other
+        # a single master needs no other answer
         ([[connect(1, "LEADER")]], "m1:7051", 0, 0.01),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A master's client of the metastores: it stays with one, resends once, and pauses without them."""
+"""A master's client of the metastores: it stays with one, resends once, and pauses if all fail."""
 
 import asyncio
 

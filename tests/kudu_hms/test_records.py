@@ -1,4 +1,4 @@
-"""Records about the metastore's log, which leave all other records unchanged."""
+"""Records about the metastore's log do not change any other record."""
 
 import asyncio
 

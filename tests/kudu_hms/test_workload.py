@@ -1,4 +1,4 @@
-"""The workload through Kudu and Hive: it uses few names, and has requirements."""
+"""The workload through Kudu and Hive: it uses few names, and only runs on suitable deployments."""
 
 import pytest
 

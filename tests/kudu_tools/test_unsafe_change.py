@@ -106,7 +106,7 @@ async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster):
 
 @on(deploy, tservers=5, flags=SOON)
 async def test_those_that_were_left_out_may_return_and_harm_nobody(cluster):
-    """The removed members are a majority of their old configuration, so they accept writes."""
+    """The removed members are a majority of the old configuration, so they still accept writes."""
     tablet, (first, second, survivor), client = await _lose_two(cluster)
     at = survivor["ts_address"]
     exits: list[Any] = []

@@ -1,8 +1,8 @@
 """Small random histories for the direct methods, compared with a brute-force oracle.
 
-Intervals are random, with ties. Answers follow some order of points within the intervals, and some
-answers are then falsified. Values are mostly unique; lost answers and failed compare-and-sets are
-common.
+Intervals are random, with ties. Each operation takes effect at a random point of its interval, and
+some answers are then falsified. Values are mostly unique; lost answers and failed compare-and-sets
+are common.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Random histories of any size from small simulated stores, with overlapping clients, lost answers
-and false answers. The kinds are those of `tests.native.generate`, plus the catalog of tables, with
+"""Random histories of any size from small simulated stores. Clients overlap, and some answers are
+lost or false. The kinds are those of `tests.native.generate`, plus the catalog of tables, with
 lists and renames, and a queue that may answer in any order.
 """
 
@@ -31,7 +31,7 @@ class TableKind(Kind):
 
 
 def _catalog_kind(names: int, ids: int) -> Kind:
-    """Build the catalog's kind; with few ids, several creates assign the same id."""
+    """Build a kind of catalog; with few ids, several creates assign the same id."""
 
     def call(rng: random.Random) -> CatalogInput:
         f = rng.choice(("create", "create", "alter", "alter", "drop", "ren", "get", "get", "list"))

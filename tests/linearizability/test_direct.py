@@ -64,8 +64,8 @@ def numbered(*operations: tuple[Any, float, Any, float | None]) -> Ops:
 
 
 def writes_and_reads(total: int, *, stale: bool) -> Ops:
-    """Build the operations of two writers of unique values and of a reader, one of whose reads
-    returns a value 50 writes old.
+    """Build operations of two writers of unique values, and of a reader with one read that is 50
+    writes old.
     """
     operations: Ops = []
     for n in range(total // 2):
@@ -219,7 +219,7 @@ class PlainMap(KeyValue):
 
 @pytest.mark.parametrize("origins_max", [64, 1])
 def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
-    """If origins are unknown, illegal histories may be accepted, but no legal one is refused."""
+    """Without known origins, illegal histories may be accepted, but no legal one is refused."""
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
     tally = Counter[tuple[bool, bool]]()
@@ -242,7 +242,7 @@ def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
 @pytest.mark.parametrize("distance", [1, 2, 15, 16, 17, 18, 100])
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_chain_of_compare_and_sets_is_proven_however_long(distance, is_lost):
-    """The core needs the chain of compare-and-sets between the two reads; some of their answers are
+    """The core needs the chain of compare-and-sets between the two reads, although some answers are
     lost.
     """
     chain: Ops = [

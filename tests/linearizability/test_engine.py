@@ -314,7 +314,7 @@ def test_failure_names_the_operation_the_one_before_and_what_survived():
     assert failure.previous == 1
     assert [survivor.order for survivor in failure.survivors] == [(0, 1)]
     assert failure.survivors[0].state_text == "the register holds 1"
-    assert failure.core == (2,)  # the read returned a 2 before any operation had written it
+    assert failure.core == (2,)  # the read returned 2 before any operation had written it
     assert failure.core_minimal
 
 
@@ -381,7 +381,7 @@ def test_searches_share_the_remaining_steps():
 
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_projections_stay_within_the_steps_that_are_left(native, monkeypatch):
-    """Each projection may take a whole round, and a catalog has one per name and per id."""
+    """A projection may use a whole round, and a catalog has one projection per name and per id."""
 
     class Projected(Searched):
         def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
@@ -473,7 +473,7 @@ def test_equal_times_count_as_overlap():
     [
         ([Operation(0, Read(), 5, 0, 1)], "before its call"),
         ([Operation(0, Read(), 0, 0, 1, 7)] * 2, "same id"),
-        # nan has no place in an order, so the order of events and the verdict would be arbitrary
+        # nan cannot be ordered, so the order of events and the verdict would be arbitrary
         *(([Operation(0, Write(1), call, None, end)], "nan is no time")
           for call, end in ((NAN, 20), (5, NAN), (NAN, NAN), (NAN, None))),
     ],

@@ -1,8 +1,8 @@
 """Random histories, checked by the native search, the Python search and brute force.
 
 Histories are small and have many overlapping operations, lost answers and false answers; about half
-are valid. The models are registers with compare-and-set, maps, transactions, a directory, catalogs
-with ids and versions, lists and renames, and two non-deterministic ones.
+are valid. The models are registers with compare-and-set, maps, transactions, a directory, catalogs,
+and two non-deterministic models.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_an_unordered_queue_does_not_know_which_one_a_lost_dequeue_took():
 
 
 class Coin(NondeterministicModel[str, str, str]):
-    """A coin that shows one side; a throw may give either side."""
+    """A coin that shows one side; after a throw it may show either side."""
 
     def init(self) -> Sequence[str]:
         return ["heads", "tails"]

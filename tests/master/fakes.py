@@ -1,4 +1,4 @@
-"""A master without a network: virtual time, a Raft replica within one object, scripted tablet
+"""A master without a network, in virtual time: one object as its Raft replica, and scripted tablet
 servers.
 
 `FakeReplica` keeps a log and applies committed entries. Tests decide when entries commit: `hold()`
@@ -186,7 +186,7 @@ class FakeMaster:
         self.flags = flags or Flags()
         self.rows = SystemTablet()
         self.replica = FakeReplica(self.rows)
-        # another master of the group, which has the same log and has applied nothing
+        # another master of the group; its log is the same, but it has applied nothing
         if log_of is not None:
             self.replica.log = list(log_of.log)
             self.replica.term = log_of.term
@@ -251,7 +251,7 @@ class FakeMaster:
         self.client.calls.clear()
 
     async def held(self, request: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a request that stays in progress until `commit` or `depose`."""
+        """Start a request that stays in progress until the test calls `commit` or `depose`."""
         self.replica.hold()
         task = asyncio.ensure_future(request)
         await asyncio.sleep(0.1)

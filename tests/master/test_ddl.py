@@ -326,7 +326,7 @@ async def test_a_name_that_moves_while_we_wait_means_the_table_it_moved_to():
 async def test_a_name_given_to_a_new_table_meanwhile_is_locked_anew():
     master = await FakeMaster().lead()
     old = await master.create("a")
-    await asyncio.sleep(0.1)  # time to place the table, which frees its lock
+    await asyncio.sleep(0.1)  # leaves time to place the table, which releases its lock
     away = await master.held(master.alter("a", to="c"))
     waiting = asyncio.ensure_future(master.delete("a"))
     await asyncio.sleep(0.1)
@@ -370,7 +370,7 @@ async def test_an_operation_larger_than_a_message_is_refused_and_the_leader_live
     for partitions in (
         2_000_000_000,
         140,
-    ):  # one request is refused before records are built, the other before they are written
+    ):  # one request is refused before its records are built, the other before they are written
         error = refusal(await master.create("t", partitions=partitions))
         assert Status.INVALID_ARGUMENT is error.status
         assert "rpc_max_message_size" in error.message

@@ -51,7 +51,7 @@ async def tables(cluster: Deployed, node: str) -> list[str]:
 
 @pytest.mark.parametrize("snapshot_every", [60, 2])
 def test_a_new_master_joins_by_itself_and_has_everything(snapshot_every):
-    """The new master receives the log or a snapshot."""
+    """The new master receives either the log or a snapshot."""
 
     async def body(cluster: Deployed) -> None:
         client = cluster.new_client()

@@ -1,4 +1,4 @@
-"""Ranges that alters add and drop: their tablets, their hash schemas, and what KUDU-3723 leaves."""
+"""Ranges that alters add and drop: their tablets and hash schemas, and leftovers of KUDU-3723."""
 
 import asyncio
 import itertools

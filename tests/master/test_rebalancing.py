@@ -140,7 +140,7 @@ MOVE = ReplicaMove(TABLET, "B", "D", 7)
 @pytest.mark.parametrize(
     ("words", "index", "leader", "expected"),
     [
-        ("A B C", 7, "A", Progress.UNDER_WAY),  # the change is not reported yet
+        ("A B C", 7, "A", Progress.UNDER_WAY),  # the change has not been reported yet
         ("A Br C Dp", 9, "A", Progress.UNDER_WAY),
         ("A Br C Dp", 9, "B", Progress.UNDER_WAY),
         ("A Br C D", 9, "A", Progress.UNDER_WAY),

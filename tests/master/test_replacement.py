@@ -1,8 +1,7 @@
 """Additions and evictions of replicas: cases of Kudu's rules, and a model that must settle.
 
-In a case, each peer is one word, which is its name followed by `!` failed, `x` unrecoverable, `?`
-unknown, `r` marked `replace`, `n` a non-voter, `p` a non-voter to be promoted. The first peer is
-the leader.
+Each peer in a case is one word: its name, followed by `!` failed, `x` unrecoverable, `?` unknown,
+`r` marked `replace`, `n` a non-voter, `p` a non-voter to be promoted. The first peer is the leader.
 """
 
 import dataclasses
@@ -201,7 +200,7 @@ class World:
     num_replicas: int
     lost: set[
         str
-    ]  # servers that are up but have lost their replica, on which a new replica would work
+    ]  # servers that are up but have lost their replica; a new replica on them would work
     leader: str | None = None
     scheme: Scheme = Scheme.PREPARE
     added: set[str] = dataclasses.field(default_factory=set)
@@ -307,7 +306,7 @@ def test_every_tablet_with_a_majority_settles(world, rng):
 
 @given(worlds())
 def test_without_a_healthy_majority_no_voter_is_touched(world):
-    """Removing lost voters would only make the remaining ones look complete."""
+    """If lost voters were removed, the remaining ones would look complete."""
     assume(not world.can_commit())
     config = RaftConfig(1, tuple(world.peers.values()))
     for leader in world.healthy:

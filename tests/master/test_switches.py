@@ -306,7 +306,7 @@ async def test_no_request_goes_on_across_a_reload(bugs, written):
     assert (master.rows.tables[stored.id] == late) is written
 
 
-# --- the order in which state is written and shown -------------------------------------------
+# --- the order in which state is written and becomes visible -------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ async def test_failovers_do_not_postpone_a_replacement(*, resets, replaced):
         catalog, stored, servers, Flags(), moment, rng=random.Random(1), new_id=lambda: "f" * 32
     )
     assert bool(plan.tablets) is replaced
-    # a leader that was never interrupted replaces the tablet in any case
+    # a leader that was never interrupted replaces the tablet with or without the switch
     old_leader = dataclasses.replace(moment, ready_ns=0)
     assert plan_assignments(
         catalog, stored, servers, Flags(), old_leader, rng=random.Random(1), new_id=lambda: "f" * 32

@@ -26,7 +26,7 @@ MUTANTS: dict[str, Mutant] = {}
 def mutant(name: str, area: str, workload: str | None = None) -> Callable[[Patch], Patch]:
     """Register a patch; the first line of its docstring describes the defect.
 
-    `workload` is for defects that the drawn workloads show too rarely.
+    `workload` is for defects that random workloads reveal too rarely.
     """
 
     def register(patch: Patch) -> Patch:

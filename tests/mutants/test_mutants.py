@@ -78,7 +78,7 @@ def test_every_defect_is_found_or_says_why_not():
 
 
 class Calls:
-    """Tells a patch's own functions from the ones they replace; replaces nothing itself."""
+    """A tool that distinguishes a patch's own functions from the functions that they replace."""
 
     def __init__(self):
         self.pairs = []

@@ -1,4 +1,4 @@
-"""Every defect in the list can still be planted; a nightly run shows if tests notice it."""
+"""Every defect in the list can still be planted; a nightly run checks that tests notice it."""
 
 import ast
 

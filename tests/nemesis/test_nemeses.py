@@ -1,4 +1,4 @@
-"""Plans are data drawn from the seed; a fault hits only the role that it aims at."""
+"""Plans depend only on the seed, and a fault hits only nodes of its role."""
 
 import asyncio
 import itertools

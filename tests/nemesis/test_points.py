@@ -1,4 +1,4 @@
-"""Faults at points of the target's code, which are drawn per run and expressed in words."""
+"""Faults at points of the target's code: they are drawn per run, and can be written as text."""
 
 import pytest
 

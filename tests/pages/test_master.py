@@ -195,7 +195,7 @@ def test_a_master_without_a_replica_has_an_overview_and_is_not_healthy():
     assert master_data.health(master_dump(raft=raft()))["status"] == "ok"
 
 
-# --- the source of the list of masters ---------------------------------------------------------
+# --- where the list of masters comes from --------------------------------------------------------
 
 
 async def test_masters_come_from_the_committed_configuration_and_not_from_the_active_one():

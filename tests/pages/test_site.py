@@ -77,7 +77,7 @@ async def test_forms(path, options, expected):
 
 async def test_a_document_escapes_everything_and_links_to_its_own_json():
     said, tags, links = read((await ask("/table", id="1")).body)
-    assert said.count(HOSTILE) == 3  # in the title, in the heading and in the body
+    assert said.count(HOSTILE) == 3  # in the title, the heading and the body
     assert "script" not in tags
     assert "/table?id=1&format=json" in links
     said, tags, _ = read((await ask("/<script>")).body)

@@ -134,7 +134,7 @@ class Driver:
 
 
 def in_turn(*checks):
-    """Build a body that runs the checks in turn on one cluster, since a start is expensive."""
+    """Build a body that runs the checks in turn on one cluster, because a start is expensive."""
 
     async def body(driver):
         for check in checks:
@@ -184,9 +184,7 @@ def run(tmp_path: Path, monkeypatch):
         try:
             return ProcessEnvironment().execute(plan, main)
         finally:
-            wait_until(
-                lambda: processes_of(run_id) == []
-            )  # killed, but perhaps orphans that are not reaped yet
+            wait_until(lambda: processes_of(run_id) == [])  # killed, but perhaps not reaped yet
             assert not list(Path("/tmp").glob(f"harness-process-{run_id}-*"))
 
     return execute
@@ -199,7 +197,7 @@ def three():
 
 @pytest.fixture
 def only_a():
-    """Plan a single node, for tests without a peer; most of a test's cost is processes."""
+    """Plan a single node, for tests that need no peer; processes are most of a test's cost."""
     return [echo_spec("a")]
 
 

@@ -1,4 +1,4 @@
-"""A foreign program: an HTTP register that can also read a peer's register, at any port."""
+"""A foreign program: an HTTP register on any port that can also read a peer's register."""
 
 import sys
 import urllib.request

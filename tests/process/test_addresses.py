@@ -1,4 +1,4 @@
-"""One address for all callers: the socket identifies the caller, so links break separately."""
+"""One address for all callers: the socket identifies the caller, so links fail separately."""
 
 import asyncio
 import os
@@ -128,7 +128,7 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
         assert address.endswith(f":{PORT}")
 
         fault = await door(driver).cut([Link("c", "b")])
-        # as if b had announced the port that it bound
+        # as if b had announced the port that it is bound to
         told = f"/{cluster._node('b')._listen[str(PORT)][1]}"
         assert await is_cut(web, "c")
         assert await is_cut(web, "c", told)

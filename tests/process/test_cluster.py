@@ -358,7 +358,7 @@ def test_a_starved_node_is_reported(run, monkeypatch):
                 (await process_of(f"node:{name}")).pid, {min(os.sched_getaffinity(0))}
             )
         await driver.wait_event("ready", "e")
-        # the report may be about the start of the fifth node, which needed a processor
+        # the report may be about the fifth node's start, which needed a processor
         await told()
         starved = set()
         while starved != set("abcd"):

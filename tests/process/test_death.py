@@ -1,4 +1,4 @@
-"""However the driver dies, nothing stays cut, paused or running, and live runs are untouched."""
+"""However the driver dies, nothing stays cut, paused or running; other runs are unaffected."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_leases_end_although_the_controller_is_frozen():
         except OSError:
             return False
 
-    for lease_s in (4.0, 40.0):  # a short lease may already have ended when the test looks
+    for lease_s in (4.0, 40.0):  # a short lease may have ended before the test looks
         run_id = f"death-{os.getpid()}-2-{lease_s:g}"
         with controlled(run_id, lease_s) as (process, b):
             paused = roles_of(run_id)["node:a"]
@@ -79,7 +79,7 @@ def test_leases_end_although_the_controller_is_frozen():
 
 
 def test_a_slow_node_is_neither_left_stopped_nor_alive():
-    """The driver is frozen and then killed while the slow node happens to be stopped."""
+    """The driver is frozen and then killed while the slow node is stopped."""
     run_id = f"death-{os.getpid()}-6"
 
     def frozen(process):

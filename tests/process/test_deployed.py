@@ -1,4 +1,4 @@
-"""Special cases of processes: accounts, children in separate groups, and refusals."""
+"""Special cases of processes: user accounts, children in separate process groups, and refusals."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""Nodes that are only command lines: ports, peers, kills, pauses and cuts work for them, too."""
+"""Nodes that are only command lines: ports, peers, kills, pauses and cuts work for them as well."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ def test_a_foreign_program_is_deployed_and_broken(run):
             await cluster.worsen_disk("y", DiskQuality(full=True))
 
         fault = await door(driver).cut([Link("x", "y")])
-        for _ in range(3):  # a single request may be sent too late, so try three
+        for _ in range(3):  # a single request may be sent too late, so the test tries three
             with pytest.raises(OSError, match=r"timed out|500|closed|reset"):
                 await web("x", "/peer/0.5")
         assert (await door(driver).heal(fault)).count > 0

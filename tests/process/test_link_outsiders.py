@@ -20,7 +20,7 @@ LINK = Link(CLIENT, "s")
 
 @pytest.fixture
 def given():
-    """Start a Toxiproxy as the user's own server, which other programs can reach, too."""
+    """Start a Toxiproxy as a user's own server, which other programs can reach."""
     with serving("ours") as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Interference of other programs with nodes is reported as such, so it convicts no target.
+"""Interference of other programs with nodes is reported as such and never convicts the target.
 
 Whole runs with a verdict, one per kind of interference, run nightly.
 """

@@ -1,4 +1,4 @@
-"""The stops that slow down a processor, in a simulated loop and on real processes."""
+"""The repeated stops that slow down a processor, in a simulated loop and on real processes."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ class World:
     """A simulated loop, and a node that computes for `share` of its running time."""
 
     def __init__(self, factor, share=1.0, late_s=()):
-        """Create the world; timers are late by the values in `late_s`, one after another."""
+        """Create the world; the values in `late_s` are the delays of its timers, in turn."""
         self.now_s, self.used_s, self.share = 0.0, 0.0, share
         self.stopped, self.stops_s, self.alive = False, [], True
         self._timer = None

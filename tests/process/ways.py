@@ -123,7 +123,7 @@ async def _until(ask: Callable[[], T]) -> Any:
     return answer
 
 
-# --- nodes made for one kind of interference -------------------------------------------------
+# --- nodes that one kind of interference needs ---------------------------------------------------
 
 
 async def announcing(env: Env, config: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Sets of programs iterate in the order of insertion, whichever operator makes them."""
+"""Sets in programs iterate in insertion order, no matter which operator created them."""
 
 import builtins
 import typing

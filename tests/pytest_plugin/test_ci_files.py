@@ -123,7 +123,7 @@ def test_a_good_night_is_silent_and_a_bad_one_is_reported_against_it(night, tmp_
     runs = {path.parent.name for path in tmp_path.glob("store/register-none/*/run.json")}
     assert {
         name for name in runs if name.startswith(f"{label}-")
-    } == runs  # these names tell which old nights to remove
+    } == runs  # the names of old nights show which ones to remove
 
     done = night(case=VACUOUS_CASE)
     assert done.returncode == 2
@@ -191,7 +191,7 @@ def test_invalid_settings_are_reported_and_lose_nothing(night, tmp_path):
     assert done.returncode == 254
     assert "no nemesis 'earthquake'" in done.stdout
     assert (tmp_path / "current").exists()
-    # The leftover of an interrupted start must not be taken for the summary of a failed start.
+    # The file that an interrupted start left must not be taken for the summary of a failed start.
     label = (tmp_path / "current").read_text().split()[0]
     (tmp_path / "reports" / f"{label}.json").write_text('{"interrupted":true}')
     assert night("--resume", case=QUIET_CASE.replace("none", "earthquake")).returncode == 254

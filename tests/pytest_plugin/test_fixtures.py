@@ -54,10 +54,10 @@ def test_finds(run_case):
 
 @pytest.fixture(scope="module")
 def imported():
-    """Import modules that suites use, because `pytester` unloads modules imported later.
+    """Import modules that suites use, because `pytester` unloads modules that are imported later.
 
-    numpy cannot be imported twice, and a reloaded part of the target would not recognize the
-    exceptions of parts that were loaded before.
+    numpy cannot be imported twice, and a reloaded module of the target would not recognize
+    exceptions of modules that were loaded before.
     """
     import numpy as np  # noqa: F401
     import pyarrow.compute
@@ -234,7 +234,8 @@ def test_nothing_was_proven(run_case):
 
 
 def test_unknown_fails_unless_it_is_allowed(suite):
-    # A single node has no halves, so the nemesis hits nothing and the run proves too little.
+    # A single node cannot be partitioned, so the nemesis hits nothing and the run proves too
+    # little.
     result = suite(VACUOUS.replace("ALLOW", ""))
     assert "harness: UNKNOWN: nothing was proven" in failure_of(result)
     assert "certificate (what this run really did)" in text_of(result)
@@ -384,7 +385,7 @@ def test_artefacts_that_were_asked_for_stay(suite, pytester):
 def test_workers_share_the_seed_and_no_folder(suite, pytester):
     text = PASSING.replace(TOY, '@pytest.mark.parametrize("n", range(4))\n' + TOY)
     text = text.replace("(run_case)", "(run_case, n)")
-    # At this rate some operations overlap, whatever the seed; otherwise nothing would be proven.
+    # At this rate some operations overlap with every seed; otherwise nothing would be proven.
     text = text.replace('nemesis="kill-leader"', 'nemesis="none", rate=200')
     result = suite(text, "-n2", "--harness-artifacts=kept", seed="", alone=True)
     result.assert_outcomes(passed=4)

@@ -12,7 +12,7 @@ from tests.declared.support import OPERATIONS, declaration, written
 
 @pytest.fixture
 def merged(tmp_path):
-    """Return the environment and the case that result from a marker and the arguments of a call."""
+    """Merge a marker with the arguments of a call; return the resulting environment and case."""
 
     def go(marker, **call):
         settings = Settings(

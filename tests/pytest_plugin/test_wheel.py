@@ -134,7 +134,7 @@ def test_the_licence_is_in_it(wheel):
 
 
 def test_everything_beside_python_is_of_a_kind_that_is_shipped():
-    """Add each new kind of file (such as a template) to the package data and to `SHIPPED`."""
+    """Add each new kind of file, such as a template, to the package data and to `SHIPPED`."""
     others = {
         path.suffix
         for package in PACKAGES
@@ -185,7 +185,7 @@ def test_the_command_works_from_the_wheel(user):
     ran = user("harness", "run", "--env", "sim", "--seed", "1", "--time-limit", "3", "--quiet",
                "--nemesis", "kill-leader", "--interval", "1", "--duration", "1")  # fmt: skip
     assert ran.returncode in {0, 2}, ran.stderr
-    assert "failed:" not in ran.stderr  # no reporter failed for lack of a file
+    assert "failed:" not in ran.stderr  # no reporter failed because a file was missing
     found = re.search(r"; page: (\S+)$", ran.stdout, re.MULTILINE)
     assert found, ran.stdout
 

@@ -34,7 +34,7 @@ def plain():
 
 @pytest.fixture(scope="session")
 def stopped():
-    """A function for the state at a moment of the case, which is computed once per moment."""
+    """Return a function that computes the state at a moment of the case, once per moment."""
     states = {}
 
     def state_at(moment):

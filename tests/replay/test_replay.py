@@ -1,4 +1,4 @@
-"""A replay equals the original run: stops and inspections change nothing, and moments are exact."""
+"""A replay equals the original run: stops and inspections change nothing, and stops are exact."""
 
 import itertools
 import re
@@ -82,7 +82,7 @@ def test_steps_of_a_node_end_after_its_event():
 
     Replay(CASE).run(parse_until("time=3"), on_stop)
     for said in lines[1:]:
-        # the effects of an event are indented below it
+        # the effects of an event are indented below the event
         assert sum(re.match(r"[\d.]+ m1 {5}\S", line) is not None for line in said) == 2
 
 

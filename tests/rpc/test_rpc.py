@@ -291,13 +291,14 @@ def test_sequential_calls_are_cheap():
 
 @pytest.mark.parametrize("once", [False, True])
 def test_a_name_is_resolved_again_after_an_error(once):
-    """With switch DNS-ONCE it is not, and the client keeps calling the old node."""
+    """With switch DNS-ONCE it is not resolved again, and the client keeps calling the old node."""
 
     async def main(session: Session) -> None:
         client = RpcClient(session.env, resolve_once=once)
         assert (await echo(client)).text == "n1 to client"
         await session.cluster.alias("n1", "n2")
-        assert (await echo(client)).text == "n1 to client"  # the open connection stays in use
+        # the connection is open, so the client still uses it
+        assert (await echo(client)).text == "n1 to client"
         await session.cluster.kill("n1")
         await asyncio.sleep(1)  # virtual time passes, and the connection breaks
         if once:

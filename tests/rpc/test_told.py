@@ -167,7 +167,7 @@ def test_the_first_answer_wins():
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 3))
 def test_a_call_id_is_new_once(call_ids, windows):
-    """By the plain rule, an id is new if it has not been seen and lies within the window."""
+    """The oracle: an id is new if it has not been seen and lies within the window."""
     seen, everything, highest = _SeenCalls(), set[int](), 0
     for position, small_id in enumerate(call_ids):
         call_id = small_id + (position % (windows + 1)) * (_SEEN_CALLS_MAX - 20)

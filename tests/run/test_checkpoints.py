@@ -1,4 +1,4 @@
-"""Checkpoints of one group and index are compared, however far apart in time."""
+"""Checkpoints of the same group and index are compared, however far apart in time they are."""
 
 from collections import Counter
 from types import SimpleNamespace

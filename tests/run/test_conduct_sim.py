@@ -137,8 +137,8 @@ def test_faults_overlap_and_each_heals_only_its_own():
     assert hit["one"]["targets"] == ["m1"]
     assert hit["all"]["targets"] == ["m2", "m3", "t1", "t2", "t3"]
     assert hit["none-left"]["targets"] == []
-    # The first fault is healed in between, so its node is up again; the nodes of the second fault
-    # are not.
+    # The first fault is healed in the meantime, so its node is up again; the second fault's nodes
+    # are down.
     assert hit["again"]["targets"] == ["m1"]
     kinds = {fault: note["kind"] for fault, note in hit.items()}
     assert kinds == {"one": "kill", "all": "kill", "none-left": "pause", "again": "power-cut"}
@@ -288,7 +288,7 @@ def test_a_client_that_fails_the_probe_costs_an_operation_not_the_run(behave, wo
     assert LIVE_BOUND_S <= live["took_s"] < LIVE_BOUND_S + 10
 
 
-# --- the harness must convict neither by its own routing nor by its own absence ------------------
+# --- neither the harness's own routing nor its absence may convict --------------------------------
 
 
 @pytest.mark.parametrize("works", [0, 1, 2])
@@ -417,7 +417,7 @@ def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
 
 @pytest.mark.parametrize("calm_after", [0, 1, 2, 100])
 def test_what_is_disturbed_while_it_is_read_is_read_again(calm_after):
-    """A delayed call arrives after the target has settled, and shows in the dump."""
+    """A delayed call arrives after the target has settled, and the dump shows its effect."""
     snapshots = []
 
     async def settles():

@@ -1,4 +1,4 @@
-"""The contract of plug-ins: mypy or the creation of the class finds misspelt members."""
+"""The contract of plug-ins: mypy, or the definition of the class, reports misspelt members."""
 
 import subprocess
 import sys

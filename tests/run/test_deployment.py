@@ -106,7 +106,7 @@ def test_nodes_start_in_layers():
     nodes = [node("a", after=("c",)), node("b"), node("c", after=("b", "d")), node("d"), node("e")]
 
     assert start_layers(nodes) == [["b", "d", "e"], ["c"], ["a"]]
-    # a node does not wait for nodes outside the list
+    # a node does not wait for nodes that are not in the list
     assert start_layers(nodes[::2]) == [["c", "e"], ["a"]]
     assert start_layers([node("x"), node("y")]) == [["x", "y"]]
 

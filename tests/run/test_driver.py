@@ -1,4 +1,4 @@
-"""The harness's own actions and measurements after the chaos phase, on a clock that tests move."""
+"""The harness's actions and measurements after the chaos phase, on a clock that tests advance."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 def polled(*, looks_s, settles_after):
-    """Poll with a bound of 50 s and looks of these durations; return the outcome."""
+    """Poll with a bound of 50 s and inspections of these durations; return the outcome."""
     clock = Clock()
 
     async def look():
@@ -61,7 +61,7 @@ def test_a_gap_at_the_very_end_is_reported():
 
 
 class Asking:
-    """A driver whose operations take 2 s, fail, and ask the nodes one after another."""
+    """A driver whose operations take 2 s and fail, and which ask the nodes one after another."""
 
     def __init__(self, clock, nodes):
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Interrupted runs: which parts are skipped, and the messages."""
+"""Interrupted runs: the phases that are skipped, and the messages."""
 
 import pytest
 

@@ -56,7 +56,7 @@ def test_a_checker_that_gives_up_or_crashes_says_nothing_of_the_target(error):
 
 
 class Mute:
-    """An error whose text cannot be made, because `__str__` raises."""
+    """An error without a text, because its `__str__` raises."""
 
     def __str__(self):
         raise SystemExit(0)
@@ -198,7 +198,7 @@ def test_a_judgement_that_cannot_be_tempered_convicts_of_nothing(monkeypatch):
 
 
 def test_a_report_has_the_signature_that_the_run_has(monkeypatch):
-    """Names that a report adds to ids change the text of a reason, but not its signature."""
+    """A report adds names to ids, which changes the text of a reason, but not its signature."""
     table = "0e7fb6aa" * 4
     answer = {"table_id": table, "term": 1}
     ops = [

@@ -1,4 +1,4 @@
-"""If a target announces no leaders, the harness asks it for them every second."""
+"""The harness asks a target that announces no leaders for its leader once per second."""
 
 import asyncio
 from types import SimpleNamespace

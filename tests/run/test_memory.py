@@ -1,4 +1,4 @@
-"""The memory of the nodes at the end of a run is a fact of the history, if it can be measured."""
+"""The memory of the nodes at the end of a run is a fact in the history, if it can be measured."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from tests.run.test_conduct_sim import Behaving, kudu, run, toy
 
 
 class Measuring:
-    """The simulation with sizes of memory that a test gives."""
+    """The simulation, with sizes of memory that the test chooses."""
 
     def __init__(self, held):
         self._sim = load_plugin("environments", "sim")

@@ -1,4 +1,4 @@
-"""After an administrator forces a configuration, lost data do not make a run invalid."""
+"""Once an administrator has forced a configuration, lost data do not make a run invalid."""
 
 from types import SimpleNamespace
 
@@ -62,7 +62,7 @@ def test_violations_before_the_disturbance_convict():
     ("result", "forced"),
     [
         (convicts(0, 3), False),
-        # this convicts, because the change should have restored service
+        # this convicts, because service should have been restored
         (convicts(3, checker="liveness"), True),
         (CheckResult("rows", Verdict.VALID, "fine"), True),
         (CheckResult("rows", Verdict.PERMITTED, "stale", (), (3,)), True),
@@ -77,7 +77,7 @@ def test_all_else_stays_as_it_is_and_is_judged_once(result, forced):
     [(True, 5, Verdict.UNKNOWN), (True, 2, Verdict.INVALID), (False, 5, Verdict.INVALID)],
 )
 def test_every_judgement_is_tempered(forced, whole, verdict):
-    """The test's checker rejects any history with a given number of ops."""
+    """The checker of this test rejects every history with a certain number of ops."""
 
     def check(part, *_, **__):
         found = convicts(0, checker="mine")

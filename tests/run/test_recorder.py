@@ -1,4 +1,4 @@
-"""The recorder: enums equal to strings, and the cluster's events."""
+"""The recorder: enum members that equal strings, and events of the cluster."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""However a case is run, the same record is stored, and a full disk does not lose the verdict."""
+"""All ways to run a case store the same record, and a full disk does not lose the verdict."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The sentence about the moment of a violation, for hand-written histories."""
+"""The sentence that describes the moment of a violation, for hand-written histories."""
 
 import pytest
 from hypothesis import given

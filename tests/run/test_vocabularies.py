@@ -1,4 +1,4 @@
-"""Vocabularies define each operation's arguments, and whether it changes anything."""
+"""Vocabularies define the arguments of each operation, and whether it changes anything."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Workers die, hang and send garbage: every job gets an answer or a reason."""
+"""Workers die, hang or send garbage; every job still gets a result or a reason."""
 
 import itertools
 import os

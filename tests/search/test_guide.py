@@ -1,4 +1,4 @@
-"""The guide of a search: generations, and cases that depend only on results."""
+"""The guide of a search: its generations, and its cases, which depend only on results."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The states of a run: which properties make two states equal or different."""
+"""The states of a run: the properties that make two states equal or different."""
 
 import pytest
 
@@ -14,7 +14,7 @@ TOY = Case(
 
 
 class Story:
-    """A writer of a run, line by line; each line takes one ms."""
+    """A writer that builds a run line by line; each line takes one ms."""
 
     def __init__(self):
         self.watch = StateWatch()

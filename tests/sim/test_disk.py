@@ -1,4 +1,4 @@
-"""The content of a disk, compared with a model of all contents that a crash may leave."""
+"""The content of a disk, compared with a model of all contents that are possible after a crash."""
 
 import asyncio
 from random import Random
@@ -161,7 +161,9 @@ def test_a_sync_covers_what_was_appended_before_it_began():
 
 @pytest.mark.parametrize("moment", [0, 0.0005, 0.02])
 def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(moment):
-    """A replica that was stopped while it saved a snapshot once left nothing but the snapshot."""
+    """A replica that was stopped while it saved a snapshot once lost everything except the
+    snapshot.
+    """
 
     async def work(disk, store):
         await disk.replace("f", b"old")

@@ -1,4 +1,4 @@
-"""A seed gives the same run to the last event, in fresh interpreters and with every hash seed."""
+"""A seed gives exactly the same run, in fresh interpreters and with every hash seed."""
 
 import asyncio
 from pathlib import Path
@@ -123,7 +123,7 @@ def test_a_planted_set_is_noticed_and_the_first_different_event_is_shown(told):
     other = next(i for i, digest in enumerate(digests) if digest != digests[0])
     divergence = first_divergence(traces / "0", traces / str(other))
     assert divergence is not None
-    # The runs first differ in which node is called first, and the digest includes its answer.
+    # the runs first differ in the node that is called first; the digest includes its answer
     time_s, node = divergence.first.split()[:2]
     assert float(time_s) < 0.5
     assert node in "abc"

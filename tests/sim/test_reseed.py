@@ -1,4 +1,4 @@
-"""The knobs `reseed_at_s` and `reseed` keep the past and change the future."""
+"""The knobs `reseed_at_s` and `reseed` leave the past unchanged, and change the future."""
 
 import itertools
 import random

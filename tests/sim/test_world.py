@@ -226,7 +226,7 @@ async def test_a_dead_env_reaches_nothing(s):
 
 
 async def _borrow(env):
-    """Open a file of a node's disk from outside of the node's loop."""
+    """Open a file on a node's disk from outside the node's loop."""
     from harness.environments.sim.disk import SimFile, _Inode
 
     inode = env.disk._disk._store.files["f"] = _Inode()
@@ -296,7 +296,7 @@ def test_a_node_that_ends_by_itself_is_reported(how, code, text):
     data = run(main, specs("a", entry="tests.sim.test_world:failing", how=how))
     assert (data["code"], data["expected"]) == (code, False)
     assert text in "\n".join(data["log"])
-    # paths differ between machines, so there are none
+    # paths differ between machines, so the trace has none
     assert 'File "/' not in "\n".join(data["log"])
 
 
@@ -389,7 +389,7 @@ CHEATS = {
 
 async def cheater(env: Env, config: dict[str, Any]) -> None:
     """Run a node that bypasses `Env` in a way that the lint cannot see."""
-    # looks the function up at run time, as target code would
+    # finds the function at run time, as target code would
     names = {"time": "time.time", "monotonic": "time.monotonic", "random": "random.random"}
     try:
         if config["how"] in names:
@@ -546,7 +546,7 @@ def test_worlds_leave_nothing_behind():
 
 
 def test_a_tripwire_keeps_no_world_alive():
-    """A module imported during a run, or a sleeping thread, may hold a tripwire."""
+    """Modules imported during a run and sleeping threads may hold a tripwire."""
     held: list[Any] = []
     worlds: list[weakref.ref[World]] = []
     inside, leave = threading.Event(), threading.Event()

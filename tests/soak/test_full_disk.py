@@ -1,4 +1,4 @@
-"""A disk that fills up: the soak stops with a clear message, and counts no lost run as valid."""
+"""A soak whose disk fills up stops with a clear message, and counts no lost run as valid."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The identity of a soak: its digests cover exactly what can change results."""
+"""The identity of a soak: its digests cover exactly those inputs that can change results."""
 
 import importlib
 import sys
@@ -39,7 +39,7 @@ def test_everything_else_is(change):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Add a package to those that are digested, whose files a test can change."""
+    """Add a package to the digested packages, whose files the test can change."""
     folder = tmp_path / "part"
     (folder / "inner").mkdir(parents=True)
     (folder / "__init__.py").write_text("x = 1\n")

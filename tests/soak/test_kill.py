@@ -1,4 +1,4 @@
-"""A soak that is killed anywhere, any number of times, gets the results of an undisturbed one."""
+"""A soak that is killed at any points, any number of times, gives the undisturbed results."""
 
 import contextlib
 import os
@@ -122,6 +122,6 @@ def test_workers_die_with_their_driver_in_the_middle_of_a_seed(tmp_path):
     process = start(tmp_path, *ENDLESS, "--time-limit", "1e6")
     wait_until(lambda: len(workers_of(process.pid)) == 2)
     workers = workers_of(process.pid)
-    time.sleep(1.0)  # time for the seed to start, which then runs forever
+    time.sleep(1.0)  # time for the seed to start; it then runs forever
     kill(process)
     wait_until(lambda: not any(map(alive, workers)))

@@ -140,7 +140,7 @@ def left(store):
 
 
 class Killer:
-    """A killer that counts moments of certain kinds, and strikes at moment number `at`."""
+    """A killer that counts moments of certain kinds, and kills at the `at`th moment."""
 
     def __init__(self, patch, at):
         self.at, self.count = at, 0
@@ -251,7 +251,9 @@ def test_an_append_that_leaves_too_many_files_merges_small_ones(tmp_path, expect
         4,
         3,
         4,
-    ]  # two of the other partition; then files of one, two and one appends; two of this partition
+        # two of the other partition; then files from one, two and one appends; then two of this
+        # partition
+    ]
     assert len(merged) == 1
     ours = {name: [row for row in rows if row["run"].startswith("n/")] for name, rows in
             tables(uri).items()}  # fmt: skip

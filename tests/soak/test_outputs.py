@@ -231,7 +231,7 @@ def test_beyond_a_bound_of_signatures_the_rest_is_one_group(monkeypatch):
 
 
 def of_signatures(count):
-    """Build failures with this number of signatures, one seed each."""
+    """Build failures with this number of different signatures, one seed each."""
     return failure_groups([invalid(seed, HOSTILE, f"{seed}") for seed in range(count)])
 
 
@@ -367,7 +367,8 @@ def test_progress_shows_few_failures_and_outlives_its_stream():
 
 
 def test_a_line_fits_into_a_narrow_terminal(monkeypatch):
-    # Only the last row of a wrapped line is cleared, so every update would leave the rest behind.
+    # Only the last row of a wrapped line is cleared, so each update would leave the other rows
+    # behind.
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     main_end, end = pty.openpty()

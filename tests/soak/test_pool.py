@@ -1,4 +1,4 @@
-"""Even with failing workers and full disks, every seed has a result, and no verdict is lost."""
+"""Every seed gets a result and no verdict is lost, even with failing workers and full disks."""
 
 import itertools
 import os

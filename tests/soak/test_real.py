@@ -1,4 +1,4 @@
-"""Soaks in a real environment: they run and keep one seed at a time, but no interrupted one."""
+"""Soaks in a real environment run one seed at a time, and keep no interrupted run."""
 
 from types import SimpleNamespace
 
@@ -43,7 +43,7 @@ def runs(store):
 
 
 class Marked:
-    """A fake of a real environment, whose runs are made up."""
+    """A fake real environment whose runs are made up."""
 
     name = "process"
 

@@ -1,4 +1,4 @@
-"""Guided and uniform soaks give the same results when they are killed, resumed or replayed."""
+"""Guided and uniform soaks give the same results if they are killed, resumed or replayed."""
 
 import msgspec
 import pytest

@@ -45,7 +45,7 @@ note = "it was fixed"
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Let the workers of a soak give these verdicts in turn; an exception is raised."""
+    """Let the workers of a soak give these verdicts in turn; an exception in the list is raised."""
     monkeypatch.chdir(tmp_path)
 
     def script(*items):
@@ -185,7 +185,7 @@ class TogetherThenNext:
 
 
 def test_progress_on_spark_is_reported_per_wave(scripted, monkeypatch, capsys):
-    # An estimate made from the first result of a wave would be far off.
+    # an estimate from the first result of a wave would be far off
     monkeypatch.setattr(soak_verb, "load_plugin", lambda *_: TogetherThenNext())
     monkeypatch.setattr("harness.cli.status_line.StatusLine.due_s", lambda _: 1.0)
     assert main([*BASE, "--seeds", "1..4", "--spark-master", "local[2]"]) == EXIT_VALID
@@ -346,7 +346,7 @@ def test_replays_drop_only_options_that_a_run_lacks():
 
 
 def test_every_option_of_the_soak_is_known_to_replays(capsys):
-    """An option that is not removed would be passed to `run`, which does not know it."""
+    """An option that is not removed would be passed to `run`, which would refuse it."""
     assert main(["soak", "--help"]) == 0
     flags = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
     assert main(["run", "--help-all"]) == 0

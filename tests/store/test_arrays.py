@@ -1,4 +1,4 @@
-"""Columns equal those of pyarrow, but pandas is not imported."""
+"""Columns equal those that pyarrow builds, but pandas is not imported."""
 
 import pyarrow as pa
 import pytest

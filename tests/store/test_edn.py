@@ -1,4 +1,6 @@
-"""The harness's EDN survives a round trip, Jepsen's is understood, errors have positions."""
+"""The harness's EDN survives a round trip, Jepsen's EDN is understood, and errors have
+positions.
+"""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Known failures: the entries of a TOML file cover signatures by their first parts."""
+"""Known failures: entries of a TOML file match signatures by their first parts."""
 
 import pytest
 

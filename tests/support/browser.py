@@ -201,8 +201,8 @@ def chromium() -> Iterator[object]:
 def browser(chromium) -> Iterator[object]:
     """Provide the running Chromium for one test.
 
-    While Playwright waits for a call, its event loop counts as running in this thread. Between
-    browser tests it must not, because other tests call `asyncio.run`.
+    While Playwright waits for a call, its event loop counts as running in this thread. It must not
+    be running between browser tests, because other tests call `asyncio.run`.
     """
     asyncio._set_running_loop(chromium._loop)
     yield chromium
@@ -210,8 +210,9 @@ def browser(chromium) -> Iterator[object]:
 
 
 class Tab:
-    """A page that tests use in turn, because a new page needs a new process, the main cost of a
-    test. A test that changes the page permanently is its last user.
+    """A page that tests use in turn, because creating a page is the main cost of a test.
+
+    A test that changes the page permanently is its last user.
     """
 
     def __init__(self, chromium) -> None:

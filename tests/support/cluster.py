@@ -137,7 +137,7 @@ class FakeCluster:
 
 
 def conductor_of(text, cluster, system=None):
-    """Build a conductor of one fault in words, and its recorder."""
+    """Build a conductor of one fault, which is given as text, and the conductor's recorder."""
     env = FakeEnv()
     recorder = Recorder(env)
     conductor = FaultConductor(

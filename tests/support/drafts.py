@@ -1,4 +1,4 @@
-"""The operations from a workload's generator, each completed before the next one."""
+"""The operations that a workload's generator produces, each completed before the next one."""
 
 from typing import Any
 

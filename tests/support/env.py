@@ -129,7 +129,7 @@ class FakeEnv:
         self.events.append((kind, data))
 
     def point(self, kind: str, **data: Any) -> None:
-        """Ignore points, since a target may have any number of them."""
+        """Ignore points, because a target may have any number of them."""
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events]

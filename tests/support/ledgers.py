@@ -1,4 +1,4 @@
-"""The uses of bug switches in a target's code, for tests of ledgers."""
+"""The places in a target's code that use bug switches, for tests of ledgers."""
 
 import ast
 from pathlib import Path

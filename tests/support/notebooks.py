@@ -1,4 +1,4 @@
-"""Runs the cells of a notebook in this process."""
+"""Execution of a notebook's cells in this process."""
 
 import ast
 import contextlib

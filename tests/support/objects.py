@@ -1,8 +1,8 @@
-"""A target in memory that speaks every vocabulary of objects, with bugs to switch on.
+"""A target in memory that supports every vocabulary of objects, with bugs to switch on.
 
-One node on `Env` holds one object and keeps it on its disk. The target's option `object` chooses
-the object by its vocabulary. Each bug in `BUGS` breaks a promise now and then, at random moments
-drawn by the node. Install it with `installed_objects`.
+One node on `Env` holds one object and stores it on its disk. The target's option `object` names the
+vocabulary. Each bug in `BUGS` breaks a promise at random moments, which the node draws. Install the
+target with `installed_objects`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Tests over many values that need no names of their own: seeds, draws, exit codes."""
+"""Tests over many values that need no test ids of their own: seeds, draws, exit codes."""
 
 import functools
 import inspect

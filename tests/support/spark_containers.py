@@ -75,7 +75,7 @@ class SparkContainers:
         self.uri = f"s3://{BUCKET}/lake"
 
     def start(self):
-        """Return once every worker is registered."""
+        """Start the cluster; return once every worker is registered."""
         store = self._made(
             "store", "python3", "-m", "tests.support.object_store", "serve", "0.0.0.0", str(PORT),
             environment={"PYTHONPATH": "/work/server"}, ports={f"{PORT}/tcp": ("127.0.0.1", None)},
@@ -104,7 +104,7 @@ class SparkContainers:
         return made
 
     def _known_as(self, name):
-        """Return the host name under which other containers know a container."""
+        """Return the host name of a container, as other containers use it."""
         endpoint = self._client.api.create_endpoint_config(aliases=[name])
         return {self._network.name: endpoint}
 

@@ -1,9 +1,9 @@
 """`harness` as a user without root's rights, even if root runs the tests.
 
-Root may access everything. A `Shell` runs commands in a process without any capability, for which
-the kernel enforces the permissions of files; `refusing` gives a folder to another user for a while,
-if the tests may do so. The process keeps its user, so that it can still read files of root: Python,
-the code, and pytest's folders.
+A `Shell` runs commands in a process without any capability, so the kernel enforces file
+permissions. `refusing` gives a folder to another user for a while, if the tests may do so. The
+process keeps its user, so that it can still read root's files: Python, the code, and pytest's
+folders.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def refusing(path, mode):
 def renounce_capabilities():
     """Give up all capabilities, permanently and for all child processes."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # more than the kernel has; a process without rights has none to give up
+    # more capabilities than the kernel has; a process without them has none to give up
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     header, none = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()

@@ -69,7 +69,7 @@ class Point(NamedTuple):
         match = re.fullmatch(rf"({'|'.join(KINDS)}):([1-9]\d*)(\+?)", text)
         if match is None:
             raise argparse.ArgumentTypeError(
-                f"{text!r} names no point: write read:600, or read:600+ for one that lasts; "
+                f"{text!r} is not a point: write read:600, or read:600+ for a lasting fault; "
                 f"the kinds are {', '.join(KINDS)}"
             )
         return cls(match[1], int(match[2]), bool(match[3]))
@@ -238,7 +238,7 @@ def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
 
 
 def _thin(chosen: list[Point], points: int, least: int) -> None:
-    """Keep this number of points; the kinds with the most points lose most."""
+    """Keep this number of points; kinds with many points lose the most."""
     while len(chosen) > points:
         by_kind = collections.Counter(point.kind for point in chosen)
         kind, count = by_kind.most_common(1)[0]

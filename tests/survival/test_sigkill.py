@@ -45,7 +45,9 @@ def docker_of(run_id):
 
 
 def servers_of(run_id):
-    """The processes that use the run's folders; a server may have overwritten its environment."""
+    """Return processes that use the run's folders; a server may have overwritten its
+    environment.
+    """
 
     def works_there(process):
         try:
@@ -57,7 +59,7 @@ def servers_of(run_id):
 
 
 def folders_of(run_id):
-    """Return folders of the run's nodes; a process may have written one as it was killed."""
+    """Return folders of the run's nodes; a dying process may have created one."""
     return [str(path) for path in Path(tempfile.gettempdir()).glob(f"harness-*-{run_id}-*")]
 
 

@@ -85,7 +85,9 @@ def free_port() -> int:
 
 
 def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
-    """Wait until the server answers like Toxiproxy; before, another program may use the port."""
+    """Wait until the server answers like Toxiproxy; until then, another program may use the
+    port.
+    """
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"

@@ -1,4 +1,4 @@
-"""A shared address: how the caller's proxy is chosen, and callers that are unknown."""
+"""A shared address: how the proxy finds the caller, and what it does with unknown callers."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,9 @@ CALLERS = ("a", "b", "client")
 
 
 class Book:
-    """A fake of the kernel's answer: the caller, or the reason why it is unknown."""
+    """A fake of the kernel's socket table: it names the caller, or gives the reason why it is
+    unknown.
+    """
 
     def __init__(self, answer):
         self.answer = answer

@@ -32,7 +32,7 @@ def assert_error(answer: tuple, status: int, text: str) -> None:
     assert status == answer[0]
     assert {"error": answer[1]["error"], "status": status} == answer[1]
     assert text in answer[1]["error"]
-    # from Go's http.Error; clients must still be able to parse it
+    # Go's http.Error writes this; clients must still be able to parse it
     assert answer[2].startswith("text/plain")
 
 

@@ -21,8 +21,9 @@ def timed(call):
 
 
 def takes(call, low_s: float, high_s: float) -> bool:
-    """Whether a call never takes less than `low_s`, and at least once at most `high_s`; busy
-    machines are slow.
+    """Whether a call never takes less than `low_s`, and at least once at most `high_s`.
+
+    Only one call must be fast, because busy machines are slow.
     """
     for _ in range(20):
         took_s = timed(call)[1]
@@ -131,7 +132,9 @@ def test_removing_latency_lets_held_data_go_at_once(through):
 
 
 def test_changes_around_held_data_let_it_go(through):
-    """An update of a toxic, or a toxic added after it, interrupts a toxic that holds a chunk."""
+    """A toxic that holds a chunk releases it if the toxic is updated, or if another is added after
+    it.
+    """
     passage = through()
     toxic = passage.add("latency", "upstream", latency=60_000)
     conn = passage.connect()
@@ -308,7 +311,7 @@ def test_slicer_slices(through):
         assert not any(size % 100 for size in sizes)
         return min(sizes)
 
-    # A late reader may find slices merged, but rarely all slices every time.
+    # A late reader may find some slices merged, but rarely all of them every time.
     assert any(smallest() == 100 for _ in range(20))
 
 

@@ -1,4 +1,6 @@
-"""Features of the harness's proxy alone: cuts, counted resets, repeatable draws, live counters."""
+"""Features that only the harness's proxy has: cuts, counted resets, repeatable draws, live
+counters.
+"""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""Shrinking: reductions keep the necessary parts, and the search does not depend on the workers."""
+"""Shrinking keeps the necessary parts of a case, and its result does not depend on the workers."""
 
 import json
 
@@ -160,7 +160,7 @@ def test_points_before_the_ends_of_killed_nodes_come_from_their_logs_the_closest
         ("0.6", "node-started", {"boot": 1}),
         ("0.61", *killed),  # no point since its start
         ("1.0", "voted", {"group": "master", "term": 2}),
-        ("1.2", *killed),  # too long after its last point
+        ("1.2", *killed),  # too long after the last point
     )
     t1 = [
         "... 7 earlier lines were dropped",

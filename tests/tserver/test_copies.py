@@ -1,4 +1,6 @@
-"""Replicas that a leader creates: empty ones, ones over tombstones, and interrupted copies."""
+"""Replicas that a leader creates: empty ones, replacements of tombstones, and interrupted
+copies.
+"""
 
 import asyncio
 from typing import Any
@@ -114,7 +116,7 @@ async def test_a_copy_takes_the_place_of_a_tombstone():
         assert state_of(server) == ("TOMBSTONED", "STOPPED")
         assert await server.start_copy(await asked_by_leader()) is None
         assert state_of(server) == ("COPYING", "RUNNING")
-        # the tombstone's votes are from that time
+        # the configuration that the tombstone has kept
         replica_of(server).committed_config = create().config
         (reported,), _ = server.report(None)
         assert reported.committed_config == MEMBERS

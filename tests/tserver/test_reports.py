@@ -1,4 +1,4 @@
-"""Reports to one master, and when dirty marks are cleared."""
+"""Reports to one master, and the moments at which dirty marks are cleared."""
 
 import pytest
 from hypothesis import given
@@ -115,7 +115,7 @@ def test_requests_of_the_master_are_answered_at_once(register, full):
 
 
 class Master:
-    """What a master remembers of a server's tablets; every new leadership forgets it."""
+    """A master's knowledge of a server's tablets, which every new leadership forgets."""
 
     def __init__(self) -> None:
         self.term, self.leads = 1, False

@@ -1,4 +1,6 @@
-"""Exactly once: results are returned while clients may need them; removed results are stale."""
+"""Exactly once: results are returned while clients may need them; requests with removed results are
+stale.
+"""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from("ab"),
         st.integers(0, 8),  # number
-        st.integers(0, 3),  # the number of lower requests without an answer
+        st.integers(0, 3),  # how many requests with lower numbers have no answer yet
         st.integers(0, 12),  # ms since the last write
         st.booleans(),  # whether to reload first
     ),

@@ -130,8 +130,7 @@ async def test_a_resend_gets_the_first_answer_from_any_leader(servers):
     same = ("timestamp", "row_errors", "index", "term")
     assert [getattr(first, name) for name in same] == [getattr(again, name) for name in same]
     await servers.cluster.start(old)
-    # Two concurrent copies share one execution, and a client that has all answers may not ask
-    # again.
+    # Two concurrent copies share one execution. A client that has all answers does not ask again.
     two = await asyncio.gather(
         *(servers.write(servers.leader, "c", 2, row("INSERT", "y")) for _ in range(2))
     )
@@ -200,7 +199,9 @@ async def test_a_replica_far_behind_gets_the_whole_tablet(servers):
 
 @on(simulate, remember_responses_ttl_ms=60_000)
 async def test_answers_of_a_cut_off_leader_are_no_promise(servers):
-    """A cut-off leader answers about safe timestamps, but it cannot make the present safe."""
+    """A cut-off leader answers reads at safe timestamps, but it cannot make newer timestamps
+    safe.
+    """
     await some_rows(servers, 3)
     old = servers.leader
     await servers.broken(Cut(), old, links=servers.links(old))
@@ -237,7 +238,8 @@ class Known:
     def take(self, timestamp: int, rows: Rows) -> None:
         """Record a snapshot that was read; compare it with earlier reads of the same timestamp.
 
-        A replica without any write reads at the first timestamp, which is ancient after a write.
+        A replica without any write reads at the first timestamp, which is too old once a write has
+        come.
         """
         if timestamp == FIRST_TIMESTAMP:
             assert rows == {}

@@ -1,4 +1,4 @@
-"""Faults injected by hand, in virtual time: targets, ends and refusals."""
+"""Faults that a user injects by hand, in virtual time: their targets, their ends, and refusals."""
 
 import asyncio
 

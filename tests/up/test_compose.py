@@ -1,4 +1,4 @@
-"""The file for `docker compose` follows from the target's declarations, and compose accepts it."""
+"""The Compose file follows from the target's declarations, and `docker compose` accepts it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Questions to a holder and its answers, for any question and for paths of any length."""
+"""Requests to a cluster's holder and its answers, of any content and over socket paths of any
+length.
+"""
 
 import asyncio
 import socket

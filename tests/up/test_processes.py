@@ -1,4 +1,4 @@
-"""`harness up` on real processes: clusters that stay, are broken and healed, and are removed."""
+"""`harness up` on real processes: clusters keep running, are broken, healed and removed."""
 
 import json
 import os

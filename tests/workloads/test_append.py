@@ -166,7 +166,9 @@ def test_stale_reads_are_found_by_elle():
 
 @pytest.mark.slow
 def test_a_target_that_appends_but_cannot_be_read_is_not_live(monkeypatch):
-    """Appends and reads are both transactions, but success of the one does not prove the other."""
+    """Appends and reads are both transactions, but success of one kind proves nothing about the
+    other.
+    """
 
     def unsettled(call: object, response: object) -> str | None:
         del call

@@ -1,4 +1,4 @@
-"""Properties that all workloads share: operations follow from the seed, and mixes are checked."""
+"""Properties of all workloads: operations depend only on the seed, and mixes are validated."""
 
 from collections import Counter
 
@@ -57,7 +57,7 @@ def test_same_seed_same_operations(name):
         ("ddl", {"moves": 101}, "--moves"),
         ("ddl", {"burst": 0}, "--burst"),
         ("ddl", {"burst": 1001}, "--burst"),
-        # otherwise the target would be blamed because no create succeeds
+        # otherwise no create would succeed, and the target would be blamed
         ("ddl", {"replicas": 2}, "a majority"),
         ("ddl", {"replicas": 0}, "a majority"),
         ("ddl", {"replicas": 5}, "--tservers 5"),
@@ -116,7 +116,7 @@ def test_a_bad_mix_is_refused(mix, kinds):
 
 
 def test_the_probe_of_one_register_reads_before_it_writes():
-    """A run may lose its last write, which only a read before the probe's write can show."""
+    """A run may lose its last write; only a read before the probe's write can reveal this."""
     workload = load_plugin("workloads", "register")
     first, *rest = workload.probe(None, 0, 0)
     assert first.f == "read"

@@ -186,7 +186,7 @@ def dial(address, name, shape, wait_s=WAIT_S):
 
 
 def dial_all(address, names, wait_s=WAIT_S):
-    """Play many connections at once, given as `name: shape`; return the caller's results."""
+    """Play many connections, given as `name: shape`, at once; return the caller's results."""
     seen = {}
 
     def one(name, shape):

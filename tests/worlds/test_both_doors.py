@@ -1,6 +1,6 @@
-"""Both interfaces work: the same test bodies run unchanged in all three environments.
+"""The same test bodies run unchanged in all three environments.
 
-One body goes through `Env` (a target and its client), one through `Cluster` (faults and healing).
+One body uses `Env` (a target and its client), the other uses `Cluster` (faults and healing).
 """
 
 import asyncio

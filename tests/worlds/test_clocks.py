@@ -57,7 +57,8 @@ def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(environment, mo
         await cluster.wipe(NAME)
         await cluster.start(NAME)
         assert near(await shift(), 2)
-        assert await cluster.skew(NAME, offset_ns=0) == 7000  # 5 s while it was stopped, now 2 s
+        # skewed by 5 s while it was stopped, now by 2 s
+        assert await cluster.skew(NAME, offset_ns=0) == 7000
         assert near(await shift(), 0)
 
         began_s = time.monotonic()

@@ -1,6 +1,6 @@
-"""Links without faults lose and invent nothing, and cut links pass nothing.
+"""Links without faults neither lose nor invent data, and cut links pass none.
 
-The same shapes of connections, with TCP's own results, on every path between two ends.
+Every path between two ends carries the same shapes of connections, with the results of plain TCP.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class Peers:
         return await asyncio.to_thread(shapes.ask, where, **command)
 
     async def wait_up(self):
-        """Wait until both serve; learn the addresses by which they know each other."""
+        """Wait until both nodes serve; learn the addresses by which they call each other."""
         self.address = {}
         for name in "ab":
             async with asyncio.timeout(LIMIT_S):
@@ -240,7 +240,7 @@ def test_links_between_containers():
 @pytest.mark.process
 @pytest.mark.xdist_group("process")
 def test_where_no_call_can_be_seen_nothing_is_lost_or_passes_either(monkeypatch):
-    """A caller that has closed is then unknown, and waits for the end of any cut."""
+    """A caller that has closed its socket is unknown, and has to wait for the end of every cut."""
     monkeypatch.setattr("harness.environments.process.calling._listen_to_connects", lambda: None)
 
     async def main(peers):

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.fuse, pytest.mark.parametrize("environment", WORLDS[1:
 
 
 def test_power_cuts_and_faults_reach_its_disk(environment, monkeypatch):
-    monkeypatch.setattr(WRITE_BACK, 0)  # no write-back, however late the cut comes
+    monkeypatch.setattr(WRITE_BACK, 0)  # no write-back, no matter how late the cut comes
     run_id, events = f"disk-{os.getpid()}-{environment.name}", []
 
     async def main(session):

@@ -31,7 +31,9 @@ def _changed(response: Any) -> dict[str, Any]:
 
 
 def _stated(number: int) -> int | None:
-    """A number, or `None` for -1, by which answers of real Kudu say that they do not state it."""
+    """Return `number`, or `None` if it is -1: real Kudu sends -1 for a number that it does not
+    report.
+    """
     return None if number < 0 else number
 
 

@@ -1,4 +1,4 @@
-"""Traces of the Java client's RPCs, as its program writes them."""
+"""Trace frames of the Java client's RPCs, in the format that its program writes."""
 
 MASTER = "master-127.1.1.1:7051"
 MS = 1_000_000
@@ -10,12 +10,12 @@ def sent(at_ms, *, call=0, method="CreateTable", server=MASTER, tablet=None):
 
 
 def came(at_ms, code="OK", text="", *, call=0, method="CreateTable", server=MASTER, tablet=None):
-    """The client gets an answer, or notices that none comes."""
+    """The client gets an answer, or gives up waiting for one."""
     return frame("RECEIVE_FROM_SERVER", at_ms, code, text, call, method, server, tablet)
 
 
 def sleeps(at_ms, code, text, *, call=0, method="CreateTable"):
-    """The client waits before it sends the RPC again."""
+    """The client waits before it resends the RPC."""
     return frame("SLEEP_THEN_RETRY", at_ms, code, text, call, method, None, None)
 
 

@@ -1,4 +1,4 @@
-"""Traces become attempts, and the attempts of a change prove its outcome."""
+"""Traces are turned into attempts, and the attempts of a change prove its outcome."""
 
 import itertools
 
@@ -98,7 +98,8 @@ def test_the_effect_of_an_attempt_at_a_master(code, text, effect):
         ("ILLEGAL_STATE", "Replica a is not leader of this config. Role: LEARNER", Effect.NONE),
         ("NOT_FOUND", "Tablet not found", Effect.NONE),
         ("ABORTED", "Op aborted", Effect.UNKNOWN),
-        ("ALREADY_PRESENT", "", Effect.UNKNOWN),  # of rows, an answer says so row by row
+        # a duplicate row is reported per row, so an error for the whole RPC proves nothing
+        ("ALREADY_PRESENT", "", Effect.UNKNOWN),
         (NO_ANSWER, "", Effect.UNKNOWN),
     ],
 )
@@ -107,9 +108,9 @@ def test_the_effect_of_an_attempt_at_a_tablet(code, text, effect):
 
 
 def effects_possible(effects, *, goes_on):
-    """All numbers of times that a change may have had an effect by its answer, or may have later.
+    """Return how many times a change may have taken effect in the end: a brute-force oracle.
 
-    A brute-force oracle: each attempt of unknown outcome has an effect or not.
+    Each attempt of unknown outcome may have had an effect or not.
     """
     choices = [{Effect.DONE: (1,), Effect.UNKNOWN: (0, 1)}.get(effect, (0,)) for effect in effects]
     if goes_on and (not effects or effects[-1] not in {Effect.DONE, Effect.REFUSED}):

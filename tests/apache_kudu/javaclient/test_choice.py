@@ -1,4 +1,4 @@
-"""`--client java` of the target apache-kudu: where it is offered, and where it is refused."""
+"""The option `--client java` of the target apache-kudu: which runs accept it."""
 
 import msgspec
 import pytest

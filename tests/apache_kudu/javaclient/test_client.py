@@ -1,4 +1,4 @@
-"""Client processes of the Java client, with a fake program and fake looks."""
+"""Client processes of the Java client, with a fake program and fake looks at servers."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ class FakeProgram:
 
 
 class FakeLooks:
-    """Servers that were seen in one lead, and are in the same or another one afterwards."""
+    """Looks that show each server's lead before a request (`before`) and after it (`after`)."""
 
     def __init__(self, before=None, after=None, *, confirms=True, version=None):
         self.before, self.after = before or {}, after or {}
@@ -79,7 +79,7 @@ LEADS = {("m1:7051", SYSTEM_TABLET_ID): Lead(4, True), ("t1:7050", "A"): Lead(7,
 
 
 def invoke(request, said, looks, masters=("m1:7051",)):
-    """The completion of one operation, and what the program was asked."""
+    """Run one operation; return its completion and the requests to the program."""
 
     async def run():
         program = FakeProgram(said)

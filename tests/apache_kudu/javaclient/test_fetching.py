@@ -1,4 +1,4 @@
-"""`harness fetch kudu-client`, and what `--client java` lacks without it."""
+"""`harness fetch kudu-client`, and the error of `--client java` if it was not run."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ def program(folder, name, text):
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine with Java and a compiler, and a repository with one small file."""
+    """Set up a machine with Java and a compiler, and a repository with one small file."""
     lock, tools = tmp_path / "artefacts.lock", tmp_path / "bin"
     tools.mkdir()
     program(tools, "java", JAVA)
@@ -39,7 +39,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def refused(capsys, *words):
-    """The one line with which a command refuses."""
+    """Return the single line with which a command refuses."""
     assert main(list(words)) == 254
     err = capsys.readouterr().err
     (line,) = [each for each in err.splitlines() if each.startswith("harness: ")]
@@ -55,7 +55,7 @@ def test_the_client_is_fetched_compiled_and_then_complete(machine, capsys):
     assert path == fetching.class_path(fetching.folder().place)
     assert "--release 17" in (fetching.folder().place / "classes" / "compiled").read_text()
     program(machine, "javac", BROKEN)
-    assert main(["fetch", "kudu-client"]) == 0  # it is complete, and nothing is compiled
+    assert main(["fetch", "kudu-client"]) == 0  # the client is complete, so nothing is compiled
     assert "already" in capsys.readouterr().err
 
 

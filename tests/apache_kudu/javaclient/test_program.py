@@ -1,4 +1,4 @@
-"""The program of the Java client, replaced by a small script that speaks its lines."""
+"""The Java client's program, replaced by a small script with the same protocol."""
 
 import asyncio
 import os
@@ -53,7 +53,7 @@ while True:
 
 
 class Running:
-    """A program that runs a script, in an environment of its own."""
+    """A program that runs a script, with a fake `Env`."""
 
     def __init__(self, folder, script):
         path = folder / "java"
@@ -71,7 +71,7 @@ class Running:
         return await asyncio.gather(*self.env.tasks, return_exceptions=True)
 
     async def failure(self):
-        """The error with which the task of the program ends the run."""
+        """Return the error with which the program's task ends the run."""
         waiting = asyncio.create_task(self.ask())
         try:
             await asyncio.sleep(0)  # the operation starts the program

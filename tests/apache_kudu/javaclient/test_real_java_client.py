@@ -1,4 +1,4 @@
-"""Kudu's Java client against real Kudu: a run with faults keeps every promise of `modern`."""
+"""Kudu's Java client against real Kudu: a run with faults breaks no promise of `modern`."""
 
 import json
 
@@ -18,7 +18,7 @@ def test_a_run_with_a_killed_leader_breaks_nothing_that_modern_promises(tmp_path
         *("--nemesis", "kill-leader", "--op-timeout", "5"),
         *("--store", str(tmp_path), "--name", "t"),
     ]
-    # A machine that is too busy proves nothing, which is no failure of Kudu.
+    # On a busy machine the run may prove nothing; Kudu is not to blame for that.
     assert main(words) in {EXIT_VALID, EXIT_UNKNOWN}
     folder = tmp_path / "t" / "latest"
     results = json.loads((folder / "results.json").read_bytes())

@@ -21,7 +21,7 @@ def row(tablet="A", code="OK", text="", timestamp=100):
 
 
 def attempts(**by_tablet):
-    """The attempts of each tablet's batch, as (code, text), "ok" or `None`."""
+    """Build the attempts of each tablet's batch from (code, text), "ok" or `None`."""
     frames = []
     for call, (tablet, outcomes) in enumerate(by_tablet.items()):
         how = {"call": call, "method": "Write", "server": "s", "tablet": tablet}

@@ -1,4 +1,6 @@
-"""Tablets, `done` and refusals: sound histories, and histories with one wrong answer."""
+"""Answers about tablets, `done` answers and refusals: sound histories, and ones with one wrong
+answer.
+"""
 
 from collections.abc import Callable
 from operator import methodcaller as do
@@ -628,7 +630,7 @@ def test_a_table_needs_a_server_per_replica(servers, wrong):
 
 
 def test_alters_may_have_filled_a_table_up():
-    """The table began with two columns, and the answers contain all its versions."""
+    """The table began with two columns, and the answers show every version of it."""
     for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):
         h = made()
         h.ok(1, "alter", alter(["add", "w"]) | {"nonce": "y"}, {"schema_version": version})

@@ -102,7 +102,8 @@ def test_ranges_that_overlap_are_broken():
 # --- acknowledged alters ---------------------------------------------------------------------
 
 ADD, DROP = ["add-range", "a", "b", ""], ["drop-range", "a", "b"]
-Alter = tuple[int | None, list[str]]  # the version in the answer, or `None` if it was lost; a step
+# the version in the answer (`None` if the answer was lost), and a step
+Alter = tuple[int | None, list[str]]
 
 
 def judged(alters: list[Alter], *, exists: bool, h: Writer | None = None, **more: Any) -> Any:

@@ -471,7 +471,7 @@ def test_lost_changes_may_explain_a_higher_version_under_another_name():
     [(1, ["acknowledged"]), (2, None), (3, ["acknowledged"])],
 )
 def test_changes_whose_answers_state_no_version_count_all_the_same(version, names):
-    """Kudu's answer to an alter has no version; each change makes the next version."""
+    """Kudu's answer to an alter states no version; each change creates the next version."""
     snapshot = sound_snapshot()
     for master in snapshot["masters"].values():
         for key in ("version", "applied_version"):

@@ -79,7 +79,9 @@ def test_read_only_operations_change_no_reachable_state():
 
 
 def test_an_unknown_operation_can_do_what_a_known_one_did():
-    """Weakened operations rely on this. An id known only from a lost answer may be any id again."""
+    """Weakened operations rely on this. A lost answer shows no id, so the operation may have any
+    id.
+    """
     for seed in range(200):
         converted = catalog_history(small_history(seed))
         lost = [replace(operation, return_time=None) for operation in converted.operations]
@@ -103,7 +105,7 @@ def test_an_unknown_operation_can_do_what_a_known_one_did():
 
 
 def stretched(history: History) -> History:
-    """Move each completion one line later, where possible."""
+    """Move each completion down by one line, where possible."""
     ops = list(history)
     for at in range(len(ops) - 1):
         here, following = ops[at], ops[at + 1]

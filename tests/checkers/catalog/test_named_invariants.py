@@ -260,7 +260,9 @@ def test_replicas_without_rows_prove_nothing_of_rows():
 
 @for_each("seed", range(40))
 def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed):
-    """Masters that apply a prefix of the log are never blamed; a decreased number always is."""
+    """A master that has applied a prefix of the log is never blamed; one whose numbers decrease
+    always is.
+    """
     rng = random.Random(seed)
     states = ["PREPARING", "CREATING", "RUNNING", "DELETED"]
     at = sorted(rng.randrange(4) for _ in range(3))

@@ -222,8 +222,8 @@ def answered(ident: str, version: int = 0) -> Step:
             ],
             {1, 2, 3},
         ),
-        # Each table is seen both before and after the other, so neither can have made way for the
-        # other.
+        # Each table is seen before and after the other one, so neither was deleted to make room for
+        # the other.
         (
             "'b' cannot be two tables at one time",
             [

@@ -298,7 +298,7 @@ def altered(column: str) -> Step:
         ([MADE_A, altered("x"), power_cut, altered("y"),
           do("get", 2, "a", "A", 1, columns=["a", "y"])], Verdict.PERMITTED),
         ([MADE_A, missed_cut(), NO_A], Verdict.INVALID),
-        # the table was already missing before the cut
+        # the table was missing before the cut
         ([MADE_A, NO_A, power_cut, NO_A], Verdict.INVALID),
         # the later table still exists
         ([MADE_A, MADE_B, power_cut, NO_A, do("get", 2, "b", "B")], Verdict.INVALID),
@@ -343,8 +343,9 @@ def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node():
 
 
 def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know():
-    """The read's own term has acknowledged revision 7, so 5 is too old; revision 9 of a later term
-    does not matter.
+    """The answer to a read in a term that has acknowledged revision 7 may not show revision 5.
+
+    Revision 9 of a later term does not matter.
     """
     h = Writer()
     for term, node, ident, revision in ((1, "m3", "A", 7), (2, "m2", "B", 9)):

@@ -1,4 +1,4 @@
-"""Orders by terms and dead ends, which shorten the search under stale reads, and brute force."""
+"""Orders by terms and dead ends shorten searches under stale reads, and agree with brute force."""
 
 import random
 import time
@@ -25,7 +25,7 @@ SEEDS = 250
 
 
 def as_real_kudu(history: History) -> History:
-    """Return the history with answers as real Kudu's, which have no revision."""
+    """Return the history with answers like those of real Kudu, which have no revision."""
 
     def without(op):
         if not isinstance(op.value, dict) or "revision" not in op.value:
@@ -138,9 +138,9 @@ def test_an_order_by_terms_that_breaks_real_time_is_rejected():
 @pytest.mark.parametrize(
     ("rows", "terms"),
     [
-        # an answer without a term, between two of terms 1 and 2
+        # an answer without a term, between answers of terms 1 and 2
         ([(MADE, 0, 1), (SEEN, 2, 3), (ALTERED, 4, 5)], (1, None, 2)),
-        # a lost change comes after all that returned before its call
+        # a lost change comes after all operations that returned before its call
         ([(MADE, 0, 1), (ALTERED, 2, None), (GONE, 2, 3)], (2, None, 2)),
         # the last answer has no term
         ([(MADE, 0, 1), (SEEN, 2, 3)], (1, None)),

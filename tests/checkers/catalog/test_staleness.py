@@ -1,4 +1,4 @@
-"""Reads with a staleness bound: good histories, and ones with an answer older than its bound."""
+"""Reads with a staleness bound: good histories, and histories with an older answer."""
 
 from typing import Any
 

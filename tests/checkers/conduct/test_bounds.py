@@ -102,7 +102,8 @@ def without(begin_s: float, end_s: float) -> list[float]:
         ([("kill", 11, 20, "m1", "m2", "m3")], 27, "outage kill"),
         ([("kill", 11, None, "m1", "m2")], 50, None),  # never healed
         ([("kill", 11, 20)], 17, "outage none"),  # it hit no node
-        ([("quake", 11, 20, "m1")], 50, None),  # the target promises nothing for this kind
+        # the target promises nothing about faults of this kind
+        ([("quake", 11, 20, "m1")], 50, None),
         ([("kill", 2, 4, "m1")], 17, "outage none"),  # ended long before
     ],
 )
@@ -480,7 +481,7 @@ def test_a_cluster_whose_masters_are_all_silent_is_not_convicted_of_its_calls():
 @pytest.mark.parametrize(
     ("changes", "faults", "verdict"),
     [
-        (103, 0, Verdict.VALID),  # as many as moves, and a few more: measured
+        (103, 0, Verdict.VALID),  # measured: as many as there were moves, and a few more
         (900, 0, Verdict.VALID),  # each move was asked again and again
         (1100, 0, Verdict.INVALID),  # one tablet that evicts and adds for ever (KUDU-2443)
         (1100, 2, Verdict.VALID),  # lost replicas are added elsewhere

@@ -149,7 +149,7 @@ def test_a_bound_that_was_passed_is_never_valid(f):
         ([gap(61.5, 70)], 70, "did not run"),
         ([gap(3, 11.5)], 70, "did not run"),
         ([gap(0.5, 9)], 70, None),
-        # A node that the harness starts before it checks has no excuse; any other node has one.
+        # A node that the harness starts before the check has no excuse; any other node has one.
         ([at(5), ENDED_BY_HOST, at(9), phase("heal-core")], 60, None),
         ([at(5), ENDED_BY_HOST, at(9), phase("heal-all")], 60, None),
         ([phase("heal-core"), at(5), ENDED_BY_HOST], 60, "host"),
@@ -616,7 +616,7 @@ def test_refusals_and_failures_are_counted_by_kind():
 def loaded(
     spans: list[tuple[int, int, str]], chaos_s: float = 10.0, starved_s: float = 0.0
 ) -> History:
-    """A history of operations at these times in ms, each with a process and a name of its own."""
+    """Build a history of operations at these times in ms; each has its own process and name."""
     edges = [(begin, 0, n) for n, (begin, _, _) in enumerate(spans)]
     edges += [(end, 1, n) for n, (_, end, _) in enumerate(spans)]
     h = Writer()

@@ -39,7 +39,9 @@ def rows() -> list[Row]:
 
 
 def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
-    """Group rows by the folder of their file: one test per row would cost more than most checks."""
+    """Group rows by the folder of their file: one test per row would cost more than most of the
+    checks.
+    """
     folders: dict[str, list[Row]] = {}
     for row in chosen:
         folders.setdefault(row.file.rpartition("/")[0], []).append(row)

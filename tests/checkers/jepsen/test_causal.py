@@ -1,4 +1,4 @@
-"""The model causal: cases of its rules, and small random histories held to all explanations."""
+"""The model `causal`: cases for each rule, and small random histories compared with an oracle."""
 
 import random
 from collections import Counter
@@ -110,7 +110,9 @@ def generated(rng):
 
 
 def possible(ops):
-    """Whether a register explains all reads: every choice of when writes take effect, if at all."""
+    """Whether a register explains all reads; tries every choice of when writes take effect, if at
+    all.
+    """
     states = {(0, frozenset())}
     for op in ops:
         if op.type is OpType.INVOKE:

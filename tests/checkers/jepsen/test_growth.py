@@ -1,4 +1,4 @@
-"""Models after Jepsen's take time in proportion to the history, not to its square."""
+"""Models after Jepsen's take linear time in the length of the history, not quadratic time."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from harness.ops import OpType
 
 
 class Watched(list):
-    """A list that counts the elements that were taken out of it."""
+    """A list that counts how many of its elements are read."""
 
     taken = 0
 

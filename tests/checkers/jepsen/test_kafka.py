@@ -1,6 +1,6 @@
-"""The model kafka: cases of each rule, and small random histories held to a naive restatement.
+"""The model `kafka`: cases for each rule, and small random histories compared with a naive oracle.
 
-The world of the random histories is a correct log store with clients; each bug breaks one promise.
+The random histories come from a correct log store with clients; each bug breaks one promise.
 """
 
 import itertools
@@ -30,13 +30,13 @@ def polled(**messages):
 
 
 def history(*lines):
-    """Ops from `(process, kind, f, value)`; the kinds are `!`, `+`, `-` and `?`."""
+    """Build ops from `(process, kind, f, value)`; the kinds are `!`, `+`, `-` and `?`."""
     kinds = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
     return [Op(n, n, who, kinds[kind], f, value) for n, (who, kind, f, value) in enumerate(lines)]
 
 
 def op(process, f, value, kind="+"):
-    """The two lines of an operation; its request is the answer without offsets and messages."""
+    """Return the two lines of an operation; the request is the answer without offsets and texts."""
     asked = value
     if f in {"send", "poll", "txn"}:
         asked = [
@@ -336,7 +336,7 @@ def generated(rng, bug=None):
             early = rng.random() < 0.5
             happens = kind == "+" or (kind == "?" and rng.random() < 0.5)
             if bug == "fracture" and f == "txn" and kind == "+":
-                # Its messages are visible at once, and it polls when it ends.
+                # The transaction's messages are visible at once, and it polls when it ends.
                 asked = sorted(asked, reverse=True)
                 world.act(who, f, [m for m in asked if m[0] == "send"], commits=True)
                 early = False
@@ -369,7 +369,7 @@ def generated(rng, bug=None):
 
 
 class Said:
-    """One operation as the naive rules see it."""
+    """One operation, as the naive rules use it."""
 
     def __init__(self, call, done):
         self.f, self.who, self.begin = call.f, call.process, call.index
@@ -394,7 +394,7 @@ class Said:
 
 
 def naive(ops):
-    """The names of all broken rules, of a history without subscribers."""
+    """Return the names of all broken rules, for a history without subscribers."""
     calls, said = {}, []
     for each in ops:
         if each.type is OpType.INVOKE:
@@ -501,7 +501,7 @@ def polls_in(said):
 
 
 def cyclic(said, senders, readers):
-    """Whether messages and real time order some operation before itself: all pairs, closed."""
+    """Whether messages and real time order some operation before itself (transitive closure)."""
     read = {
         (senders[(k, m)].begin, s.begin)
         for k, _, m, s in readers

@@ -1,4 +1,4 @@
-"""The model lease: cases of its rules, and small random histories held to all orders of grants."""
+"""The model `lease`: cases for each rule, and small random histories compared with an oracle."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ KINDS = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
 
 
 def history(*lines):
-    """Ops from `(time in ms, process, kind, f, token)`; each lease is 1000 ms."""
+    """Build ops from `(time in ms, process, kind, f, token)`; each lease lasts 1000 ms."""
     ops = []
     for number, (time_ms, process, kind, f, *token) in enumerate(sorted(lines, key=lambda x: x[0])):
         value = {"lease_ms": 1000} if f == "acquire" else {}
@@ -106,7 +106,9 @@ def test_a_history_without_times_is_refused():
 
 
 def generated(rng, *, broken):
-    """A lock with leases and up to three clients, which sometimes grants too early."""
+    """Generate a history of a lock with leases and up to three clients; if `broken`, it may grant
+    too early.
+    """
     holder, end, token, lines = None, 0, 0, []
     busy = dict.fromkeys(range(3), 0)
     for at in itertools.accumulate(rng.randint(1, 500) for _ in range(rng.randint(4, 10))):
@@ -129,7 +131,7 @@ def generated(rng, *, broken):
 
 
 def granted(ops):
-    """The grants with the earliest end of their leases: process, begin, answer, end."""
+    """Return the grants as [process, call, answer, earliest end of the lease]."""
     calls, grants = {}, []
     for op in ops:
         if op.type is OpType.INVOKE:
@@ -145,7 +147,7 @@ def granted(ops):
 
 
 def possible(grants):
-    """Whether some order of the grants has a time for each at which no other lease goes on."""
+    """Whether the grants have an order and times at which no two leases overlap."""
     for order in itertools.permutations(grants):
         free, owner, at = 0, None, 0
         for process, begin, answer, end in order:

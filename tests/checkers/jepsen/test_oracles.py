@@ -126,7 +126,7 @@ def element_broken(element, calls, *, linearizable):
 
 
 def wrongly_shown(read, calls):
-    """Whether the read shows an element twice, or one that no client can have added."""
+    """Whether the read shows an element twice, or an element that no client can have added."""
     return len(set(read.answer)) < len(read.answer) or any(
         not any(
             c.f == "add" and c.asked == element and c.maybe and c.begin < read.end for c in calls
@@ -401,7 +401,7 @@ def cause_broken(calls):
 
 
 def first_these(left, call):
-    """Return the values that must still come first after this write."""
+    """Return the values that must precede this write's value."""
     if call.asked in left:
         return [left - {call.asked}]
     return [] if left else [left]

@@ -27,7 +27,7 @@ def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple
 
 @dataclass
 class PlainTablet:
-    """A store of row versions by timestamp; once a timestamp was read, it gets no more writes."""
+    """A store of row versions by timestamp; no write gets a timestamp at which rows were read."""
 
     name: str
     skew: int

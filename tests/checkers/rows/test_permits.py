@@ -64,7 +64,7 @@ def must_precede(one: Any, other: Any, facts: dict[int, Fact], *, stale: bool) -
 
 
 def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
-    """Whether some order of the operations, and of falls to older states, explains the history."""
+    """Whether some order of operations and of rollbacks to older states explains the history."""
     by_id = {op.id: op for op in ops}
 
     def search(todo: frozenset[int], left: tuple[float, ...], done: tuple[Any, ...]) -> bool:

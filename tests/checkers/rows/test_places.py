@@ -26,7 +26,7 @@ def two_tablets() -> Rows:
 def test_a_scan_that_leaves_out_a_tablet_showed_it_empty():
     h = two_tablets()
     h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # the scan did not ask for rows of the other tablet
-    h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # at that time the other tablet had no rows
+    h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # the other tablet had no rows at that time
     h.scan(
         1, {"a": {"v": "1"}}, None, mode="latest"
     )  # any replica may answer, with a state of any age
@@ -205,7 +205,8 @@ ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PA
 @pytest.mark.parametrize(
     ("checker", "steps", "is_permitted"),
     [
-        # the cut cannot lose a later write, but the next leader had already lost the earlier one
+        # the cut cannot lose a later write; the next leader had lost the earlier write before the
+        # cut
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20)], True),
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20), GONE], False),
         # a contradiction before the cut remains one
@@ -223,7 +224,7 @@ ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PA
         # the contradiction names its first operations, which all precede the cut
         (ELLE, [WRITE, *(do("scan", 1, ONE, at) for at in range(11, 31)),
                 do("write", 0, [up("a", "2")], 31), CUTS, do("scan", 1, ONE, 40)], True),
-        # a write in progress during the cut may take effect after it
+        # a write in progress during the cut may take effect after the cut
         (ELLE, [ASK, CUTS, do("scan", 1, ONE, 5), do("write", 2, [up("a", "2")], 10),
                 do("scan", 1, ONE, 11), do("ret", 0, OpType.INFO, None)], True),
     ],

@@ -171,7 +171,7 @@ def test_linearizable_rows_says_what_brute_force_says(seed):
 
 
 @given(SEEDS)
-# an example in which a lost delete would have to lie between a write and the read at its timestamp
+# example: a lost delete would have to fall between a write and the read at the write's timestamp
 @example(3628800)
 @settings(max_examples=examples(300), deadline=None)
 def test_snapshot_scans_says_what_brute_force_says(seed):
@@ -183,7 +183,7 @@ def test_snapshot_scans_says_what_brute_force_says(seed):
 @given(SEEDS)
 @settings(max_examples=examples(100), deadline=None)
 def test_what_elle_refutes_no_snapshot_explains(seed):
-    """Nothing is lost, so both checkers see one timestamp for all rows of a part."""
+    """No answer is lost, so both checkers see one timestamp for all rows of a part."""
     rng = random.Random(seed)
     history = random_history(seed, count=20, lost=0.0)
     history = spoiled(history, rng) or history
@@ -334,7 +334,9 @@ def test_the_last_step_breaks_these_rules(steps, last, rules):
 
 
 def test_a_client_that_hung_leaves_a_write_of_unknown_outcome():
-    """The harness completes its call with the value of the call, in place of an answer."""
+    """The harness completes the call of such a client with the request's value instead of an
+    answer.
+    """
     h = Rows()
     h.write(0, [up("a", "0")], 5)
     call = {"table": "r", "nonce": "hung", "rows": [up("a", "1"), up("b", "1")]}

@@ -1,4 +1,4 @@
-"""Small correct servers, each with its data in a dictionary, answering bytes with bytes."""
+"""Small correct servers that keep data in a dictionary and turn request bytes into answer bytes."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""One conversation per vocabulary with an empty store; minis and real servers run the same ones."""
+"""One conversation per vocabulary with an empty store, for minis and for real servers."""
 
 from types import SimpleNamespace
 

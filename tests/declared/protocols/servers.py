@@ -1,4 +1,4 @@
-"""A server on loopback around a mini, which spoils answers as a test requests, and its clients."""
+"""A loopback server around a mini, which damages answers on request, and its clients."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def whole(answer):
 
 
 def first(count):
-    """Return an answer of which only the first `count` bytes arrive before the connection ends."""
+    """Return the first `count` bytes of an answer; then the connection ends."""
     return lambda answer: [answer[:count], CLOSE]
 
 

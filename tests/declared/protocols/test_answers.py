@@ -1,4 +1,4 @@
-"""Answers of servers: whole answers are values; torn or wrong answers never are."""
+"""A complete answer yields a value; an incomplete or wrong answer never does."""
 
 import asyncio
 import random
@@ -65,7 +65,7 @@ def test_registers_are_apart(name):
     run(name, body, vocabulary="registers")
 
 
-@ours  # in SQL, the statement affects no row
+@ours  # in SQL, the first statement affects no row
 def test_a_cas_of_an_absent_register_may_expect_null(name):
     async def body(call, _):
         assert await call("cas", {"old": None, "new": 6}) == ("ok", {"result": "ok"})
@@ -80,7 +80,9 @@ def expected(f):
 
 
 def last_request(name, f):
-    """The number of requests before the first one that may change something, or before the read."""
+    """Return how many requests precede the first one that may change something, or precede the
+    read.
+    """
     reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
     creates = f == "write" and name == "zookeeper"
     return GREETINGS[name] + (1 if reads_first or creates else 0)
@@ -130,7 +132,7 @@ def test_garbage_is_never_a_value(name, f):
 @names
 @calls
 def test_a_changed_byte_breaks_no_client(name, f):
-    """A changed byte may change the value unnoticed, but only known errors may come out."""
+    """A changed byte may change the value unnoticed, but may only cause known errors."""
     rng = random.Random(f"{name} {f}")
 
     def spoil(answer):

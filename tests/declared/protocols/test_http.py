@@ -1,4 +1,4 @@
-"""HTTP templates: how a request is filled in, and which part of which answer is the value."""
+"""HTTP templates: filling in requests, and finding the value in the answer."""
 
 import asyncio
 import json
@@ -210,7 +210,9 @@ def test_a_server_that_closes_each_connection_is_asked_anew():
 
 
 def test_a_new_connection_that_does_not_answer_was_sent_nothing():
-    """The server closes the connection; behind the next one is only a proxy, and no server."""
+    """The server closes the connection, and the next connection reaches only a proxy without a
+    server.
+    """
 
     class Closing(MiniHttp):
         count = 0

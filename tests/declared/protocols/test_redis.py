@@ -17,7 +17,9 @@ APPEND = [["append", "x", 1], ["r", "x", None]]
 
 
 def outcome(f, value, reply, *, vocabulary="register", settings=None):
-    """Return the outcome of an operation that gets this reply, and whether to try another node."""
+    """Return the outcome of an operation that gets this reply, and a detail: whether to try another
+    node, or whether something may have changed.
+    """
 
     async def body(call, _):
         request = SimpleNamespace(f=f, value=value)
@@ -130,7 +132,9 @@ def test_wait_counts_replicas(count, expected):
 
 
 def sentinel(*, old, new=None, epoch=4):
-    """A Sentinel whose primary has the run id `old` and is being replaced by the replica `new`."""
+    """Build a Sentinel that is replacing the primary with run id `old` by the replica `new`, if
+    given.
+    """
 
     def node(run_id, ip):
         return [b"ip", ip, b"port", b"6379", b"runid", run_id, b"config-epoch", b"%d" % epoch]
@@ -146,7 +150,7 @@ def sentinel(*, old, new=None, epoch=4):
 
 
 def with_session(body, mini, settings, *others, observes=False):
-    """The result of `body(session)` for a node with Sentinels s1, s2 and so on; s9 is down."""
+    """Return the result of `body(session)` for a node with Sentinels s1, s2, ...; s9 is down."""
 
     async def main():
         async with contextlib.AsyncExitStack() as stack:
@@ -175,7 +179,7 @@ def leadership(mini, settings, *others):
 
 
 def opened(mini, settings, *others):
-    """Return the reason why a session was declined, or `None`."""
+    """Open a session; return `elsewhere` of the error if the session was declined, else `None`."""
 
     async def nothing(_):
         return None

@@ -1,4 +1,4 @@
-"""SQL: what a transaction may have done at each point, and which rows are valid answers."""
+"""SQL: the possible effect of a transaction at each point, and the rows that are valid answers."""
 
 import asyncio
 from decimal import Decimal
@@ -43,7 +43,9 @@ class Scripted(SqlSession):
 
 
 def performed(template, *results, arguments=None):
-    """Return the outcome, whether something may have changed, and the statements that were sent."""
+    """Perform an operation; return its outcome, whether it may have changed something, and its
+    statements.
+    """
     session = Scripted(*results)
     try:
         asked = session.perform(template, arguments or {}, changes=True)

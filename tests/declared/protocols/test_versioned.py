@@ -65,7 +65,9 @@ def test_reads_of_zookeeper_follow_a_sync_if_the_file_says_so(settings, kinds):
 
 
 def zookeeper_read(answer):
-    """Return the outcome of a read of 7 whose answer, without its length prefix, is changed."""
+    """Return the outcome of a read of the value 7; `change` alters the answer without its length
+    prefix.
+    """
     mini = minis.MiniZooKeeper()
     mini.data[b"/harness-register"] = b"7", 0
 

@@ -1,4 +1,4 @@
-"""Every default does what its vocabulary says, and refuses wrong answers, in all vocabularies."""
+"""The defaults of all protocols implement each vocabulary, and refuse wrong answers."""
 
 import asyncio
 from types import SimpleNamespace
@@ -100,7 +100,7 @@ class Session:
 
 
 def speaking(vocabulary, *answers):
-    """The operations of a vocabulary at a system that gives these answers, one after another."""
+    """Return a function that performs operations on a system that gives these answers in turn."""
     templates = {vocabulary: {name: Answers() for name in SHAPES[vocabulary] if name != "drain"}}
     protocol = SimpleNamespace(
         name="fake", defaults=lambda: templates, setup=lambda _: (), template=None

@@ -177,7 +177,7 @@ def test_a_renewal_under_way_is_named(steps, broken):
         ((ISSUE, at(990), REFUSED_THERE), "stale"),
         ((ISSUE, at(1010), REFUSED_THERE), "unshared"),
         ((ISSUE, REFUSED), "refused"),
-        # the session of hms1 ended with it, so this one is new
+        # the session of hms1 ended with its token, so this one is new
         ((ISSUE, exited("hms1"), REFUSED), "stale"),
         ((ISSUE, at(3000), RENEW, REFUSED_THERE), "stale"),
         ((ISSUE, at(3000), do("renew", "hms2"), REFUSED), "stale"),
@@ -328,7 +328,7 @@ def test_a_true_store_is_never_convicted(seed):
 
 
 def test_an_answer_that_is_turned_round_is_mostly_found():
-    """If an answer that the checker judges is inverted, the history becomes invalid."""
+    """If one judged answer is inverted, the history usually becomes invalid."""
     turned = judged = 0
     for seed in range(20):
         cells = true_history(random.Random(seed))

@@ -55,7 +55,7 @@ async def answered(call):
 
 
 async def written(session, path, number):
-    """Set a znode for the `number`th time, exactly once even if the answer is lost."""
+    """Write a znode for the `number`th time, exactly once even if the answer is lost."""
     wanted = Znode(b"%d" % number, number)
 
     async def is_there():

@@ -17,7 +17,7 @@ FAILURES = (RuntimeError, ValueError, OSError)
 
 
 class End(asyncio.Protocol):
-    """One end of a connection; it notes every call, with the number of bytes received in between."""
+    """One end of a connection; it records every call, with the number of bytes received in between."""
 
     def __init__(self, name, heard, *, keeps_open):
         self.name, self.heard, self.keeps_open = name, heard, keeps_open
@@ -73,7 +73,7 @@ CALLS = (
 
 
 async def converse(seed):
-    """Hold one conversation: make one or two calls at a time, and let everything settle in between."""
+    """Hold one conversation: make one or two calls, then wait until all is quiet, and repeat."""
     draw = random.Random(seed)
     heard = []
     loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ async def converse(seed):
     heard.sort()  # which end learns of it first depends on latency
     for _ in range(draw.randrange(2, 9)):
         end = draw.choice(ends)
-        # A write to a peer that has closed is answered by a reset; on loopback, before the next
+        # A write to a peer that has closed causes a reset; on loopback, it arrives before the next
         # call.
         closed = any(each.transport.is_closing() for each in ends)
         for _ in range(1 if closed else draw.choice((1, 1, 2, 3))):

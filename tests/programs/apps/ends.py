@@ -118,7 +118,7 @@ async def answers_once() -> None:
 
 
 async def asks() -> None:
-    """Read an answer late, and everything after it, from a server that was killed since."""
+    """Read an answer and the rest of the stream from a server that has been killed in the meantime."""
     reader, writer = await asyncio.open_connection(sys.argv[1], 8080)
     writer.write(b"line\n")
     await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Random programs on files and streams, whose transcripts must not depend on the system below."""
+"""Random programs on files and streams, whose transcripts must not depend on the platform below."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ FAILURES = (OSError, ValueError, shutil.Error)
 
 
 def seen(path):
-    """Return a path with everything that is known about it."""
+    """Return a path with all its observable properties."""
     return path.exists(), path.is_dir(), path.is_file() and path.stat().st_size
 
 
@@ -154,7 +154,7 @@ async def streamed(seed):
         await writer.drain()
         answer = await reader.readexactly(size)
         said.append(f"answer {len(answer)}")
-    if not fails:  # a write to a closed end is answered by a reset, sooner or later
+    if not fails:  # a write to a closed end causes a reset, sooner or later
         writer.write(b"rest")
         writer.write_eof()
     said.append(f"end {await reader.read()}")

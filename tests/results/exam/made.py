@@ -16,7 +16,7 @@ TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 
 @contextlib.contextmanager
 def _broken():
-    """Plant a defect: no master ever becomes leader."""
+    """Plant a defect: no master ever becomes the leader."""
     original = leadership.Leadership.__init__
 
     def fail(self, *args, **options):

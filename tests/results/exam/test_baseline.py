@@ -1,4 +1,4 @@
-"""Comparison with a baseline: it reports changes, and chance alone rarely raises an alarm."""
+"""Comparison with a baseline: it reports changes, and random variation rarely raises an alarm."""
 
 import math
 import random
@@ -26,7 +26,7 @@ def fixed(**hits):
 
 
 def stopped(**trials):
-    """Build a scoreboard whose switches were found at these seeds, where their rows stopped."""
+    """Build a scoreboard whose rows stopped at these seeds, at which their switches were found."""
     return board(
         *(
             (row(name, SWITCH, first=True), results(*["valid"] * (count - 1), "invalid"))
@@ -76,7 +76,7 @@ def test_rows_of_one_exam_only_are_named_and_clean_profiles_are_not_compared():
 
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
 def test_intervals_hold_the_rate_as_often_as_they_say(rate):
-    """The probabilities are summed over all outcomes rather than sampled."""
+    """The test sums the probabilities of all outcomes instead of sampling."""
     binomial = sum(
         math.comb(30, hits) * rate**hits * (1 - rate) ** (30 - hits)
         for hits in range(31)

@@ -1,4 +1,4 @@
-"""The course of an exam: order, first detections, reused results, limits, and Spark."""
+"""The course of an exam: its order, first detections, reused results, limits, and Spark."""
 
 import msgspec
 import pytest

@@ -31,7 +31,7 @@ BASE = ("exam", "--target", "kudu", "--part", "switches", "--only", "KUDU-765,NO
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Let a function answer for the seeds of an exam; a returned exception is raised."""
+    """Let `answer` produce the results of seeds; an exception that it returns is raised."""
     monkeypatch.chdir(tmp_path)
 
     def script(answer):

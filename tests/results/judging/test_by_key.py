@@ -106,7 +106,7 @@ def source(uri):
 
 
 def judged(uri, executor="inline"):
-    """Map each key to its row of verdicts; also return the result of `check`."""
+    """Judge the runs; return the row of verdicts of each key, and the result of `check`."""
     with source(uri) as found:
         checked = check(found, executor=executor, jobs=2)
         table = tables_of(checked)["verdicts"].to_pylist()

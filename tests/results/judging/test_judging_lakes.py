@@ -124,9 +124,9 @@ def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
 
 
 def counted(uri, **given):
-    """Return the data-free tables of a single report, and whether all files count unchanged.
+    """Return the tables of a report without data, and whether all files count as unchanged.
 
-    Other knowledge of the lake about the runs must not change them.
+    Other entries of the lake about the runs must not change them.
     """
     with opened(uri, **given) as source:
         checked = check(source, executor="inline")

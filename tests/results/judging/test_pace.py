@@ -78,7 +78,7 @@ def in_order(costs, slots, speed):
 
 
 def assert_right_within_half(ends, part_of):
-    """Check the estimate after a tenth of the work; `part_of` maps work to its share of time."""
+    """Check the estimate after a tenth of the work; `part_of` maps work to a share of the time."""
     clock, total, done = Clock(), sum(cost for _, cost in ends), 0
     pace, begin_s = Pace(clock), Clock.now_s
     pace.line(progress(0, len(ends), cost=total, cost_done=0))
@@ -107,7 +107,7 @@ def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
 
 @for_each("seed", range(40))
 def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
-    """A few huge tasks come first and contain most of the work, which counts at a task's end."""
+    """A few huge tasks come first; they contain most of the work, which counts when they end."""
     draw = random.Random(seed)
     slots = draw.choice([2, 8, 32])
     small = [draw.randint(80, 120) for _ in range(slots * 12)]
@@ -122,7 +122,7 @@ def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
     st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 1500)
 )
 def test_a_schedule_is_that_of_the_tasks_in_their_order(costs, slots, done):
-    """Whenever a task ends, the share of time equals the plan's; in between it is larger."""
+    """When a task ends, the share of time is that of the plan; between ends it is larger."""
     schedule, total = Schedule(costs, slots), 0
     ends = in_order(costs, slots, lambda cost: cost)
     for place, (end, cost) in enumerate(ends):

@@ -1,4 +1,4 @@
-"""From a store to verdicts: new runs are judged, none is lost, and no verdict gets better."""
+"""From a store to verdicts: every new run is judged, none is lost, and no verdict improves."""
 
 import contextlib
 
@@ -102,7 +102,7 @@ class Crashes(Checker):
         if 113 in seen:
             raise RuntimeError("thirteen!")
         while 114 in seen:
-            # as a careless checker does, ignore every exception
+            # ignore every exception, as a careless checker does
             with contextlib.suppress(Exception):
                 sum(range(1000))
         if 115 in seen:
@@ -294,7 +294,7 @@ def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
 
 
 def test_a_missing_plug_in_of_a_worker_is_no_result(tmp_path, monkeypatch):
-    """Result ids do not depend on the machine, so one with the package judges the run later."""
+    """Result ids do not depend on the machine, so one that has the package judges the run later."""
     put_run(tmp_path, "n", "r", History(register_ops(1)))
 
     def load(name):

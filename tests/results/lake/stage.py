@@ -1,4 +1,4 @@
-"""Actors on one lake, which take turns: each turn runs one of them until its next storage call.
+"""Actors on one lake take turns: in each turn, one actor runs until its next storage call.
 
 A test draws whose turn it is, whether the call fails, and whether the actor dies before or after
 the call. An actor is a thread that runs only during its turns, so equal draws give equal runs.
@@ -20,7 +20,7 @@ class DeadError(BaseException):
 
 
 class Actor:
-    """A thread with its own `Lake` object; `said` lists what the lake acknowledged."""
+    """A thread with its own `Lake` object; `said` lists the runs that the lake acknowledged."""
 
     def __init__(self, name, lake, work):
         self.name, self.lake, self.said = name, lake, None

@@ -1,4 +1,4 @@
-"""Refusals and failures of a lake are one clear line; nothing is lost, and another try succeeds."""
+"""A refusal or failure of a lake is one clear line; nothing is lost, and a retry succeeds."""
 
 import os
 import subprocess
@@ -157,7 +157,7 @@ def test_a_lake_whose_runs_were_removed_is_not_begun_again(tmp_path):
 
 
 def test_an_upload_that_was_torn_and_one_that_lands_late_are_in_no_log(tmp_path):
-    """The second try uses another name, so data that the first one still writes is never read."""
+    """The retry uses another name, so data that the first upload still writes are never read."""
     lake = lake_at(tmp_path / "lake")
     writing, tried = lake.place.writing, []
 

@@ -75,7 +75,7 @@ def test_a_file_of_the_results_that_was_changed_is_damage(lake, capsys):
 
 
 def test_results_about_runs_that_the_lake_lacks_are_left_over(judged, lake, capsys, tmp_path):
-    other = plain_lake(tmp_path / "other")  # another lake with the same runs in another batch
+    other = plain_lake(tmp_path / "other")  # another lake has the same runs in other batches
     shutil.copytree(lake / RESULTS, other / RESULTS)
     code, _, found = checked(other, capsys)
     assert code == 0
@@ -100,7 +100,7 @@ def test_results_without_their_table_of_runs(lake, capsys):
 
 
 def lose_rows(lake, table, lost):
-    """Remove rows of the results, which no release does; files and log still match."""
+    """Remove rows of the results, as no release does; files and log still match."""
     results = results_of(lake)
     log = results.logs[table]
     for file in [*log.refresh().files.values()]:

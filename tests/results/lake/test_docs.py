@@ -1,4 +1,4 @@
-"""The jobs in docs/lake.md do not use the harness; they give the same results as `results.open`."""
+"""The jobs in docs/lake.md run without the harness, and give the same results as `results.open`."""
 
 import random
 import re
@@ -62,7 +62,7 @@ def history(seed):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Build a lake of six runs on two days, with the rows that a dead writer left of a seventh."""
+    """Build a lake of six runs on two days, and rows of a seventh run whose writer died."""
     place = tmp_path_factory.mktemp("docs")
     lake = Lake.open(str(place / "lake"), create=True)
     for seed in range(8):

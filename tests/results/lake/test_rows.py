@@ -1,4 +1,4 @@
-"""Histories survive the conversion into rows, and rows have the documented meaning."""
+"""Histories survive the conversion into rows, and rows mean what the documentation says."""
 
 import datetime as dt
 
@@ -131,7 +131,7 @@ def test_answered_agrees_with_facts_of_a_store(kind, answer, answered):
     ],
 )  # fmt: skip
 def test_rows_of_a_history(tables, table, names, expected):
-    """The tables have rows of phases and faults, separate attempts, both ends of faults, sums."""
+    """Rows of phases and faults, one row per attempt, both ends of faults, and sums."""
     assert picked(tables[table], *names.split()) == expected
 
 

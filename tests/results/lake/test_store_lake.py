@@ -184,7 +184,7 @@ def test_a_torn_run_that_is_finished_after_all_takes_its_place(store):
         log.append(op)
     log.close()
     assert [problem.kind for problem in lake_of_store(store).problems.kept] == [RUNNING]
-    del folder  # has the same effect as the end of the run's process
+    del folder  # the run's lock is released, as at the end of the run's process
     uri = lake_of_store(store).uri
     assert states_of(uri)["ddl-none/r4"] == "torn"
 

@@ -77,7 +77,7 @@ def test_a_compaction_leaves_one_file_a_partition_and_every_row(uri):
 def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memory(
     tmp_path, monkeypatch
 ):
-    """Two writers took turns, so neither of them wrote the first runs alone."""
+    """Two writers took turns, so each file has only some of the first runs."""
     monkeypatch.setattr(compaction, "PART_BYTES", 1)
     monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", 3)
     lake = lake_at(tmp_path / "lake")
@@ -96,7 +96,7 @@ def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memo
 def test_merged_rows_are_all_rows_by_run_and_of_a_run_those_of_earlier_files_first(
     tmp_path, monkeypatch, rows_at_once, seed
 ):
-    """The order equals that of a stable sort; files overlap at random and share runs."""
+    """The expected order comes from a stable sort; files overlap at random and share runs."""
     monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", rows_at_once)
     draw = random.Random(seed)
     results = ResultLake.beside(str(tmp_path / "lake"), {}, create=True)
@@ -221,7 +221,7 @@ def test_a_vacuum_leaves_files_that_are_not_ours(uri, tmp_path):
 
 
 def uploads_otherwise(monkeypatch, change):
-    """Let appends store each table's rows as changed by `change`."""
+    """Let appends store the rows of each table as `change` modifies them."""
 
     def upload(lake, buffer, table):
         (partition,) = {*buffer.partitions.values()}

@@ -1,7 +1,7 @@
 """Processes that append to a lake, compact it and vacuum it, and a check of the result.
 
 A few real runs are repeated under other ids. A writer appends its own runs and some of its
-neighbour's runs, a few at a time, and prints their keys once `append` has returned.
+neighbour's runs in small batches. It prints the keys of a batch once `append` has returned.
 """
 
 import random
@@ -126,7 +126,9 @@ class Process:
         self._reader.start()
 
     def _read(self, child, before):
-        """Read whole lines, and ignore a torn one; the first line repeats an earlier one."""
+        """Read whole lines, and ignore a torn one; the first line repeats the last one before the
+        restart.
+        """
         for line in child.stdout:
             if not line.endswith("\n"):
                 break

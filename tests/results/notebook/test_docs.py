@@ -1,6 +1,6 @@
 """The example in docs/browse.md runs on a store made by the page's commands, with the same output.
 
-The comparison ignores numbers, since they change with the target.
+The comparison ignores numbers, because they change with the target.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Results of reports on a lake, opened as tables: of repeated results, only one counts."""
+"""Results of reports on a lake, opened as tables: if a result is repeated, only one counts."""
 
 import datetime as dt
 import random
@@ -138,7 +138,7 @@ def random_results(lake, seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_of_each_counts(lake, seed):
-    """The expected result comes from sorting all results of each run and checker."""
+    """The expected result is the first of all sorted results of a run and a checker."""
     told = random_results(lake, seed)
     best = {}
     for at, run, checker, _, mark, word in told:

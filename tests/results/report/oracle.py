@@ -26,7 +26,7 @@ class Run:
     """One run, read by `load_run` and judged again."""
 
     environment, target, profile = "sim", "kudu", "strict"
-    population = None  # the oracle numbers populations, since it knows all runs
+    population = None  # the oracle numbers populations after it has read all runs
 
     def __init__(self, folder: Path) -> None:
         stored = load_run(folder)
@@ -53,7 +53,9 @@ class Run:
 
     @property
     def alike(self):
-        """The properties that all runs of a population share: all except the seed and its plan."""
+        """The properties that all runs of a population share: everything except the seed and its
+        plan.
+        """
         return self.label or "", *self.setting
 
     @property
@@ -210,8 +212,7 @@ def wilson(hits, n):
 
 
 def arrangements(first, second):
-    """Return the share of all choices of the first group whose U is as far from its mean or
-    farther.
+    """Return the share of all choices of the first group whose U is at least as far from its mean.
 
     U counts the pairs that the first group wins, and half of the ties.
     """

@@ -38,7 +38,7 @@ def named(history, result):
 
 
 def seeds_until(p, sure):
-    """Find the number of seeds by trying one number after another."""
+    """Find the number of seeds by trying one after another."""
     n, missed = 0, 1.0
     while missed > 1 - sure + 1e-12:
         n, missed = n + 1, missed * (1 - p)
@@ -99,7 +99,7 @@ class AtScale(Oracle):
         }
 
     def _found(self):
-        """Return hits and their interval, with a line for all runs if there are several lines."""
+        """Return hits and their interval; if there are several lines, add one for all runs."""
         hits = defaultdict(int)
         for row in self.by_signature():
             if row["verdict"] == "invalid":
@@ -140,7 +140,9 @@ class AtScale(Oracle):
     # --- survival ----------------------------------------------------------------------------
 
     def _lives(self):
-        """Map each population to the operations until failure or end, and which came."""
+        """Map each population to each run's operations until its failure or end, and which of the
+        two came.
+        """
         lives = defaultdict(list)
         for run in self.runs:
             if run.verdict == "invalid":
@@ -362,7 +364,7 @@ class AtScale(Oracle):
         cells, pairs = self._role_counts(), {}
 
         def paired(key, other, runs=None):
-            """Pair both counts of each run that has one of them, or of the given `runs`."""
+            """Pair the two counts of each run in `runs` (default: each run that has a count)."""
             first, second = cells.get(key, {}), cells.get(other, {})
             every = {*first, *second} if runs is None else runs
             return [(*first.get(run, (0, 0)), *second.get(run, (0, 0))) for run in every]

@@ -84,7 +84,9 @@ def add_run(store: Path, name: str, spec: Spec) -> Path:
 
 
 def started_of(spec: Spec) -> str:
-    """The start of a run; labels follow each other, and the seeds of a label run on two days."""
+    """Return the start of a run: labels follow each other, and the seeds of a label run on two
+    days.
+    """
     day = (1 if spec.label == "old" else 3) + (spec.seed > LAST_SEED_FIRST)
     return f"2026-01-0{day}T00:00:{spec.seed:02}+00:00"
 

@@ -1,4 +1,6 @@
-"""Comparison of two labels: it reports regressions, ignores noise, and compares equal settings."""
+"""Comparison of two labels: it reports regressions, ignores noise, and only compares equal
+settings.
+"""
 
 import random
 import weakref
@@ -173,7 +175,7 @@ def test_of_many_labels_the_first_are_shown_and_the_others_counted():
 
 
 def test_rows_are_looked_at_once_and_not_kept():
-    """A million runs have a million rows, and ten million rows of latencies."""
+    """Rows must not pile up: a million runs have ten million rows of latencies."""
     runs = Runs().add("a", 300).add("b", 300)
     alive = weakref.WeakSet()
 

@@ -84,7 +84,7 @@ def test_outages_are_what_their_definition_says(operations):
             for op in operations
             if item.start <= op.start < item.end
             or op.start < item.start < op.end
-            # an operation that starts when an idle outage ends was tried in it, too
+            # an operation that starts when an idle outage ends counts as tried during the outage
             or (item.ended == "idle" and op.start == item.end)
         ]
         assert item.tried == len(inside)
@@ -127,7 +127,7 @@ def test_a_fault_is_active_from_its_injection_up_to_just_before_its_heal():
     script = Script()
     script.phase(0, "chaos")
     script.do(99, 99)
-    script.do(100, 100)  # the line precedes the injection, but only the equal time counts
+    script.do(100, 100)  # the line precedes the injection, but only the time counts, which is equal
     script.inject(100, "kill", "k1")
     script.do(100, 150)
     script.do(199, 250)
@@ -192,7 +192,7 @@ def test_an_id_used_twice_is_healed_in_order_and_a_stray_heal_is_nothing():
 
 
 def test_an_answer_at_the_moment_of_a_heal_precedes_it():
-    """In virtual time, the last answer and the heal may coincide; then their lines decide."""
+    """In virtual time, the last answer and the heal may have equal times; their order decides."""
     script = Script()
     script.inject(100, "kill", "k")
     script.do(150, 500, f="get")
@@ -300,7 +300,7 @@ def test_only_the_chaos_phase_is_exposure():
 
 
 def test_strange_histories_make_facts_all_the_same():
-    """A foreign history may contain anything: nothing is guessed, and nothing crashes."""
+    """A foreign history may contain anything; the extraction neither guesses nor crashes."""
     script = Script()
     script.fact(10, "leader", node=None, term="seven")
     script.fact(11, "leader")

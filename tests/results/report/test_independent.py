@@ -170,7 +170,7 @@ UNITS = {
 
 
 def read_back(text):
-    """Read a cell back: the sign of a bound, the number, and half of its last digit."""
+    """Parse a cell: the sign of a bound, the number, and half a unit of its last digit."""
     if text == NOTHING:
         return None
     match = re.fullmatch(r"([<>] )?([\d,]+)(?:\.(\d+))?(?: (\S+))?", text)
@@ -204,7 +204,7 @@ def test_the_page_shows_every_table(page):
 
 @pytest.mark.parametrize("name", sorted(set(LAYOUTS) - EMPTY))
 def test_cells_agree_with_the_independent_computation(page, reported, oracle, name):
-    """The raw value of each numeric cell is the oracle's, and its text reads back as that value."""
+    """The raw value of each numeric cell equals the oracle's, and its text parses to that value."""
     layout = LAYOUTS[name]
     shown = [row for row in page.tables[name] if row]
     expected = rows_of(oracle, reported[1], name)
@@ -238,7 +238,7 @@ def test_cells_agree_with_the_independent_computation(page, reported, oracle, na
 
 
 def within(text, value):
-    """Whether a text reads back as a value, within its precision."""
+    """Whether a text parses to a value, within the text's precision."""
     sign, number, half_digit = read_back(text)
     if sign is None:
         return number == pytest.approx(value, abs=half_digit)
@@ -258,7 +258,7 @@ def test_intervals_on_the_page_are_the_independent_ones(page, reported, oracle, 
         other["of"] = of.words(other["population"])
         key = tuple(other[columns[at]] for at in identity)
         if key not in rows:
-            continue  # the second table has these by kind of operation
+            continue  # the second table has these numbers by kind of operation
         text = rows.pop(key)[columns.index("range")][0]
         if name != "uplift_ratios":
             low, high = other["low"], other["high"]
@@ -275,7 +275,9 @@ def test_intervals_on_the_page_are_the_independent_ones(page, reported, oracle, 
 
 
 def test_comparisons_of_labels_equal_brute_force(reported, oracle):
-    """Means and medians match; p-values come from all arrangements, Holm's from his bound."""
+    """Means and medians match; the oracle tries all arrangements for p-values, and computes Holm's
+    bound.
+    """
     _, answers, _ = reported
     lines = {(row["setting"], row["metric"]): row for row in answers.rows("regressions")}
     done = 0
@@ -304,7 +306,7 @@ def test_comparisons_of_labels_equal_brute_force(reported, oracle):
     assert done == 2 * len(METRICS)
     for row in lines.values():
         assert row["p_value"] <= row["p_adjusted"] <= min(1.0, len(lines) * row["p_value"])
-        assert row["verdict"] == "no evidence"  # 3 runs against 2 are no evidence
+        assert row["verdict"] == "no evidence"  # 3 runs against 2 are too few for evidence
 
 
 METRICS = {
@@ -381,7 +383,7 @@ def test_the_limit_of_a_table_is_said(page, reported, oracle):
 
 
 def test_bars_are_as_long_as_their_numbers(page, reported, oracle):
-    """The test reads the first drawing, whose bars count runs that are alike."""
+    """The test reads the first drawing, whose bars count equal runs."""
     alike = oracle.populations()
     of = Populations(reported[1].rows("populations"))
     longest = max(row["runs"] for row in alike)

@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(lake, tmp_path, capsys, ta
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_run_without_any_result_counts_in_the_headline(tmp_path, capsys, known):
-    """Otherwise a report on the other runs would be green."""
+    """Otherwise the report would be green because of the other runs."""
     import deltalake
 
     store, lake = tmp_path / "store", tmp_path / "lake"

@@ -47,7 +47,7 @@ lives = st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_s
 
 @given(lives)
 def test_survival_is_a_product_over_moments(lives):
-    """Each factor is counted from all lives; cells may come in any order and in any split."""
+    """The oracle counts each factor from all lives; cells may come in any order and any split."""
     steps = kaplan_meier((at, int(bad), int(not bad)) for at, bad in lives)
 
     assert [step.at for step in steps] == sorted({at for at, bad in lives if bad})
@@ -138,7 +138,9 @@ def test_disagreeing_strata_are_reported():
 
 
 def cell(population, setting, runs, place, of, signature="c · r · cut · get", **more):
-    """Build a row of `signature_cells`; its last run is number `place` of `of` in its setting."""
+    """Build a row of `signature_cells`; its last run is number `place` of the `of` runs in its
+    setting.
+    """
     day, run = f"2026-01-0{place % 9 + 1}", f"n/{population}"
     return {
         "verdict": "invalid", "target": "kudu", "bugs": "", "environment": "sim",
@@ -396,7 +398,7 @@ def test_trends_add_up_and_leave_out_runs_that_do_not_tell():
     )
 )
 def test_bytes_are_those_of_the_lake_once(parts):
-    """Whatever the runs, the bytes by label add up to the size of the partitions."""
+    """For any runs, the bytes by label add up to the size of the partitions."""
     cells = [
         {"target": "t", "label": label, "day": "d", "profile": "s", "nemeses": nemeses, "runs": n,
          "timed": n, "wall_ns": n, "cpu_ns": n, "length_ns": n, "ops": n, "lines": n}

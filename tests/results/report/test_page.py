@@ -23,7 +23,7 @@ EVIL = (
 
 
 def evil_store(store):
-    """Build a store in which every string is hostile, and folder names as hostile as possible."""
+    """Build a store in which every string is hostile; folder names are as hostile as possible."""
     script = Script()
     script.fact(0, "leader", node=EVIL, term=1)
     script.phase(1, "chaos")
@@ -141,7 +141,7 @@ def test_the_page_is_bounded_and_needs_nothing_else(reported):
 
 @pytest.mark.xdist_group("spark")
 def test_every_id_of_the_page_is_there_once(reported):
-    """A name shared by a section and a table would make a link ambiguous."""
+    """If a section and a table had the same id, a link would be ambiguous."""
     page = reported[2].read_text(encoding="utf-8")
     ids = re.findall(r' id="([^"]*)"', page)
 

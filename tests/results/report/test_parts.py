@@ -1,4 +1,4 @@
-"""Answers about parts add up to answers about the whole, whatever the split of the runs."""
+"""Answers about parts add up to the answer about the whole, for every split of the runs."""
 
 import contextlib
 import random

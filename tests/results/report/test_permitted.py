@@ -21,7 +21,7 @@ def row(verdict, **permitted):
 
 @pytest.fixture
 def engine(tmp_path):
-    """Build the runs of one population: valid, permitted twice, and permitted with an `unknown`."""
+    """Build runs of one population: one valid, two permitted, and one permitted with `unknown`."""
     told = {
         "r1": [row("valid")],
         "r2": [row("permitted", **{"stale-read": 3, "torn-list": 1})],

@@ -1,4 +1,4 @@
-"""Intervals and tests: textbook values, brute force, and coverage on data whose truth is known."""
+"""Intervals and tests: textbook values, brute force, and coverage on data with known truth."""
 
 import math
 import random
@@ -153,7 +153,7 @@ def test_a_missing_interval_has_a_reason(rows, why):
     )
 )
 def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
-    """The reference is a sum of squared residuals over all runs; the sums may come in any order."""
+    """The reference sums squared residuals over all runs; the sums may be added in any order."""
     sums = Sums.of(rows)
     assert Sums.of(rows[::-1]) == sums
     parts = Sums(*map(sum, zip(Sums.of(rows[:1]), Sums.of(rows[1:]), strict=True)))
@@ -169,7 +169,7 @@ def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
 
 
 def test_intervals_of_risk_ratios_cover_the_truth_though_operations_come_in_clusters():
-    """Each run has a rate of its own, so a naive interval covers far less than it claims."""
+    """Each run has its own rate, so a naive interval covers far less than it claims."""
     rng = random.Random(11)
     covered = naive = total = 0
     for _ in range(300):

@@ -57,7 +57,9 @@ def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("ki
 
 @pytest.fixture(scope="module")
 def made_small(tmp_path_factory):
-    """Build two stale runs with a bug, and three that without liveness are at best `unknown`."""
+    """Build two stale runs with a bug, and three runs that lack liveness, so they are at best
+    `unknown`.
+    """
     store = tmp_path_factory.mktemp("small")
     for seed in (1, 2):
         add_quick(store, "reg", f"bad-{seed}", seed=seed, stale=True, label="a", bugs=("B1",))
@@ -150,7 +152,7 @@ def test_json_is_one_object_that_lists_its_omissions(judged, capsys, monkeypatch
 @pytest.mark.slow
 @pytest.mark.parametrize(("fails", "code"), [("true", 1), ("false", 2)])
 def test_a_known_failure_is_marked_and_excused_if_asked(judged, tmp_path, capsys, fails, code):
-    """Without the two excused runs, three unknown runs remain."""
+    """When the two known failures are excused, three unknown runs remain."""
     known = tmp_path / "known.toml"
     entry = "[[known]]\nsignature = '{}'\nticket = '{}'\nfails = {}\n"
     signature = "linearizable-register"
@@ -345,7 +347,7 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     code, out, _ = report(capsys, small, "--json")
     found = json.loads(out)
 
-    assert code == 1  # the stale runs make it invalid, which outweighs everything else
+    assert code == 1  # the stale runs make the store invalid, which outweighs everything else
     assert (
         found["runs"] == 5 or found["runs"] == 6
     )  # some foreign files are only noticed when they are read

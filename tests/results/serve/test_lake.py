@@ -1,4 +1,4 @@
-"""`harness serve LAKE`: the same pages as for its store, and features that only a lake has."""
+"""`harness serve LAKE`: the same pages as for the store, and features that only a lake has."""
 
 import contextlib
 import html

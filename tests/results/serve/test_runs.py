@@ -1,4 +1,4 @@
-"""The SQL table of runs, compared with plain Python: filters, orders, counts."""
+"""The SQL table of runs, compared with plain Python: filters, orders and counts."""
 
 import datetime as dt
 from collections import Counter, OrderedDict, defaultdict

@@ -246,7 +246,8 @@ def test_connections_above_the_limit_are_refused_with_a_reason(store, monkeypatc
         address = ("127.0.0.1", served.server.server_port)
         held = [socket.create_connection(address, timeout=CLIENT_S) for _ in range(2)]
         try:
-            for sock in held:  # each was answered and stays open, so it still occupies a place
+            # each caller got an answer, but its connection stays open and still occupies a place
+            for sock in held:
                 sock.sendall(b"GET /static/serve.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert sock.recv(100).startswith(b"HTTP/1.1 200")
             assert status(raw(served, b"", until_close=False)) == 503
@@ -286,7 +287,7 @@ def test_no_descriptor_is_left_open(served):
 
 
 def test_an_answer_that_tears_looks_torn(served, monkeypatch):
-    """A truncated archive must not look complete, so the last chunk is not sent."""
+    """A truncated archive must not look complete, so the server does not send the last chunk."""
 
     def torn(*_):
         yield b"PK"

@@ -1,4 +1,4 @@
-"""Comparison of two lakes, and of two reports on them, without times, places and speed.
+"""Comparison of two lakes, and of two reports on them, without times, places and durations.
 
 Runs are matched by name and id, because their keys also contain the day (docs/lake.md).
 """
@@ -92,7 +92,7 @@ def answers_in(output: Path) -> Tables:
 
 
 def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
-    """The folders of runs that are not valid: their names, and the parts that must be equal."""
+    """Return the folders of runs that are not valid: names, and the parts that must be equal."""
     place = Lake.open(uri, storage_options=options).place
     counts: collections.Counter[str] = collections.Counter()
     kept: dict[str, bytes] = {}

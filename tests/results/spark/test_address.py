@@ -107,7 +107,7 @@ def test_the_line_that_tells_is_shown(text, cause):
 
 
 def hidden(how):
-    """Raise a Spark error caused by Ctrl-C, in the way in which PySpark does."""
+    """Raise a Spark error that hides a Ctrl-C, as PySpark does."""
     try:
         try:
             try:

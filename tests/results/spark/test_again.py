@@ -1,4 +1,4 @@
-"""Repeated work on Spark (larger budgets, `--again`, lost jobs), and separate tasks for giants."""
+"""Repeated work on Spark (larger budgets, `--again`, lost jobs); separate tasks for huge runs."""
 
 import contextlib
 
@@ -49,7 +49,9 @@ def unsettled(work, checked):
 
 
 def lacking(work):
-    """Return (run, number of missing results, number of them that are retried) per lacking run."""
+    """Return (run, number of missing results, number of retried ones) for each run that lacks
+    results.
+    """
     told = work._tell(work._asking()._replace(settled=True))
     return [(one.run.partition("@")[0], one.results, one.again) for one in told.account.lacking]
 
@@ -79,7 +81,7 @@ def test_results_cut_short_by_a_budget_are_retried_once_and_with_again(uri):
 
 
 def have_tasks_of_one_run(monkeypatch):
-    """Give each run a task of its own, however cheap it is, here and in workers."""
+    """Give each run, however cheap, a separate task, in this process and in workers."""
 
     def tell_whole(batches, *, asking):
         from results.spark import range_answers, task_plan

@@ -46,7 +46,7 @@ def check_code(code, errors):
 
 
 def do_with_a_kill(cluster, worker, sign, *words):
-    """Run a command in the driver's container; kill the worker once `sign` shows work."""
+    """Run a command in the driver's container; kill the worker once `sign` shows that it works."""
     answers = []
     thread = threading.Thread(target=lambda: answers.append(cluster.run(*words)), daemon=True)
     thread.start()

@@ -43,7 +43,7 @@ def filled(uri, **options):
 
 @spark_test
 def test_frames_have_the_rows_of_a_snapshot(spark, tmp_path):
-    """The folder's name looks like a pattern, and the batch of a dead writer is invisible."""
+    """The folder's name looks like a glob pattern, and the batch of a dead writer is invisible."""
     lake = filled(tmp_path / "a [lake] {of} * x?")
     snapshot = lake.snapshot()
     lake.append(rows(["later"]))

@@ -1,4 +1,4 @@
-"""Answers of tasks about ranges of runs add up to the answers of one machine, without Spark."""
+"""Answers of tasks about ranges of runs add up to those of a single machine (without Spark)."""
 
 import contextlib
 import itertools
@@ -123,7 +123,7 @@ def test_kinds_count_all_runs_and_name_the_first(judged, runs):
 
 
 def test_where_something_is_left_to_do_nothing_is_answered_unless_that_is_asked(lake, tmp_path):
-    """Before a lake is judged, all results are missing; afterwards, none are."""
+    """Before a lake is judged, all results are missing; afterwards, none is."""
     there = shutil.copytree(lake, tmp_path / "lake")
     ResultLake.beside(str(there), {}, create=True)
     what = asked(there)

@@ -1,4 +1,4 @@
-"""The answers of a task about its ranges, without Spark."""
+"""The answers of a task about its ranges of runs, without Spark."""
 
 from types import SimpleNamespace
 

@@ -141,7 +141,7 @@ def test_spark_agrees_with_duckdb(lake, local, tables, tmp_path):
 
 
 def dying_after(appends, flag):
-    """Return a task whose worker is killed once, after this number of one-run appends."""
+    """Return a task whose worker is killed once, after it has appended this number of runs."""
 
     def work(batches, **given):
         from results.judging import result_lake as judged
@@ -246,7 +246,7 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
 @spark_test
 @pytest.mark.parametrize("table", ["runs", "ops"])
 def test_a_file_that_cannot_be_read_leaves_as_one_line(lake, tmp_path, table):
-    """The line names the file and the fix."""
+    """The message is one line that names the file and the fix."""
     there = shutil.copytree(lake, tmp_path / "there")
     on_duckdb(there)
     folder = there if table == "runs" else there / "results"

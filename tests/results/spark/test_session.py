@@ -1,4 +1,4 @@
-"""The same tables from every kind of Spark: local, a standalone cluster of two executors, Connect.
+"""Every kind of Spark gives the same tables: local, a standalone cluster of two executors, Connect.
 
 A process has a single session, so each other kind of Spark is tested in a separate process.
 """
@@ -35,7 +35,7 @@ print(json.dumps(said(*on_spark(*sys.argv[1:]))))
 def in_another_process(lake, master, folder, **environment):
     """Report on an unjudged lake on the Spark at `master`; return problems and answers."""
     there = shutil.copytree(lake, folder / "new")
-    # Use another folder, so that the harness is not importable by accident.
+    # use another folder, so that the harness is not importable by accident
     variables = {**FRUGAL, "PYTHONPATH": str(ROOT), **environment}
     done = run_program(sys.executable, "-c", SCRIPT, there, master, cwd=folder, **variables)
     told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
@@ -149,7 +149,7 @@ EVERY_SPARK = [
     ],
 )
 def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_path):
-    """The packages are sent to workers of a server, or to executors, if these lack them.
+    """The packages are sent to workers of a server or to executors that lack them.
 
     The tests of each push only check that the packages work in a bare Python, and that Connect is
     enough.
@@ -280,9 +280,7 @@ for path in sys.argv[2:]:
 
 @pytest.mark.slow
 def test_packages_sent_to_workers_judge_in_a_bare_python(tmp_path):
-    """A nightly test shows that the packages are sent, and that workers of all kinds accept
-    them.
-    """
+    """A nightly test covers the sending itself, and workers of all kinds."""
     store = mixed_store(tmp_path / "store")
     sent = spark.packages_zip(tmp_path, plugin_distributions())
     runs = [store / "n" / f"r{n}" for n in range(3)]
@@ -342,7 +340,7 @@ print(code_digest(Case(seed=0, target="toy-register", workload="register"), "sim
 
 
 def test_a_plug_in_that_was_sent_is_the_same_code(tmp_path):
-    """So executors accept seeds of a soak whose target was sent to them."""
+    """Therefore executors accept seeds of a soak whose target was sent to them."""
     toy = [each for each in plugin_distributions() if each.name == "toy-register"]
     sent = spark.packages_zip(tmp_path, toy)
     ran = [

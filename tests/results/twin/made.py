@@ -1,4 +1,4 @@
-"""Runs of two targets, made by hand: what they answer is a function of the operation's number."""
+"""Hand-made runs of two targets: an answer is a function of the operation's number."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +29,9 @@ def run(
     ops: Sequence[ScheduledOp] | None = None,
     results: Sequence[CheckResult] = (),
 ) -> Observed:
-    """A run with ten operations per second; after each fault nothing is acknowledged for a time."""
+    """Build a run with ten operations per second; for a time after each fault, none is
+    acknowledged.
+    """
     case = Case(
         seed=seed,
         nemeses=("kill-leader",),
@@ -113,6 +115,6 @@ def twin(
     known: Sequence[Any] = (),
     case: str = "made",
 ) -> Twin:
-    """Compare the runs of one made case."""
+    """Compare the runs of one hand-made case."""
     material = Material(case=case, about="by hand", left=tuple(left), right=tuple(right))
     return compare(("kudu", "apache-kudu"), [material], known)

@@ -1,4 +1,4 @@
-"""Shares of clustered trials: intervals against their definition, and the test's false alarms."""
+"""Shares of clustered trials: intervals match their definition, and false alarms are rare."""
 
 import random
 
@@ -41,7 +41,9 @@ def test_too_few_clusters_show_nothing(few):
 
 
 def test_equal_targets_rarely_differ():
-    """Bursts of operations fail together: independent trials would raise an alarm every time."""
+    """Operations fail in bursts; a test that assumes independent trials would always raise an
+    alarm.
+    """
     rng = random.Random(7)
 
     def side():

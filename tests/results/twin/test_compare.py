@@ -16,7 +16,7 @@ EXISTS = ("refused", "TABLE_ALREADY_PRESENT/ALREADY_PRESENT")
 
 
 def every(step, answer):
-    """Answer each `step`th operation by `answer`, and the others by ok."""
+    """Answer each `step`th operation by `answer`, and all others by ok."""
     return lambda number: answer if number % step == 0 else OK
 
 
@@ -66,7 +66,9 @@ def test_a_code_that_only_one_run_shows_once_is_one_sided_and_no_difference():
 
 
 def test_a_burst_of_failures_in_one_block_is_no_difference_of_rates():
-    """One long outage fails many operations; as independent trials they would differ for sure."""
+    """One long outage fails many operations; a test that assumes independent trials would report a
+    difference.
+    """
     left = runs(every(4, EXISTS))
     burst = run(lambda n: ("failed", "X/Y") if n < 50 else every(4, EXISTS)(n))
     made = twin(left, [burst, *left[1:]])
@@ -138,14 +140,14 @@ def test_listed_requests_are_compared_one_by_one():
     (row,) = [row for _, row in made.rows(Mark.DIFFERS)]
     assert row.left.words == ("fail exists TABLE_ALREADY_PRESENT/ALREADY_PRESENT",)
     assert row.right.words == ("fail exists A/B",)
-    # Nothing is known of a request for which one side had no time.
+    # a request for which one side had no time proves nothing
     longer = [*ops, ScheduledOp(10**10, 0, "create", {"name": "late"})]
     sent = run(every(4, EXISTS), ops=longer)
     unsent = msgspec.structs.replace(
         sent, requests=[*(sent.requests or [])[:-1], ('create {"name":"late"}', NEVER_SENT)]
     )
     assert names(twin([sent], [unsent]), Mark.DIFFERS) == set()
-    # An answer that both sides give in some run is no difference.
+    # an answer that both sides give in some run is no difference
     assert names(twin([*left, *other], other), Mark.DIFFERS) == set()
 
 

@@ -1,4 +1,4 @@
-"""The page of a comparison: complete, escaped, and without a request to anything."""
+"""The page of a comparison is complete and escaped, and requests nothing from elsewhere."""
 
 from harness.plugins import KnownDifference
 from results.twin.page import render

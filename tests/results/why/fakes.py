@@ -33,7 +33,7 @@ def result(seed, *kinds, verdict=None):
 
 
 class FakeTrials:
-    """Trials that take each result from `outcome`, up to `runs_max` results in all."""
+    """Trials whose results come from `outcome`; there are at most `runs_max` results."""
 
     def __init__(self, outcome, runs_max=10**9):
         self.outcome = outcome

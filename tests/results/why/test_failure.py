@@ -9,8 +9,9 @@ from tests.support.histories import MS, Writer
 
 
 def shown_ms(named):
-    """Return when a failure shows that names these ops: three operations of 1 ms, at 0, 2 and 4 ms,
-    and two ops of the harness after them.
+    """Return when a failure that names these ops shows.
+
+    The history has three operations of 1 ms, at 0, 2 and 4 ms, and then two ops of the harness.
     """
     writer = Writer()
     for _ in range(3):

@@ -13,7 +13,9 @@ RESEEDS = 10
 
 
 def turning_at(turn_s, before=0.3):
-    """Let futures fail in the share `before` of all cases until `turn_s`, and always after it."""
+    """Let futures that begin before `turn_s` fail in the share `before` of cases, and all later
+    ones fail.
+    """
 
     def outcome(one):
         share = 1.0 if one.knobs["reseed_at_s"] > turn_s else before

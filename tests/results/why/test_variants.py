@@ -1,4 +1,4 @@
-"""Variants of a case that lack one part: which parts are removed, kept, or indispensable."""
+"""Variants of a case that lack one part: the parts that are removed, kept, or indispensable."""
 
 import msgspec
 import pytest

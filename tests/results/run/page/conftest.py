@@ -37,7 +37,7 @@ def made_page(tmp_path_factory):
 
 @pytest.fixture
 def open_page(browser_page, made_page):
-    """Open and draw the page in a tab of its own, for tests that point at it or change its look."""
+    """Open the page in a separate tab, for tests that point at it or change its look."""
     browser_page.open(made_page)
     browser_page.wait_for_selector("html[data-ready]")
     return browser_page
@@ -51,7 +51,7 @@ def kept_tab(chromium):
 
 @pytest.fixture
 def shared_page(browser, kept_tab, made_page):
-    """Load the page once for all tests that select, filter and move; each change is undone.
+    """Load the page once for all tests that select, filter and move; each test undoes its changes.
 
     Loading a page costs ten times as much as such a test.
     """

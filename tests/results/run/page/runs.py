@@ -10,7 +10,7 @@ S = 1_000_000_000
 
 
 class Script:
-    """A writer of a history, line by line; `at` is in ms."""
+    """A writer that builds a history line by line; `at` is in ms."""
 
     def __init__(self):
         self.lines = []

@@ -455,7 +455,7 @@ def test_rates_outside_of_the_range_are_not_counted(browser_page, tmp_path):
     )
     inside = [p for p in history.pairs if p.completion and begin <= p.completion.time < end]
     assert sum(map(sum, found)) == len(inside)
-    # An operation that never ended counts once, at the end of the run.
+    # An operation that never ended counts as one, at the end of the run.
     last = max(op.time for op in history)
     ended = [p for p in history.pairs if p.completion and p.completion.time < last]
     for to, expected in ((last, len(ended)), (last + 1, len(history.pairs))):

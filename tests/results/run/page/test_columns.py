@@ -1,4 +1,4 @@
-"""Columns hold exactly the content of the history; an independent decoder shows this."""
+"""Columns have exactly the content of the history, as an independent decoder shows."""
 
 import itertools
 
@@ -168,7 +168,7 @@ def test_of_too_many_operations_the_named_and_the_nearest_stay():
     history = History(ops)
     chosen = select(history, (3, 180), 100, most=12)
     kept = [pair.invoke.index for pair in chosen.pairs]
-    # Op 3 is a completion whose operation begins at 2; the others are around op 100.
+    # op 3 completes operation 2; the others are around op 100
     assert kept == [2, 90, 92, 94, 96, 98, 100, 102, 104, 106, 108, 180]
     assert not chosen.complete
     assert chosen.total == 100

@@ -81,7 +81,7 @@ def test_a_node_is_down_until_the_first_proof_that_it_runs():
 
 
 def down_and(script):
-    """Return the only state of a node that went down at 100 ms, for a history with these lines."""
+    """Return the only state of a node that went down at 100 ms, in a history with these lines."""
     script.fact(100, "node-exit", {"node": "m1", "code": 1, "expected": False})
     history = script.history()
     return states_of(history, faults_of(history))[0]
@@ -144,7 +144,8 @@ def test_spans_in_a_lane_are_disjoint_and_lanes_are_as_few_as_can_be(pairs):
             assert before[1] is not None
             assert before[1] <= after[0]
     ends = [float("inf") if end is None else end for _, end in spans]
-    # The most spans open at once, just after one begins; empty spans do not count.
+    # The largest number of spans that are open at once, right after one begins; empty spans do not
+    # count.
     most = max(
         (
             sum(s <= spans[n][0] and (e > spans[n][0] or m == n) for m, ((s, _), e) in

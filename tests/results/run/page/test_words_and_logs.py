@@ -51,7 +51,7 @@ def folder(tmp_path):
 
 
 def smallest_that_covers(values, share):
-    """Return a quantile by the definition of the nearest rank, without computing ranks."""
+    """Return a quantile by the definition of the nearest rank, without the use of ranks."""
     return min(v for v in values if sum(w <= v for w in values) >= share * len(values) - 1e-9)
 
 

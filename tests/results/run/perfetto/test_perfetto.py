@@ -1,4 +1,4 @@
-"""The trace of any history has slices valid in every viewer, and each fact exactly once."""
+"""The trace of any history has slices that every viewer accepts, and shows each fact once."""
 
 import gzip
 import itertools
