@@ -230,6 +230,24 @@ async def hang_up(writer: asyncio.StreamWriter, *, abort: bool = True) -> None:
         await writer.wait_closed()
 
 
+def unread(reader: asyncio.StreamReader) -> bytes | None:
+    """Take the bytes that have already arrived: `None` if there are none, and empty at the end.
+
+    After a whole answer, such bytes answer no request, and the next answer would be taken from
+    them. No public method looks into the buffer without waiting, so this takes one step of `read`.
+    """
+    step = reader.read(_READ_BYTES)
+    try:
+        step.send(None)
+    except StopIteration as done:
+        data: bytes = done.value
+        return data
+    except OSError:
+        return b""
+    step.close()
+    return None
+
+
 async def fetch(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,

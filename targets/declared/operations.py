@@ -42,7 +42,9 @@ class Speaker:
     """The operations of one vocabulary.
 
     Many systems store values as texts, or all numbers as floats, and answer 5 as "5" or 5.0. As
-    long as only whole numbers were asked to be stored, such an answer can only mean the number.
+    long as only whole numbers were asked to be stored, such an answer can only mean the number. An
+    answer of another kind, before any answer with a number, does not convict the system: more
+    likely, the template takes the wrong part of the answer.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Speaker:
         self._vocabulary, self._templates, self._setup = vocabulary, templates, setup
         self._shapes = SHAPES[vocabulary]
         self._only_numbers = True
+        self._answered_number = False
         self._consumers = Consumers()
 
     async def prepare(self, session: Session) -> None:
@@ -103,8 +106,22 @@ class Speaker:
         return {"result": "ok", "value": _CHECKS.get((self._vocabulary, f), _as_it_is)(value)}
 
     def _as_asked(self, value: Any) -> Any:
-        """Return the value of an answer, with numbers for texts and floats that mean them."""
-        return _numbers(value) if self._only_numbers else value
+        """Return the value of an answer, with numbers for texts and floats that mean them.
+
+        Raises `MalformedError` if it has values, and no answer so far had a number.
+        """
+        if not self._only_numbers:
+            return value
+        value = _numbers(value)
+        if not self._answered_number and self._vocabulary != "bank":  # its balances are checked
+            held = [each for each in _members(value) if each not in (None, "")]
+            self._answered_number = any(map(_is_whole, held))
+            if held and not self._answered_number:
+                raise MalformedError(
+                    f"{shown(value)} has none of the numbers that the harness stores; check which "
+                    "part of the answer the template takes"
+                )
+        return value
 
     async def _transact(self, session: Session, mops: Sequence[Sequence[Any]]) -> Any:
         changes = not only_reads(list(mops))
@@ -267,6 +284,15 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
         return int(value.split(".")[0])
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _members(value: Any) -> list[Any]:
+    """The value, or the members of a list and of the lists in it."""
+    return [inner for each in value for inner in _members(each)] if _is_list(value) else [value]
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _as_it_is(value: Any) -> Any:

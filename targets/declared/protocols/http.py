@@ -20,7 +20,7 @@ import msgspec
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError, shown
 from harness.exact import whole_number
-from harness.support.http1 import Response, fetch, hang_up
+from harness.support.http1 import Response, fetch, hang_up, unread
 from harness.support.loopback import dial
 from targets.declared.protocols import (
     FAILURES,
@@ -196,8 +196,11 @@ class HttpSession(Session):
         self._streams: Any = None
 
     async def connect(self) -> None:
-        """Connect and send the greeting, unless there is an open connection."""
-        if self._streams is not None and self._streams[0].at_eof():
+        """Connect and send the greeting, unless there is an open connection.
+
+        A connection whose peer has closed it, or has sent an answer to no request, is replaced.
+        """
+        if self._streams is not None and unread(self._streams[0]) is not None:
             await self.close()
         if self._streams is not None:
             return

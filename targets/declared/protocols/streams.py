@@ -7,7 +7,7 @@ from typing import Final
 
 from harness.env import Address, ClientEnv
 from harness.errors import shown
-from harness.support.http1 import hang_up
+from harness.support.http1 import hang_up, unread
 from harness.support.loopback import dial
 from targets.declared.protocols import MalformedError, NotSentError
 
@@ -35,10 +35,12 @@ class Stream:
         """Send a request. Raises `NotSentError` if the peer has closed the connection, and
         `MalformedError` if there are unread bytes that answer no request.
         """
-        if self._reader.at_eof():
-            raise NotSentError("the server had closed the connection")
+        arrived = unread(self._reader)
+        self._buffer += arrived or b""
         if self._buffer:
             raise MalformedError(f"bytes that answer nothing: {shown(bytes(self._buffer))}")
+        if arrived is not None:
+            raise NotSentError("the server had closed the connection")
         self._writer.write(data)
         await self._writer.drain()
 

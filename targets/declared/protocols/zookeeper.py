@@ -117,6 +117,7 @@ class ZooKeeperSession(VersionedSession):
     ) -> None:
         super().__init__(env, address)
         self._stream, self._settings, self._xid = stream, settings, 0
+        self._server: str | None = None
 
     async def greet(self) -> None:
         """Request a session; this takes a majority of the ensemble."""
@@ -207,7 +208,15 @@ class ZooKeeperSession(VersionedSession):
         status = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         if "Mode" not in status or "Zxid" not in status:
             raise MalformedError(f"the server does not serve: {shown(text)}")
-        return status["Mode"] in {"leader", "standalone"}, int(status["Zxid"], 16) >> 32
+        leads, epoch = status["Mode"] in {"leader", "standalone"}, int(status["Zxid"], 16) >> 32
+        self._server = f"the leader of epoch {epoch}" if status["Mode"] == "leader" else None
+        return leads, epoch
+
+    async def server(self) -> str | None:
+        """The epoch in the last answer to `leadership`: an epoch has one leader. Words and sessions
+        have connections of their own, which a proxy may lead to different servers.
+        """
+        return self._server
 
     def _path(self, key: str) -> str:
         return f"{self._settings.root}/harness-{quote(key, safe='')}"

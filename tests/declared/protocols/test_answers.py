@@ -179,6 +179,36 @@ def test_a_connection_that_was_closed_before_sends_nothing(name, f):
     asyncio.run(main())
 
 
+@ours
+def test_an_answer_to_no_request_is_not_the_next_answer(name):
+    """The server repeats an answer to a read later, when the register holds another value."""
+
+    async def main():
+        answers = []
+
+        def noted(answer):
+            answers.append(answer)
+            return [answer]
+
+        async with Server(WORLDS[name][0](), noted) as server, Caller(name, server.env) as call:
+            await call("write", {"value": 5})
+            await call("read")
+            stray = answers[-1]
+            await call("write", {"value": 6})
+            reader = stream_of(call.session)
+            server.writers[-1].write(stray)
+            while not reader._buffer:  # noqa: ASYNC110 - nothing else tells that it arrived
+                await asyncio.sleep(0)
+            outcome = await call("read")
+            connections = len(server.writers)
+        # HTTP connects again by itself; the other sessions are closed by the client
+        again = name in {"http", "etcd"}
+        assert outcome == (("ok", {"result": "ok", "value": 6}) if again else ("fail", None))
+        assert connections == 1 + again
+
+    asyncio.run(main())
+
+
 def stream_of(session):
     """Return the stream reader of a session's connection."""
     http = getattr(session, "_http", session)

@@ -140,6 +140,35 @@ def test_sessions_tell_who_leads(name, term):
             asyncio.run(main(lambda _, wrong=wrong: [wrong, CLOSE]))
 
 
+@pytest.mark.parametrize(
+    ("mode", "zxid", "identity"),
+    [
+        ("leader", "0x500000002", "the leader of epoch 5"),
+        ("leader", "0x600000000", "the leader of epoch 6"),
+        ("standalone", "0x2", None),
+        ("follower", "0x500000002", None),
+    ],
+)
+def test_a_leader_of_zookeeper_is_known_by_its_epoch(mode, zxid, identity):
+    """A proxy on the port of the servers answers as the leader, and is no second one."""
+
+    def spoil(_):
+        return [f"Zxid: {zxid}\nMode: {mode}\n".encode(), CLOSE]
+
+    async def main():
+        async with Server(minis.MiniZooKeeper()) as server:
+            session = await protocol_of("zookeeper", {}).open(server.env, NODE, observes=True)
+            try:
+                assert await session.server() is None
+                server.spoil = spoil
+                await session.leadership()
+                return await session.server()
+            finally:
+                await session.close()
+
+    assert asyncio.run(main()) == identity
+
+
 def test_a_probe_may_be_a_word_of_zookeeper():
     async def body(call, _):
         probe = call.protocol.template("leader.probe", "srvr", "raw")

@@ -171,8 +171,29 @@ def test_a_number_that_the_system_keeps_as_a_text_or_a_float_is_the_number(five)
 
 @pytest.mark.parametrize("other", ["", "five", "0x5", "5 5", "5.5", "1e3", 5.5, True, None])
 def test_no_other_answer_becomes_a_number(other):
-    assert same(answered("register", "read", None, other)["value"], other)
+    ask = speaking("register", 7, other)
+    ask("read", None)
+    assert same(ask("read", None)["value"], other)
     assert answered("ids", "generate", None, "5")["value"] == "5"
+
+
+@pytest.mark.parametrize("whole", ['{"value": 5}', {"value": 5}, True, [{"id": 5}], [["five"]]])
+def test_a_template_that_takes_the_wrong_part_of_the_answer_convicts_no_system(whole):
+    for vocabulary, f in [("register", "read"), ("queue", "dequeue")]:
+        with pytest.raises(MalformedError):
+            answered(vocabulary, f, None, whole)
+    with pytest.raises(MalformedError):
+        answered("set", "read", None, [whole])
+    with pytest.raises(MalformedError):
+        answered("rw-register", "txn", [["r", "a", None]], [["r", "a", whole]])
+    ask = speaking("register", None, "", whole, 5, None, whole)
+    for _ in range(2):  # no value yet
+        ask("read", None)
+    with pytest.raises(MalformedError):
+        ask("read", None)
+    assert ask("read", None)["value"] == 5
+    ask("write", {"value": "five"})
+    assert ask("read", None)["value"] == whole
 
 
 def test_answers_that_are_values():
