@@ -1,5 +1,6 @@
 """A writer of histories by hand: `h.ok(0, "create", {...}, {...})`."""
 
+import re
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Self
@@ -114,11 +115,38 @@ SHORT = {"enq": "enqueue", "deq": "dequeue"}
 
 
 def parsed(text: str) -> list[Op]:
-    """Parse text like `0! add 1; 0+ add 1`: process and type, f, and a Python value."""
-    lines = (line.split(None, 2) for line in text.split(";"))
-    return written(
-        *((who, SHORT.get(f, f), eval(value[0]) if value else None) for who, f, *value in lines)
-    )
+    """Parse text like `0! add 1; 0+ add 1`: process and type, f, and a Python value.
+
+    A step without a type is a whole operation that succeeds: `0 add 1` is short for the two lines
+    above, and `1 read -> [1]` for `1! read; 1+ read [1]`. An operation with another end has both
+    types, such as `0!? add 1`.
+    """
+    lines = []
+    for step in text.split(";"):
+        who, f, *rest = step.split(None, 2)
+        asked, arrow, answer = "".join(rest).partition("->")
+        process = who.rstrip("".join(TYPES))
+        for kind in who.removeprefix(process) or "!+":
+            value = answer if arrow and kind != "!" else asked
+            lines.append((process + kind, SHORT.get(f, f), eval(value) if value else None))
+    return written(*lines)
+
+
+def table(text: str, **named: str) -> list[list[str]]:
+    """Read rows like `0 add 1; 1 read -> [] => invalid lost`: a history and the words after it.
+
+    A word in capital letters stands for the steps of that name. A history may take several lines,
+    and a `#` begins a comment.
+    """
+    rows, history = [], ""
+    for line in re.sub(r"^ *#.*| # .*", "", text, flags=re.MULTILINE).splitlines():
+        steps, arrow, words = line.partition("=>")
+        history += " " + steps.strip()
+        if arrow:
+            whole = re.sub(r"\b[A-Z_]{2,}\b", lambda name: named[name[0]], history.strip())
+            rows.append([whole, *words.split()])
+            history = ""
+    return rows
 
 
 def judged_by(model: str, ops: list[Op], **settings: Any) -> Any:
