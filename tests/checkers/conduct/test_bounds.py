@@ -1,5 +1,6 @@
 """The limits that a target declares, and runs that exceed them."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,11 +89,8 @@ def without(begin_s: float, end_s: float) -> list[float]:
         ([("kill", 11, 20, "m1")], 15, None),
         ([("kill", 11, 20, "m1")], 17, "outage kill"),
         ([("kill", 11, 20, "m1"), ("cut", 12, 22, "m2")], 17, None),  # a majority was hit
-        (
-            [("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")],
-            20,
-            None,
-        ),  # a majority was down for one second, and each fault adds 5 s
+        # a majority was down for one second, and each fault adds 5 s
+        ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 20, None),
         ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 22, "outage"),
         ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never both at once
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each fault adds its limit
@@ -186,57 +184,6 @@ def test_a_power_cut_may_undo_changes_of_the_voters(lossy, verdict):
     assert judge(h, *ALL, limit("outage", "power-cut")).verdict is verdict
 
 
-@pytest.mark.parametrize(
-    ("served_again_s", "clients", "verdict"),
-    [(41, True, Verdict.VALID), (41, False, Verdict.INVALID), (59, True, Verdict.INVALID)],
-)
-def test_clients_that_were_cut_off_are_awaited(served_again_s, clients, verdict):
-    h = Timeline()
-    h.served(*range(1, 11))
-    h.fault("cut", 11, 40, "m1", **({"clients": True} if clients else {}))
-    h.served(*range(served_again_s, 70))
-    assert judge(h, *ALL).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("cut_off", "only", "verdict"),
-    [
-        (
-            ["client:0", "client:1"],
-            True,
-            Verdict.INVALID,
-        ),  # the third client should have been served
-        (["client:0", "client:1", "client:2"], True, Verdict.VALID),
-        (["client"], True, Verdict.VALID),
-        (["client:0"], False, Verdict.VALID),  # the nodes were also cut off from each other
-    ],
-)
-def test_an_outage_is_excused_where_all_clients_were_cut_off(cut_off, only, verdict):
-    h = Timeline()
-    h.served(*range(1, 11))
-    more = {"clients_only": True} if only else {}
-    h.fault("cut", 11, 40, "m1", "m2", "m3", clients=cut_off, **more)
-    h.served(*range(41, 70))
-    assert judge(h, *ALL).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("faults", "back_s", "verdict"),
-    [
-        ([], 14, Verdict.VALID),
-        ([], 17, Verdict.INVALID),
-        ([("kill", 11, 13, "x")], 16, Verdict.VALID),  # `x` may have been the only node
-        ([("kill", 11, 13, "x")], 19, Verdict.INVALID),
-    ],
-)
-def test_without_a_declared_core_any_active_fault_may_interfere(faults, back_s, verdict):
-    h = Timeline()
-    h.served(*without(10, back_s))
-    for fault in faults:
-        h.fault(*fault)
-    assert judge(h, *ALL, quorum=[]).verdict is verdict
-
-
 def faulted(*args: Any, **more: Any) -> Any:
     return lambda h: h.fault(*args, **more)
 
@@ -261,9 +208,56 @@ def gap(h: Timeline) -> None:
     h.fact("heartbeat-gap", {"from_s": 20.0, "to_s": 22.0})
 
 
+def fact(at_s: float, f: str, **value: Any) -> Any:
+    def step(h: Timeline) -> None:
+        h.now_s = at_s
+        h.fact(f, value)
+
+    return step
+
+
+FAILED = {"node": None, "what": "the engine failed"}
+CUT_OFF = partial(faulted, "cut", 11, 40)
+MEMBERS_CUT_OFF = partial(CUT_OFF, "m1", "m2", "m3")
+ONLY_NODE = faulted("kill", 11, 13, "x")
+
+
 @pytest.mark.parametrize(
     ("served", "others", "more", "verdict"),
     [
+        # clients that were cut off are awaited
+        (without(10, 41), [CUT_OFF("m1", clients=True)], {}, Verdict.VALID),
+        (without(10, 41), [CUT_OFF("m1")], {}, Verdict.INVALID),
+        (without(10, 59), [CUT_OFF("m1", clients=True)], {}, Verdict.INVALID),
+        # an outage is excused if all three clients were cut off, or the nodes from each other
+        (without(10, 41), [MEMBERS_CUT_OFF(clients_only=True, clients=["client:0", "client:1"])],
+         {}, Verdict.INVALID),
+        (without(10, 41),
+         [MEMBERS_CUT_OFF(clients_only=True, clients=["client:0", "client:1", "client:2"])],
+         {}, Verdict.VALID),
+        (without(10, 41), [MEMBERS_CUT_OFF(clients_only=True, clients=["client"])], {},
+         Verdict.VALID),
+        (without(10, 41), [MEMBERS_CUT_OFF(clients=["client:0"])], {}, Verdict.VALID),
+        # without a declared core, any active fault may have hit the only node
+        (without(10, 14), [], {"quorum": []}, Verdict.VALID),
+        (without(10, 17), [], {"quorum": []}, Verdict.INVALID),
+        (without(10, 16), [ONLY_NODE], {"quorum": []}, Verdict.VALID),
+        (without(10, 19), [ONLY_NODE], {"quorum": []}, Verdict.INVALID),
+        # a disturbance during the outage never convicts
+        (without(10, 50), [fact(45, "heartbeat-gap", from_s=12.0, to_s=45.0)], {},
+         Verdict.UNKNOWN),
+        (without(10, 50), [fact(12, "heartbeat-gap", from_s=2.0, to_s=9.5)], {}, Verdict.INVALID),
+        (without(10, 50), [fact(55, "heartbeat-gap", from_s=51.0, to_s=55.0)], {},
+         Verdict.INVALID),
+        (without(10, 50), [fact(5, "infrastructure", **FAILED)], {}, Verdict.UNKNOWN),
+        (without(10, 50), [fact(55, "infrastructure", **FAILED)], {}, Verdict.UNKNOWN),
+        (without(10, 50), [fact(5, "node-exit", node="m1", by="host")], {}, Verdict.UNKNOWN),
+        (without(10, 50), [fact(5, "node-exit", node="m1", by="itself")], {}, Verdict.INVALID),
+        # the limit may have passed undisturbed before or after the disturbance
+        (without(10, 17), [fact(15, "heartbeat-gap", from_s=11, to_s=15)], {}, Verdict.UNKNOWN),
+        (without(10, 17), [fact(34, "heartbeat-gap", from_s=30, to_s=34)], {}, Verdict.INVALID),
+        (without(10, 50), [fact(15, "heartbeat-gap", from_s=11, to_s=15)], {}, Verdict.INVALID),
+        (without(10, 50), [fact(34, "heartbeat-gap", from_s=30, to_s=34)], {}, Verdict.INVALID),
         (steady(), [], {}, Verdict.VALID),
         (steady(), [gap], {}, Verdict.VALID),  # a disturbance that delayed nothing
         (without(10, 14), [], {}, Verdict.VALID),
@@ -291,26 +285,6 @@ def test_outages(served, others, more, verdict):
     result = judge(h, *ALL, limit("outage", "reset"), **more)
     assert result.verdict is verdict
     assert result.details["looked"]["outages"] > 0
-
-
-@pytest.mark.parametrize(
-    ("at_s", "fact", "value", "verdict"),
-    [
-        (45, "heartbeat-gap", {"from_s": 12.0, "to_s": 45.0}, Verdict.UNKNOWN),
-        (12, "heartbeat-gap", {"from_s": 2.0, "to_s": 9.5}, Verdict.INVALID),
-        (55, "heartbeat-gap", {"from_s": 51.0, "to_s": 55.0}, Verdict.INVALID),
-        (5, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
-        (5, "node-exit", {"node": "m1", "by": "host"}, Verdict.UNKNOWN),
-        (5, "node-exit", {"node": "m1", "by": "itself"}, Verdict.INVALID),
-        (55, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
-    ],
-)
-def test_an_outage_during_a_disturbance_never_convicts(at_s, fact, value, verdict):
-    h = Timeline()
-    h.served(*without(10, 50))
-    h.now_s = at_s
-    h.fact(fact, value)
-    assert judge(h, *ALL).verdict is verdict
 
 
 def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
@@ -370,24 +344,6 @@ def test_starvation_counts_in_any_order_and_from_any_node():
         assert "from 9.000 to 14.000 s" in result.reason
 
 
-@pytest.mark.parametrize(
-    ("back_s", "begin_s", "verdict"),
-    [
-        (17, 11, Verdict.UNKNOWN),
-        (17, 30, Verdict.INVALID),
-        (50, 11, Verdict.INVALID),
-        (50, 30, Verdict.INVALID),
-    ],
-)
-def test_a_limit_that_passed_undisturbed_convicts(back_s, begin_s, verdict):
-    """The undisturbed limit may come before or after the disturbance."""
-    h = Timeline()
-    h.served(*without(10, back_s))
-    h.now_s = begin_s + 4
-    h.fact("heartbeat-gap", {"from_s": begin_s, "to_s": begin_s + 4})
-    assert judge(h, *ALL).verdict is verdict
-
-
 def one_fault(h: Timeline) -> None:
     h.fault("kill", 3, 4, "m1")
 
@@ -397,12 +353,8 @@ def one_fault(h: Timeline) -> None:
     [
         # a disturbance excuses as many elections as a fault
         (lambda h: None, 5, limit("elections", number=2, fault=3), Verdict.INVALID),
-        (
-            lambda h: h.fact("infrastructure", {"what": "the engine failed"}),
-            5,
-            limit("elections", number=2, fault=3),
-            Verdict.VALID,
-        ),
+        (fact(0, "infrastructure", **FAILED), 5, limit("elections", number=2, fault=3),
+         Verdict.VALID),
         # elections grow with faults and seconds
         (one_fault, 9, limit("elections", number=2, fault=3, second=0.1), Verdict.VALID),
         (one_fault, 12, limit("elections", number=2, fault=3, second=0.1), Verdict.INVALID),
@@ -412,7 +364,7 @@ def one_fault(h: Timeline) -> None:
         (lambda h: starved(h, 2, 4), 0, limit("calls", "c", number=2, fault=3), Verdict.INVALID),
         (lambda h: starved(h, 2, 5), 0, limit("calls", "c", number=2, fault=3), Verdict.VALID),
     ],
-)
+)  # fmt: skip
 def test_limits_of_elections_and_calls_grow_with_events(disturb, terms, bound, verdict):
     h = Timeline()
     disturb(h)
@@ -426,10 +378,8 @@ def test_limits_of_elections_and_calls_grow_with_events(disturb, terms, bound, v
     [
         ([("m1", 1), ("m2", 2), ("m1", 3)], Verdict.VALID),
         ([("m1", 1), ("m2", 2), ("m3", 2)], Verdict.INVALID),
-        (
-            [("m1", 0), ("m2", 0)],
-            Verdict.UNKNOWN,
-        ),  # the target has no terms, so nothing can be checked
+        # the target has no terms, so nothing can be checked
+        ([("m1", 0), ("m2", 0)], Verdict.UNKNOWN),
     ],
 )
 def test_a_term_has_one_leader(facts, verdict):
@@ -457,11 +407,8 @@ def test_a_polled_leader_is_no_announcement():
         ({"Create": 16}, {"replica": 3}, Verdict.VALID),
         ({"Create": 17}, {"replica": 3}, Verdict.INVALID),
         ({"Create": 10}, {}, Verdict.VALID),
-        (
-            {"Create": 11},
-            {},
-            Verdict.UNKNOWN,
-        ),  # the history does not show by how much the limit grows
+        # the history does not show by how much the limit grows
+        ({"Create": 11}, {}, Verdict.UNKNOWN),
     ],
 )
 def test_calls_are_held_against_amounts(calls, amounts, verdict):
@@ -478,51 +425,52 @@ def test_a_cluster_whose_masters_are_all_silent_is_not_convicted_of_its_calls():
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "incomplete")
 
 
-@pytest.mark.parametrize(
-    ("changes", "faults", "verdict"),
-    [
-        (103, 0, Verdict.VALID),  # measured: as many as there were moves, and a few more
-        (900, 0, Verdict.VALID),  # each move was asked again and again
-        (1100, 0, Verdict.INVALID),  # one tablet that evicts and adds for ever (KUDU-2443)
-        (1100, 2, Verdict.VALID),  # lost replicas are added elsewhere
-    ],
-)
-def test_changes_of_configurations_go_with_moves_and_faults(changes, faults, verdict):
-    table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
-    rows = [{"table_id": "A", "state": "RUNNING"}] * 10
-    master = {"revision": 1, "tables": [table], "tablets": rows}
-    dump = {"calls": {CHANGE: changes, MOVE: 100}}
-    declared = describe_bounds({"m1": master}, {"t1": dump}, Flags())
-    limits = [each for each in declared["limits"] if each["of"] == CHANGE]
-    h = Timeline()
-    for _ in range(faults):
-        h.fault("kill", 10, 20, "t1")
-    result = judge(h, *limits, calls=declared["calls"], amounts=declared["amounts"])
-    assert result.verdict == verdict, result
+def master_of(tablets: int, replicas: int = 1, **more: Any) -> Json:
+    table = {"id": "A", "state": "RUNNING", "num_replicas": replicas, "version": 0}
+    rows = [{"table_id": "A", "state": "RUNNING"}] * tablets
+    return {"revision": 1, "tables": [table], "tablets": rows, **more}
+
+
+CARRIED = f"{INSTALL} {CARRIED_OUT}"
+
+
+def moved(changes: int) -> Json:
+    return {"calls": {CHANGE: changes, MOVE: 100}}
+
+
+def copied(installs: int, refused: int = 0) -> Json:
+    return {"calls": {INSTALL: installs, COPY: 100}, "put_off": {INSTALL: refused}}
 
 
 @pytest.mark.parametrize(
-    ("calls", "refused", "faults", "verdict"),
+    ("name", "server", "tablets", "faults", "verdict"),
     [
-        (103, 0, 0, Verdict.VALID),  # one per copy: measured
-        (206, 0, 0, Verdict.VALID),
-        (230, 0, 0, Verdict.INVALID),
-        (900, 700, 0, Verdict.VALID),  # large snapshots in many chunks
-        (280, 0, 2, Verdict.VALID),  # followers were away for too long
-        (400, 0, 2, Verdict.INVALID),
+        (CHANGE, moved(103), 10, 0, "valid"),  # measured: as many as moves, and a few more
+        (CHANGE, moved(900), 10, 0, "valid"),  # each move was asked again and again
+        (CHANGE, moved(1100), 10, 0, "invalid"),  # a tablet evicts and adds for ever (KUDU-2443)
+        (CHANGE, moved(1100), 10, 2, "valid"),  # lost replicas are added elsewhere
+        (CARRIED, copied(103), 10, 0, "valid"),  # one per copy: measured
+        (CARRIED, copied(206), 10, 0, "valid"),
+        (CARRIED, copied(230), 10, 0, "invalid"),
+        (CARRIED, copied(900, refused=700), 10, 0, "valid"),  # large snapshots in many chunks
+        (CARRIED, copied(280), 10, 2, "valid"),  # followers were away for too long
+        (CARRIED, copied(400), 10, 2, "invalid"),
+        ("files", {"files": 9}, 2, 0, "valid"),
+        ("files", {"files": 20}, 2, 0, "valid"),
+        ("files", {"files": 21}, 2, 0, "invalid"),
+        ("files", {"files": 21}, 3, 0, "valid"),
     ],
 )
-def test_snapshots_go_with_copies_and_faults(calls, refused, faults, verdict):
-    table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
-    rows = [{"table_id": "A", "state": "RUNNING"}] * 10
-    master = {"revision": 1, "tables": [table], "tablets": rows}
-    dump = {"calls": {INSTALL: calls, COPY: 100}, "put_off": {INSTALL: refused}}
-    declared = describe_bounds({"m1": master}, {"t1": dump}, Flags())
-    limits = [each for each in declared["limits"] if each["of"] == f"{INSTALL} {CARRIED_OUT}"]
+def test_limits_go_with_copies_moves_and_faults(name, server, tablets, faults, verdict):
+    master = master_of(tablets, replicas=3 if name == "files" else 1)
+    declared = describe_bounds({"m1": master}, {"t1": server}, Flags())
+    limits = [each for each in declared.pop("limits") if name in {each["of"], each["name"]}]
     h = Timeline()
+    h.served(*steady())
     for _ in range(faults):
         h.fault("kill", 10, 20, "t1")
-    result = judge(h, *limits, calls=declared["calls"], amounts=declared["amounts"])
+    result = judge(h, *limits, **{**declared, "quorum": []})
+    assert limits
     assert result.verdict == verdict, result
 
 
@@ -648,10 +596,8 @@ def test_the_limit_of_held_bytes_grows_with_operations():
         ([(0, 0), (30, 5), (60, 10), (90, 15), (120, 20)], Verdict.VALID),
         ([(0, 0), (30, 5), (60, 11)], Verdict.INVALID),
         ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # from 30 to 90
-        (
-            [(0, 0), (30, 1), (60, 6), (91, 12)],
-            Verdict.VALID,
-        ),  # no whole minute between measurements
+        # no whole minute between measurements
+        ([(0, 0), (30, 1), (60, 6), (91, 12)], Verdict.VALID),
         ([(0, 0), (120, 20)], Verdict.VALID),  # the limit applies to two minutes
         ([(0, 0), (120, 21)], Verdict.INVALID),
         ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process counts from zero
@@ -701,10 +647,7 @@ def test_a_limit_of_written_bytes_with_unknown_growth_never_convicts():
 
 def test_masters_are_expected_to_write_their_known_state():
     def share(made: int, **flags: int) -> float:
-        table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
-        rows = [{"table_id": "A", "state": "RUNNING"}] * made
-        master = {"revision": 1, "tables": [table], "tablets": rows}
-        limits = describe_bounds({"m1": master}, {"t1": None}, Flags(**flags))["limits"]
+        limits = describe_bounds({"m1": master_of(made)}, {"t1": None}, Flags(**flags))["limits"]
         (written,) = [each for each in limits if each["measure"] == "written"]
         return written["per"]["operation"] * 1024 - 64
 
@@ -768,22 +711,6 @@ def test_the_bundled_target_declares_the_reports_of_its_nodes():
     kinds = {each["of"] for each in declaration["limits"] if each["measure"] == "outage"}
     assert kinds == {"none", "cut", "kill", "power-cut", "pause", "restart", "reset"}
     assert len({each["name"] for each in declaration["limits"]}) == len(declaration["limits"])
-
-
-@pytest.mark.parametrize(
-    ("files", "tablets", "verdict"),
-    [(9, 2, Verdict.VALID), (20, 2, Verdict.VALID), (21, 2, Verdict.INVALID), (21, 3, "valid")],
-)
-def test_files_go_with_their_tablets(files, tablets, verdict):
-    rows = [{"table_id": "A", "state": "RUNNING"}] * tablets
-    table = {"id": "A", "state": "RUNNING", "num_replicas": 3, "version": 0}
-    master = {"revision": 1, "tables": [table], "tablets": rows}
-    declared = describe_bounds({"m1": master}, {"t1": {"files": files}}, Flags())
-    limits = [each for each in declared["limits"] if each["name"] == "files"]
-    h = Timeline()
-    h.served(*steady())
-    result = judge(h, *limits, counters=declared["counters"], amounts=declared["amounts"])
-    assert result.verdict == verdict, result
 
 
 def test_only_limits_of_requests_that_are_not_usual_are_declared():
