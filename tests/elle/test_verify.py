@@ -350,58 +350,39 @@ def test_meanings_of_cycle_names(name, kinds, holds):
     assert fits(name, kinds.split(), OF_DATA) is holds
 
 
+# name -> (history, case with its operations, values); each case is nearly a true one
 SINGLE = {
-    # name -> (history, kind, type, operations, details); each case is nearly a true one
-    "committed": ("a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
-    "unseen": ("fail:a x 1|r x [2]|a x 2", "G1a", (1, 0), {"key": "x", "value": "1"}),
-    "unknown": ("info:a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
-    "last": ("a x 1, a x 2|r x [1 2]", "G1b", (1, 0), {"key": "x", "value": "2"}),
-    "passed": ("a x 1, a x 2|r x [1 2]", "G1b", (1, 0), {"key": "x", "value": "1"}),
-    "other key": ("a x 1, a y 2|r x [1]", "G1b", (1, 0), {"key": "x", "value": "1"}),
-    "written": ("fail:a x 1|r x [1]", "garbage-read", (1,), {"key": "x", "value": "1"}),
-    "once": ("a x 1|r x [1]", "duplicate-elements", (1,), {"key": "x", "value": "1"}),
-    "prefix": ("r x [1]|r x [1 2]", "incompatible-order", (0, 1), {"key": "x"}),
-    "nothing": ("r x []|r x [1 2]", "incompatible-order", (0, 1), {"key": "x"}),
-    "between": (
-        "fail:a x 1|a x 2|a x 3|r x [1 2 3]",
-        *("dirty-update", (0, 2), {"key": "x", "value": "1", "next_value": "3"}),
-    ),
-    "before": (
-        "fail:a x 1|a x 2|r x [2 1]",
-        *("dirty-update", (0, 1), {"key": "x", "value": "1", "next_value": "2"}),
-    ),
-    "not failed": (
-        "info:a x 1|a x 2|r x [1 2]",
-        *("dirty-update", (0, 1), {"key": "x", "value": "1", "next_value": "2"}),
-    ),
-    "not committed": (
-        "fail:a x 1|info:a x 2|r x [1 2]",
-        *("dirty-update", (0, 1), {"key": "x", "value": "1", "next_value": "2"}),
-    ),
-    "own": ("r x [1], a x 2, r x [1 2]|a x 1", "internal", (0,), {"key": "x"}),
-    "own alone": ("a x 2, r x [1 2]|a x 1", "internal", (0,), {"key": "x"}),
-    "same nil": ("r x nil, r x nil", "internal", (0,), {"key": "x"}),
-    "read after": ("a x 1, r x [1]", "future-read", (0,), {"key": "x", "value": "1"}),
-    "no write": (
-        "r x [0], a x 1|r x [0]|a x 0",
-        *("lost-update", (0, 1), {"key": "x", "value": "[0]"}),
-    ),
-    "others": (
-        "r x [0], a x 1|r x [0 1], a x 2|a x 0",
-        *("lost-update", (0, 1), {"key": "x", "value": "[0]"}),
-    ),
-    "write first": (
-        "a x 1, r x [1]|a x 2, r x [1]",
-        *("lost-update", (0, 1), {"key": "x", "value": "[1]"}),
-    ),
-    "twice": ("fail:a x 1|a x 1|r x [1]", "G1a", (2, 0), {"key": "x", "value": "1"}),
+    "committed": ("a x 1|r x [1]", "G1a 1 0", "x 1"),
+    "unseen": ("fail:a x 1|r x [2]|a x 2", "G1a 1 0", "x 1"),
+    "unknown": ("info:a x 1|r x [1]", "G1a 1 0", "x 1"),
+    "last": ("a x 1, a x 2|r x [1 2]", "G1b 1 0", "x 2"),
+    "passed": ("a x 1, a x 2|r x [1 2]", "G1b 1 0", "x 1"),
+    "other key": ("a x 1, a y 2|r x [1]", "G1b 1 0", "x 1"),
+    "written": ("fail:a x 1|r x [1]", "garbage-read 1", "x 1"),
+    "once": ("a x 1|r x [1]", "duplicate-elements 1", "x 1"),
+    "prefix": ("r x [1]|r x [1 2]", "incompatible-order 0 1", "x"),
+    "nothing": ("r x []|r x [1 2]", "incompatible-order 0 1", "x"),
+    "between": ("fail:a x 1|a x 2|a x 3|r x [1 2 3]", "dirty-update 0 2", "x 1 3"),
+    "before": ("fail:a x 1|a x 2|r x [2 1]", "dirty-update 0 1", "x 1 2"),
+    "not failed": ("info:a x 1|a x 2|r x [1 2]", "dirty-update 0 1", "x 1 2"),
+    "not committed": ("fail:a x 1|info:a x 2|r x [1 2]", "dirty-update 0 1", "x 1 2"),
+    "own": ("r x [1], a x 2, r x [1 2]|a x 1", "internal 0", "x"),
+    "own alone": ("a x 2, r x [1 2]|a x 1", "internal 0", "x"),
+    "same nil": ("r x nil, r x nil", "internal 0", "x"),
+    "read after": ("a x 1, r x [1]", "future-read 0", "x 1"),
+    "no write": ("r x [0], a x 1|r x [0]|a x 0", "lost-update 0 1", "x [0]"),
+    "others": ("r x [0], a x 1|r x [0 1], a x 2|a x 0", "lost-update 0 1", "x [0]"),
+    "write first": ("a x 1, r x [1]|a x 2, r x [1]", "lost-update 0 1", "x [1]"),
+    "twice": ("fail:a x 1|a x 1|r x [1]", "G1a 2 0", "x 1"),
 }
 
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_near_misses_of_anomalies_are_refused(name):
-    text, type_, operations, details = SINGLE[name]
-    case = Case(type_, (), operations, details)
+    text, about, values = SINGLE[name]
+    type_, *ops = about.split()
+    details = dict(zip(("key", "value", "next_value"), values.split(), strict=False))
+    case = Case(type_, (), tuple(map(int, ops)), details)
 
     assert outcome(concurrent(*text.split("|")), case, "list-append") == "refused"
 
