@@ -26,10 +26,20 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return text.replace(self.old, self.new)
 
 
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
+    file: str
+    tests: tuple[str, ...]
+    defects: dict[str, tuple[str, str]]
+
+
 class _List(msgspec.Struct, forbid_unknown_fields=True):
-    mutation: tuple[Mutation, ...]
+    group: tuple[_Group, ...]
 
 
-MUTATIONS = msgspec.toml.decode(
-    (Path(__file__).parent / "mutations.toml").read_bytes(), type=_List
-).mutation
+MUTATIONS = tuple(
+    Mutation(name, group.file, old, new, group.tests)
+    for group in msgspec.toml.decode(
+        (Path(__file__).parent / "mutations.toml").read_bytes(), type=_List
+    ).group
+    for name, (old, new) in group.defects.items()
+)
