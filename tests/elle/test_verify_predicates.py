@@ -172,11 +172,7 @@ def late(first: str, second: str, *others: str) -> list[Transaction]:
     return timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
 
 
-<<<<<<< HEAD
-# outcome -> name -> (history, case), with true cases and nearly true ones
-NEARLY: dict[str, dict[str, tuple[list[Transaction], Case]]] = {
-=======
-# name -> (case, the transactions of a `late` history): true cases, and cases that are nearly true
+# name -> (case, transactions of a `late` history), with true cases and nearly true ones
 BACK = {
     "refused": {
         "wr of another value": ("wr 2", "w x 2", "r x 1"),
@@ -244,7 +240,6 @@ ALONE = {
     },
 }
 OTHERS: dict[str, dict[str, tuple[list[Transaction], Case]]] = {
->>>>>>> a4f3b849 (Tests of Elle's verifier: near misses as rows of text)
     "refused": {
         "a step to itself": (
             at_once("r x 1; w x 2"),
