@@ -1,10 +1,10 @@
 """A guess at the order of operations under the permit `stale-read`: by the terms of their answers.
 
 A Raft log has its entries in the order of their terms, and a leader only sees entries of its own
-term and before. So all operations that were answered in one term come before the next term, and
-within a term real time orders them. In this order, intervals are intervals again: their ends are
-pairs (term, time). The strong search for intervals can look for an order, where the search for
-partial orders would try the places of stale answers and lost changes one by one.
+term and before. So all operations that were answered in one term come before all operations of the
+next term, and real time orders the operations within a term. With pairs (term, time) as ends,
+operations become intervals again, so the fast search over intervals can look for an order. The
+search over partial orders would try the positions of stale answers and lost changes one by one.
 
 The guess may be wrong, if the target breaks the rules of Raft. So an order counts only if it keeps
 the given partial order, and if no order is found, another search follows.
@@ -54,7 +54,7 @@ def intervals_by_term(
     highest = [*itertools.accumulate((term for _, term in returned), max, initial=0)]
 
     def call_of(operation: CatalogOperation, term: int | None) -> _Moment:
-        """An operation without a term of its own comes after all that returned before its call."""
+        """Return the call; without a term, it comes after all that returned before it."""
         if term is None or operation.id in seen:
             term = highest[bisect.bisect_left(ends, operation.call)]
         return term, operation.call
@@ -62,11 +62,13 @@ def intervals_by_term(
     calls = list(map(call_of, operations, terms))
     by_call = sorted(zip(operations, calls, strict=True), key=lambda each: each[0].call)
     times = [operation.call for operation, _ in by_call]
-    # for each operation in `by_call`, the first moment of this one and of all later ones
+    # Return the end; without a term, it comes before all that were called after it.
     earliest = [*itertools.accumulate((at for _, at in reversed(by_call)), min)][::-1]
 
     def end_of(operation: CatalogOperation, term: int | None) -> _Moment | None:
-        """An operation without a term comes before all that were called after its return."""
+        """Return the end: an operation without a term comes before all that were called after its
+        return.
+        """
         if operation.return_time is None:
             return None
         if term is not None:

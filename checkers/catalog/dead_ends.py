@@ -1,10 +1,10 @@
 """Operations that no continuation of an order can contain, because of the versions of their tables.
 
-Each change of a table makes one new version, and a deleted table does not come back. So once a
-change has made version 5 of a table, an operation that shows version 4 has no place any more, and
-once the table is deleted, no operation that shows it has. A search that notices this at once need
-not try all orders of the operations that follow. This holds in every order without rollbacks,
-whichever operations may miss changes.
+Each change of a table makes one new version, and a deleted table does not come back. So no
+operation that shows version 4 of a table can follow the change that made version 5, and no
+operation that shows the table can follow its deletion. A search that notices this at once need not
+try all orders of the remaining operations. The rule holds in every order without rollbacks, no
+matter which operations may miss changes.
 """
 
 from __future__ import annotations

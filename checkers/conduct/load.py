@@ -162,7 +162,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
     every = list(dict.fromkeys(itertools.chain.from_iterable(names)))
     for number, pair in enumerate(pairs):
         if pair.invoke.f == logs.Poll.f and not names[number]:
-            names[number] = every  # which keys it polls depends on earlier operations
+            names[number] = every  # the keys that a poll reads depend on earlier operations
     if not any(names):
         names = [[""]] * len(pairs)
     by_name: dict[str, list[tuple[int, int, int]]] = {}

@@ -30,9 +30,9 @@ def with_sizes(
 ) -> Iterator[Scoreboard]:
     """Shrink the first detection of every defect; yield the board before, and after each one.
 
-    `rows` maps the key of each score to its row. The trials are remembered in `folder`. When all
-    together have cost `cpu_s_max` CPU seconds, the other rows stay without a size. Each board is
-    `cut` whose sizes are not all that there can be.
+    `rows` maps the key of each score to its row. The trials are remembered in `folder`. Once all
+    shrinking together has cost `cpu_s_max` CPU seconds, the remaining rows get no size. A board
+    that lacks some sizes is marked `cut`.
     """
     scores = list(board.scores)
     waiting = [n for n, score in enumerate(scores) if score.kind != CLEAN and score.found]

@@ -1,9 +1,9 @@
 """Runs the seeds of all rows of an exam, on worker processes or on Spark.
 
 Seeds are tried breadth first: the first seed of every row, then the second of every row. So a limit
-of CPU time cuts all rows alike, and rows that stop at their first detection seldom start a seed
-that is no longer needed. Results of such seeds do not count (`results.exam.scores`), so the outcome
-does not depend on the number of workers.
+of CPU time cuts all rows alike, and rows that stop at their first detection seldom start an
+unneeded seed. Results of unneeded seeds do not count (`results.exam.scores`), so the outcome does
+not depend on the number of workers.
 """
 
 from __future__ import annotations

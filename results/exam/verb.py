@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def exit_code_of(board: Scoreboard, comparison: Comparison | None) -> int:
-    """The exit code of an exam; see the end of `harness exam --help`."""
+    """Return the exit code of an exam; the end of `harness exam --help` explains the codes."""
     if board.blamed or (comparison is not None and comparison.changes):
         return EXIT_INVALID
     if board.crashes:

@@ -4,11 +4,11 @@
 it ended with `ok`, or with `fail` and an answer of the target itself ("the table exists": the
 target served the request, and refused it). The times of answered completions divide the run into
 gaps. In each gap, an operation is *in progress* from its invocation to its completion (or the end
-of the run). Two stretches with operations of one kind in progress are joined if at most `BRIDGE_NS`
-lie between them, since a client whose operation fails at once waits for its next turn. A joined
-stretch of at least `OUTAGE_NS_MIN` is an outage: a maximal time in which clients tried but got no
-answer. The end of an outage is `answered`, `idle` if no client tried any longer, or `end` if the
-run ended.
+of the run). Two stretches with operations of one kind in progress are joined if the gap between
+them is at most `BRIDGE_NS`, because a client whose operation fails at once waits for its next turn.
+A joined stretch of at least `OUTAGE_NS_MIN` is an outage: a maximal time in which clients tried but
+got no answer. The end of an outage is `answered`, `idle` if no client tried any longer, or `end` if
+the run ended.
 
 A slow operation that succeeds is no failure. It still causes an outage if no other operation is
 answered in the meantime, because the caller had no answer for that long.

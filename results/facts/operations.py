@@ -65,7 +65,7 @@ class Notes:
 
 
 def is_no(answer: Any) -> bool:
-    """Whether the value of a failed operation shows that the target refused the operation."""
+    """Whether the value of a failed operation proves that the target refused it."""
     if isinstance(answer, list | tuple) and len(answer) == 2:  # a pair [key, value]
         answer = answer[1]
     return isinstance(answer, dict) and "result" in answer

@@ -95,7 +95,7 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
-    """Return, for each of many times, the index of the set of `sweep` that applies at the time."""
+    """Return the index of the set of `sweep` that applies at each of many times."""
     numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
     return numbers
 

@@ -372,7 +372,7 @@ class PendingResults:
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
     def verdicts_without_rows(self, found: Snapshot) -> int:
-        """Count the chosen verdicts that the result lake lists without having any row for them.
+        """Count the chosen verdicts that the result lake lists but has no row for.
 
         Runs without operations do not count, because a checker of independent keys makes no row for
         them.

@@ -87,7 +87,7 @@ def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
     """Return the SQL condition for the rows `here` of result files that count.
 
     Usually the condition only tests result ids. If two reports stored the same result, only one of
-    the equal results counts, and the other results are listed in the file `beyond`.
+    them counts; the file `beyond` lists the others.
     """
     parts = ["true"]
     if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608

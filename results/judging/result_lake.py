@@ -123,7 +123,7 @@ class ResultLake(Lake):
         return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Return an empty map, so that an append accepts more results for a run that has some."""
+        """Return an empty map, so that an append accepts further results of a known run."""
         del partitions
         return {}
 
@@ -172,7 +172,9 @@ def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
 
 
 def _about_nobody(results: Lake, lake: Lake) -> list[str]:
-    """Return the runs that have results, but are not in the lake, or only from another batch."""
+    """Return the runs that have results but are missing in the lake, or are there from another
+    batch.
+    """
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])
     snapshot = lake.snapshot()  # read after the results, since runs are appended first

@@ -6,7 +6,7 @@ results to the result lake at the end of the unit, and every `APPEND_EVERY_S` be
 killed worker loses little.
 
 A stage that killed its worker left a marker on this machine (`results.judging.markers.Marker`).
-Before a worker begins such a stage again, it appends all its results; after a second kill the
+Before a worker begins such a stage again, it appends all its results. After a second kill, the
 checker counts as crashed. A worker that resumes a unit first looks up which results exist.
 """
 
@@ -117,7 +117,7 @@ class _Tools(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
     """Open the tools of a round once per process; raise the errors of `Lake.open`."""
-    del round_  # an argument only for the cache's key: another round may have other credentials
+    del round_  # only part of the cache's key: another round may have other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)

@@ -55,7 +55,7 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     round: str
     since_s: float  # begin of the round, s since 1970
     limit_memory: bool
-    elsewhere: bool = False  # whether another machine may have begun units of this round before
+    elsewhere: bool = False  # whether another machine may already have begun units of this round
 
 
 class Done(msgspec.Struct, frozen=True):

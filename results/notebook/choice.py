@@ -1,6 +1,7 @@
 """A filter of runs by key, target, label and day: the columns that partition and sort a lake.
 
-Before a large file is read, its partition and its first and last run tell whether it may match.
+The partition and the first and last run of a large file show whether it may match, before it is
+read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """One state of a lake as tables, with the results of its reports: for `results.open`.
 
 The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
-appends its results. For each run and checker (and range of keys, `results.judging.result_ids`),
-and for the facts of each run, one result counts: the newest that is not unknown for lack of time,
-memory or a worker, otherwise the newest. A filter excludes the rows of all other results.
+appends its results. For each run and checker (and range of keys, `results.judging.result_ids`), and
+for the facts of each run, one result counts. It is the newest result, but results that are unknown
+for lack of time, memory or a worker only count if there is no other. A filter excludes the rows of
+all other results.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 | costs          | real time, CPU time, bytes, by label, profile and nemesis                    |
 
 The failing share is computed over the runs whose verdict is known. `costs` may add up runs of many
-populations, and says nothing about the target.
+populations, because costs describe the harness and not the target.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ these groups:
 A flow leads from each operation to its RPCs at the nodes.
 
 Operations of a client never overlap, unless the clock of the history ran backwards; attempts at one
-node do overlap. The same allocation of lanes places operations and attempts, so that two slices of
-one track never overlap. An operation that ended in info may take effect until the end of the run:
-its name says so. Times are µs with ns as decimals.
+node do overlap. Operations and attempts are therefore placed in lanes, so that slices of one track
+never overlap. An operation that ended in info may take effect until the end of the run; its name
+says this. Times are µs with ns as decimals.
 
 Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.
 """

@@ -56,8 +56,8 @@ def differences(
 ) -> Differences:
     """List differing fields of two runs' cases and records; count differing and equal fields.
 
-    Fields of planned faults come last. Nearly all of these many fields differ between two seeds,
-    and would hide the differences of other fields, or push these differences over the limit.
+    Fields of planned faults come last. Nearly all of these many fields differ between two seeds.
+    They would hide the differences of other fields, or push them over the limit.
     """
     left, right = (_fields(*run) for run in (first, second))
     names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)

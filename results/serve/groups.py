@@ -161,7 +161,9 @@ def failures_of(reading: Reading, where: Where, known: KnownFailures = NONE_KNOW
 
 
 def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[str, ...], str]:
-    """Map each failure (verdict, signature, target, bugs) to its first run's `dimension` value."""
+    """Map each failure (verdict, signature, target, bugs) to the `dimension` value of its first
+    run.
+    """
     sql = f"""
         {as_report(where.sql, dimension)}
         SELECT verdict, target, bugs, {signature_of("signature")} AS text,

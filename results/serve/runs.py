@@ -227,7 +227,7 @@ class Runs:
         return self.lake.main.refresh()
 
     def _write(self, state: State, broken: list[tuple[str, str, str]]) -> None:
-        """Add the rows of new files, or recreate the table, in one transaction."""
+        """Add the rows of new files, or recreate the table, in a single transaction."""
         names = frozenset(state.files)
         anew = not self._files <= names or broken != self._broken or self.version < 0
         files = [file for name, file in state.files.items() if anew or name not in self._files]
@@ -250,7 +250,7 @@ class Runs:
 
 
 def _is_of_run(problem: Problem) -> bool:
-    """Whether the problem concerns an existing run folder with wrong or incomplete content."""
+    """Whether the problem is that an existing run folder has wrong or incomplete content."""
     return problem.run.count("/") == 1 and problem.kind not in {"case", SEED_WITHOUT_RUN}
 
 

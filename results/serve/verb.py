@@ -105,7 +105,7 @@ def _serve(place: str, bind: str, port: int, known: KnownFailures) -> int:
 
 
 def _library(place: str, known: KnownFailures) -> Library:
-    """The library of a store or a lake; raises `UsageError` for any other folder."""
+    """Open the library of a store or a lake; raises `UsageError` for any other folder."""
     from results.lake.transfer.ingest_verb import Status
     from results.serve.library import Library
 

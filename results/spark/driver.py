@@ -88,7 +88,7 @@ class SparkLake:
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # number of wanted results whose checkers can be loaded
+        self.makeable = 0  # number of required results whose checkers can be loaded
         self._read_kinds()
 
     @contextlib.contextmanager
@@ -206,13 +206,13 @@ class SparkLake:
             self.problems.add(problem)
 
     def _at_once(self) -> int:
-        """Return the number of concurrent tasks; the first call starts and prepares workers."""
+        """Return how many tasks run at once; the first call starts and prepares workers."""
         if self._slots is None:
             self._slots = prepare_workers(self._spark, "duckdb")
         return self._jobs or self._slots
 
     def _readers(self) -> int:
-        """Return the number of concurrent reading tasks, which need only our own packages."""
+        """Return how many reading tasks run at once; their workers need only our own packages."""
         return self._jobs or self._slots or cores_here() or self._at_once()
 
     def _found(self) -> Snapshot:

@@ -18,7 +18,7 @@ _P_MIN: Final = 1e-12
 
 
 class Outcome(NamedTuple):
-    """The number of hits in `trials` trials. If `stopped`, they were to end at the first hit."""
+    """The number of hits in `trials` trials. If `stopped`, the trials end at the first hit."""
 
     hits: int
     trials: int

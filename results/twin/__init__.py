@@ -1,1 +1,1 @@
-"""Twins: one case on two targets, one the re-creation of the other, and the differences."""
+"""Twins: one case on two targets, one of which re-creates the other, and the differences."""

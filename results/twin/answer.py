@@ -65,7 +65,7 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float = ALPHA
 
     def rows(self, mark: Mark, *, known: bool | None = None) -> list[tuple[str, Row]]:
-        """The rows with this mark, each with its case; only explained ones if `known`."""
+        """The rows with this mark, each with its case; with `known`, only explained rows."""
         return [
             (case.case, row)
             for case in self.cases

@@ -1,7 +1,7 @@
 """The observations of one run: counts per stretch of time, times, faults and verdicts.
 
-Clients and the harness make them in the same way for every target. Only the phases
-under load count: probes and final reads are no part of the case.
+Clients and the harness make them in the same way for every target. Only the phases under load
+count, because probes and final reads are not part of the case.
 
 * **Counts** are hits of trials per *block*, a stretch of the run as long as the case's interval of
   faults. A block is the unit of the tests, since operations of one outage are not independent.
@@ -64,7 +64,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     samples: dict[str, str]  # for each name of a message: its first text
     times: dict[str, list[int]]
     elections: list[int]  # changes of the leader, per block
-    asked: bool  # the harness asked for leaders once a second, so it saw elections later
+    asked: bool  # whether the harness polled for leaders every second, and so saw elections later
     faults: dict[str, tuple[int, int]]  # per nemesis: the faults that hit, and all faults
     requests: list[tuple[str, str]] | None  # each request and its answer, in words
 
@@ -190,7 +190,7 @@ def _times(history: History, every: Sequence[Fault]) -> dict[str, list[int]]:
     for place, fault in enumerate(faults):
         until = faults[place + 1].start if place + 1 < len(faults) else end_ns
         first = bisect.bisect_left(changes, (fault.start, 0))
-        if first < len(changes):  # changes may end in another order than they begin
+        if first < len(changes):  # changes may end in a different order than they begin
             end = min(end for _, end in changes[first:])
             _wait(waits, f"{FAILOVER}/{fault.nemesis}", fault.start, end)
         after = bisect.bisect_right(ends, -1 if fault.end is None else fault.end)
@@ -216,7 +216,7 @@ def _times(history: History, every: Sequence[Fault]) -> dict[str, list[int]]:
 
 
 def _wait(waits: dict[str, dict[int, int]], name: str, start: int, end: int) -> None:
-    """Note a wait from `start` to `end`; of waits with one end, the longest counts."""
+    """Note a wait from `start` to `end`; of waits with the same end, the longest counts."""
     by_end = waits.setdefault(name, {})
     by_end[end] = min(start, by_end.get(end, start))
 
@@ -261,7 +261,7 @@ def _requests(case: Case, history: History) -> list[tuple[str, str]] | None:
 
 
 def answer_in_words(pair: Pair) -> str:
-    """The outcome, results and last message of one operation, without texts."""
+    """The outcome, the results and the code of the last message of an operation."""
     done = pair.completion
     parts = [pair.type.value, *(each for each in answers_of(pair) if each != "ok")]
     if done is not None and done.attempts and done.attempts[-1].outcome != "ok":

@@ -1,7 +1,7 @@
 """The rows of a comparison: the numbers of both targets, and whether they differ.
 
-A row **differs** if its test says so at 5 %, corrected for all tests of the page (Holm), so that a
-page of two equal targets has a wrong mark in at most one of twenty cases. The tests:
+A row **differs** if its test is significant at 5 %, corrected for all tests of the page (Holm). So
+a page about two equal targets has a wrong mark in at most one of twenty cases. The tests:
 
 * shares of operations, answers and messages: the intervals of `results.statistics.clusters`, whose
   unit is a block of a run, do not overlap;
@@ -55,7 +55,7 @@ class Mark(enum.StrEnum):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of a row: a number of `of`, or `quantiles` of `of` times in ns, or words."""
+    """One side of a row: a number out of `of`, `quantiles` of `of` times in ns, or words."""
 
     hits: int | None = None
     of: int = 0
@@ -92,7 +92,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows_of(left: Sequence[Observed], right: Sequence[Observed]) -> list[Row]:
-    """Compare the runs of two targets; marks are given by `marked`."""
+    """Compare the runs of two targets; `marked` adds the marks."""
     listed = [run.requests for run in (*left, *right)]
     if listed and all(each is not None for each in listed):
         rows = list(_request_rows(left, right))
@@ -150,7 +150,8 @@ def _time_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[
     for name in sorted(names, key=lambda name: name.startswith(LATENCY)):
         sides = [_times(runs, name) for runs in (left, right)]
         p: float | None = None
-        if not name.startswith(LATENCY):  # a matter of hardware and language, and not independent
+        # latencies depend on hardware and language, and are not independent
+        if not name.startswith(LATENCY):
             late = [name.startswith(ELECTION) and _asked(runs) for runs in (left, right)]
             p = _time_p(sides, late)
         yield Row(name=name, left=_timed(sides[0]), right=_timed(sides[1]), p=p)
@@ -178,8 +179,9 @@ def _asked(runs: Sequence[Observed]) -> bool:
 
 
 def _time_p(sides: Sequence[list[int]], late: Sequence[bool]) -> float | None:
-    """The largest p-value, whether leaders that were asked for are seen at once or a poll late; 1
-    if the delay decides which side is slower.
+    """Return the larger of two p-values: polled leaders are seen at once, or one poll later.
+
+    Return 1 if this delay decides which side is slower.
     """
     if not all(sides):
         return None

@@ -1,7 +1,7 @@
-"""One case for two targets: equal operations, faults and seed; what differs is the target.
+"""One case for two targets, with equal operations, faults and seed.
 
-The first target plans the faults, and the other one gets the same plan. Options of a target that
-the other one does not have keep their defaults there.
+The first target plans the faults, and the other target gets the same plan. Options that the other
+target does not have are ignored there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUN_FILE = "case.json"
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """The plans of one case, one per seed and side, with notes about what both could not share."""
+    """The plans of one case, one per seed and side, with notes about unavoidable differences."""
 
     name: str
     plans: tuple[tuple[Plan, Plan], ...]
@@ -28,7 +28,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_case(path: Path) -> tuple[str, Case]:
-    """Read a case file, or the case of a run's folder; return its name, too."""
+    """Read a case file, or the case of a run's folder; return the case and its name."""
     if path.is_dir():
         if not (path / RUN_FILE).is_file():
             raise UsageError(
@@ -96,7 +96,7 @@ def _both(case: Case, other: str | Case) -> tuple[Case, Case, list[str]]:
 
 
 def _profile(case: Case, mine: Target, theirs: Target) -> tuple[tuple[str, str], list[str]]:
-    """A profile that both targets have, or else the usual one of the other target."""
+    """Return a profile that both targets have, or else the other target's default profile."""
     if case.profile in theirs.profiles:
         return (case.profile, case.profile), []
     both = [name for name in theirs.profiles if name in mine.profiles]
@@ -108,7 +108,7 @@ def _profile(case: Case, mine: Target, theirs: Target) -> tuple[tuple[str, str],
 
 
 def names_of(case: Case, other: str | Case, environments: tuple[str, str]) -> tuple[str, str]:
-    """The names of both sides: their targets, with what else tells them apart."""
+    """The names of both sides: their targets and, if necessary, other properties that differ."""
     second = other if isinstance(other, str) else other.target
     names = [case.target, second]
     if environments[0] != environments[1]:

@@ -1,4 +1,4 @@
-"""The runs of a comparison: each side by turns, and none that an earlier call made already."""
+"""The runs of a comparison: both sides take turns, and stored runs are reused."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def sit(
     time_limit_s: float,
     any_code: bool = False,
 ) -> Iterator[tuple[int, Observed]]:
-    """Yield each run with its side, 0 or 1; make the runs that the store does not have.
+    """Yield each run with its side, 0 or 1; make the runs that the store lacks.
 
-    The sides run by turns, so that other work of the machine slows down both. A stored
-    run counts if the present code made it, or any code if `any_code`.
+    The sides take turns, so that other load on the machine slows down both. A stored run counts if
+    the present code made it, or any code if `any_code`.
     """
     for plans in sides.plans:
         for side, plan in enumerate(plans):
@@ -54,8 +54,9 @@ def sit(
 
 
 def find_run(folder: Path, case: Case, environment: str, *, code: str | None) -> Path | None:
-    """Return the newest finished run of exactly this case, if there is one that `code` made;
-    without `code`, any code.
+    """Return the newest finished run of exactly this case, or `None`.
+
+    Only runs by this version of the `code` count; without `code`, any version.
     """
     if not folder.is_dir():
         return None
@@ -68,7 +69,7 @@ def find_run(folder: Path, case: Case, environment: str, *, code: str | None) ->
             if same and load_case(path / "case.json") == case:
                 return path
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, UsageError):
-            continue  # another tool's folder, or a run that was cut short
+            continue  # a folder of another tool, or a run that was cut short
     return None
 
 

@@ -1,4 +1,4 @@
-"""The comparison as text: first what differs, then one line per row of the case."""
+"""The comparison as text: first the differences, then one line per row of the case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABEL_MAX: Final = 60
 
 
 def headline(twin: Twin) -> str:
-    """One line: how many rows differ, and how many of them nothing explains."""
+    """Return one line: how many rows differ, and how many of these have no explanation."""
     differs = len(twin.rows(Mark.DIFFERS))
     if not twin.compared:
         return "nothing was compared: no run showed an operation"

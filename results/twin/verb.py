@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def exit_code_of(twin: Twin) -> int:
-    """The exit code of a comparison; see the end of `harness twin --help`."""
+    """Return the exit code of a comparison; the end of `harness twin --help` explains the codes."""
     if not twin.compared:
         return EXIT_UNKNOWN
     return EXIT_INVALID if twin.unexplained else EXIT_VALID
@@ -134,7 +134,7 @@ def _about(case: Case) -> str:
 
 
 def _refuse_mixture(cases: Sequence[tuple[str, Case]], others: Sequence[str | Case]) -> None:
-    """Raise `UsageError` for cases that one page cannot hold: other targets, or equal names."""
+    """Raise `UsageError` for cases that one page cannot show: different targets, or equal names."""
     targets = sorted({case.target for _, case in cases})
     if len(targets) > 1 or any(other != others[0] for other in others):
         raise UsageError(
@@ -143,7 +143,7 @@ def _refuse_mixture(cases: Sequence[tuple[str, Case]], others: Sequence[str | Ca
     names = [name for name, _ in cases]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"two cases are called {name!r}; rename one of the files")
+            raise UsageError(f"two cases have the name {name!r}; rename one of the files")
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -50,7 +50,7 @@ class Count(msgspec.Struct, frozen=True):
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the case, and the rate of the failure without it."""
 
-    kind: str  # all-faults, faults, fault, operations, knobs, option or bug
+    kind: str  # one of all-faults, faults, fault, operations, knobs, option, bug
     name: str  # unique among the causes of its kind
     words: str
     verdict: str = NOT_TRIED

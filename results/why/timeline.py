@@ -1,4 +1,4 @@
-"""The failure rate over the time of a run: from when on was the failure inevitable?
+"""The failure rate over the time of a run, and the time from which the failure was inevitable.
 
 At each point of the timeline, the run is repeated several times with fresh randomness from this
 point on (the simulation's knobs `reseed_at_s` and `reseed`). All these runs have the same past, so

@@ -141,7 +141,7 @@ class Layout:
         return StoreKind(chosen or usual)
 
     def _retries(self, given: int) -> int:
-        """Number of times that a client retries a call whose answer was lost.
+        """Return how often a client retries a call whose answer was lost.
 
         In `strict` a client may try a lost call at every metastore. Hive's clients retry `given`
         times, with any number of metastores.
@@ -184,7 +184,9 @@ class MetastoreSystem(System):
         more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`more_groups` maps groups to other nodes; added metastores must serve in `start_s`."""
+        """`more_groups` maps further groups to nodes; an added metastore must serve within
+        `start_s`.
+        """
         self._env = env
         self._layout = layout
         self._connect = connect

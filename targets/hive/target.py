@@ -245,7 +245,9 @@ class HiveTarget(
 
     @override
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Faults at changes of the database, if tokens are all that changes and are elsewhere."""
+        """Return the faults at database changes, if only tokens change and another store has the
+        tokens.
+        """
         changes_nothing = settings.vocabulary == TOKENS and (
             Layout(settings).token_store is not StoreKind.DB
         )

@@ -1,4 +1,4 @@
-"""Hybrid time: the wall clock while it moves forward, and a counter while it does not.
+"""Hybrid time: the wall clock, and a counter that advances while the wall clock does not.
 
 Kudu's `clock/hybrid_clock.h` (after Kulkarni et al., "Logical Physical Clocks", 2014): a timestamp
 is microseconds since the epoch << 12 | a logical counter. The timestamps of a node always rise,
@@ -26,7 +26,7 @@ class ClockError(Exception):
 
 
 def from_micros(micros: int, logical: int = 0) -> int:
-    """The timestamp for a time in microseconds since the epoch."""
+    """Return the timestamp for a time in microseconds since the epoch."""
     assert 0 <= logical < 1 << _LOGICAL_BITS, logical
     return micros << _LOGICAL_BITS | logical
 

@@ -1,4 +1,4 @@
-"""Names that nodes cannot resolve for a while, like an outage of the server of names.
+"""Names that nodes cannot resolve for a while, like an outage of a name server.
 
 An operator's call (`LoseNamesRequest`) names the lost hosts. The outage ends by itself, so that it
 cannot outlast a harness that is gone. Open connections survive it, and a node that is restarted
@@ -49,7 +49,7 @@ async def _lose_name(caller: Caller, name: str, addresses: Mapping[str, str]) ->
     async def ask(node: str) -> bool:
         try:
             await caller.call(node, request, timeout_s=_ASK_LIMIT_S)
-        except RpcError:  # it is down, or cut off from the operator
+        except RpcError:  # the node is down, or cut off from the operator
             return False
         return True
 

@@ -317,12 +317,12 @@ class KuduSystem(System):
     def _awaited(
         self, leader: Mapping[str, Any] | None, tservers: dict[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the states of tablet servers that must agree with the leading master's at rest."""
+        """Return the states of tablet servers that must agree with the leading master at rest."""
         del leader
         return tservers
 
     def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the limits of resources, of requests, and of a tablet's voters."""
+        """Return the limits that apply to resources, requests, and a tablet's voters."""
         layout = self._layout
         names = 1 if layout.all_masters == layout.masters else 2
         flags, changed = layout.flags, layout.changed
@@ -391,7 +391,7 @@ class KuduSystem(System):
     async def _ask(
         self, address: str, request: Call[R_co], *, limit_s: float = _ASK_LIMIT_S
     ) -> R_co | None:
-        """Make one call; return `None` if no answer came, which is an observation and no error."""
+        """Make one call; return `None` if no answer comes, which is not an error here."""
         try:
             return await self._rpc.call(address, request, timeout_s=limit_s)
         except RpcError:

@@ -237,7 +237,7 @@ class KuduTarget(
 
 
 def _replacements(layout: Layout) -> dict[str, Variant]:
-    """The variants of a spare master: one per initial master, under whose name the spare runs.
+    """The variants of a spare master: in each, the spare runs under the name of one initial master.
 
     A spare in one of these variants joins the masters by itself, once the master that had the name
     before was removed.

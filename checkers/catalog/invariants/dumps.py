@@ -69,7 +69,7 @@ def _gone(cut: object) -> str | None:
 
 
 def _went_back(row: Json, after: Json) -> str | None:
-    """Describe how a row moved backward; `None` if it did not."""
+    """Return a description of how a row moved backward; `None` if it did not."""
     before, now = row["state"], after["state"]
     if before != now and not _reaches(before, now):
         return f"went from {before} to {now}"

@@ -333,7 +333,7 @@ def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
             row = snapshot.tablets.get(tablet_id)
             words = f"Tablet server {name} holds a replica of tablet {tablet_id}"
             if row is None and snapshot.hides_removed and replica["data_state"] == "TOMBSTONED":
-                continue  # as below, if the hidden row is of a deleted tablet
+                continue  # the hidden row may be of a deleted tablet; see below
             if row is None:
                 may = ORPHAN_REPLICAS if ORPHAN_REPLICAS in findings.permits else None
                 text = f"{words}, which the catalog does not know."
@@ -389,7 +389,8 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
                 )
             for uuid, tablet_id in sorted(replicas):
                 if tablet_id == tablet["id"] and uuid not in wanted:
-                    # The copy of a change that was taken back never belonged to its group.
+                    # The change that added this copy was undone, so the copy never belonged to its
+                    # group.
                     config = replicas[uuid, tablet_id].get("committed_config") or {"peers": []}
                     stray = all(peer["uuid"] != uuid for peer in config["peers"])
                     may = stray and ORPHAN_REPLICAS in findings.permits

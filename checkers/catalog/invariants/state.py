@@ -339,7 +339,7 @@ def _one_column_each(
 ) -> None:
     """Check that a column id of the table `ident` never belongs to two columns.
 
-    `seen` has what the answers and the final rows show of this table.
+    `seen` has the table's columns in the answers and in the final rows.
     """
     first: dict[int, tuple[str, _Sight]] = {}
     for sight in seen:

@@ -134,7 +134,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._step_change(state, input_, output)
 
     def _name_taken(self, state: State, input_: CatalogInput) -> bool:
-        """Whether "exists" is legal, because a table has the name that the operation would give."""
+        """Whether "exists" is legal: a table already has the name that the operation would give."""
         if isinstance(input_, Rename):
             return state[self._index[input_.new_name]] != ABSENT
         return isinstance(input_, Create)

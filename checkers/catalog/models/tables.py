@@ -68,12 +68,12 @@ def table_projections(
 class NameWindow(NameView):
     """The model of one name within a window of time.
 
-    In a long history a name has many tables, and a core that proves that the name is free must show
-    that every table has lost the name. So the model starts at some moment, at which any table may
-    have the name, and the first change determines the state. The model ends at a later moment.
-    Operations that are open at one of the moments may take effect in the window or not. The same
-    holds for operations that return at the end, since operations that were called at the end may
-    take effect first.
+    In a long history a name has many tables. A core that proves that the name is free must show
+    that each of these tables has lost the name. So the model starts at some moment, at which any
+    table may have the name, and the first change determines the state. The model ends at a later
+    moment. Operations that are open at one of the moments may take effect in the window or not. The
+    same holds for operations that return at the end, since operations that were called at the end
+    may take effect first.
 
     The model is a projection for any two moments: in an order of the whole catalog, leave out the
     operations that took effect before the first moment or after the second moment.

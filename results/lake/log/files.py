@@ -67,7 +67,9 @@ class FileRef:
 
     @property
     def needs_version(self) -> int:
-        """First version of `runs` that shows all rows of a merged file; -1 for an unmerged file."""
+        """The first version of `runs` that shows all rows of a merged file; -1 for an unmerged
+        file.
+        """
         match = _MERGED_FILE.fullmatch(self.name)
         return -1 if match is None else int(match[1])
 

@@ -13,8 +13,8 @@ named after the batch), commits them to all other tables, and commits to `runs` 
 * Every upload has a unique name, so a late upload is a file that no log contains.
 * A writer recognises a commit whose answer was lost (a time-out, a 503 after the fact): the file is
   in the table's log, or `runs` has the run under the writer's own batch. A commit still in progress
-  can only become the next version. So a writer gives a batch up only after it has read a later
-  version, after which the commit must fail.
+  can only become the next version. So a writer gives up a batch only after it has read a later
+  version, because the commit must then fail.
 * A commit to a table other than `runs` may be repeated. A log holds a path only once, and files of
   invisible batches are never merged, so the repetition changes nothing.
 * A writer that dies leaves an invisible batch: files, or rows that no snapshot shows.
@@ -371,7 +371,9 @@ class Lake:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether Delta stores two Arrow types alike: it drops time units and names of list items."""
+    """Whether Delta stores two Arrow types in the same way: it drops time units and names of list
+    items.
+    """
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -128,8 +128,8 @@ class Batch:
         """Split keys from values: keys, requests, answers, and rows whose answer lacks the key.
 
         An operation that asks `[key, value]` has a key. A transaction may also be a list of two, so
-        it has a key only in a run over independent keys. An unlike operation has an answer without
-        the key of its request.
+        it has a key only in a run over independent keys. The answer of an operation in `unlike`
+        lacks the key of its request.
         """
         text = pa.string()
         kinds = self._column("f").take(pa.array(self.invoked))

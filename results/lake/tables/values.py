@@ -101,7 +101,7 @@ class Shredder:
         return made
 
     def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
-        """Return, by position, the rest (JSON) of each struct that has untyped fields."""
+        """Map the position of each struct with untyped fields to its rest (JSON)."""
         rests: dict[int, list[bytes]] = {}
         for name in self._untyped:  # sorted, so that the fields of the remainder are sorted
             for place, raw in enumerate(columns.get(name, ())):
@@ -129,7 +129,9 @@ class Shredder:
         return structs + more, rests | {place + middle: rest for place, rest in others.items()}
 
     def _one(self, text: bytes) -> tuple[Any, bytes | None]:
-        """Split an object into struct and rest by field; raise `msgspec.DecodeError` if invalid."""
+        """Split the fields of an object into struct and rest; raise `msgspec.DecodeError` if it is
+        invalid.
+        """
         value = _decode(text)
         typed = {
             name: value.pop(name)
@@ -186,9 +188,9 @@ EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exi
 def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
     """Split an attempt's outcome, `ok` or an error (usually `CODE: text`), into code and text.
 
-    The last attempt usually has the operation's own `error`, with ids that no other run has. Its
-    text is then null, since storing it again would fill a third of the table of attempts. An empty
-    text means that the outcome has no text, although `error` has one.
+    The last attempt usually has the operation's own `error`, with ids that no other run has. The
+    text of such an attempt is null, because storing it again would fill a third of the table of
+    attempts. An empty text means that the outcome has no text although `error` has one.
     """
     code, _, rest = outcome.partition(_BETWEEN)
     if rest:

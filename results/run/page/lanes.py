@@ -57,7 +57,7 @@ def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str
 
 
 def _told(bite: Mapping[str, Any] | None) -> str:
-    """Describe the measured effect of a fault; empty if the history has no measurement."""
+    """Describe the measured effect of a fault; return an empty text if it was not measured."""
     if bite is None:
         return ""
     count = bite.get("count")

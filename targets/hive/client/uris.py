@@ -1,8 +1,8 @@
 """The order in which a client tries metastores, as in Hive's `HiveMetaStoreClient`.
 
 Every attempt to connect begins at the head of the list. `sequential` keeps the list as it is, so
-any reconnect fails back to the first metastore that serves. `random` shuffles it once, and each
-reconnect moves a random other metastore to the head.
+any reconnect fails back to the first metastore that serves. `random` shuffles the list once, and
+each reconnect moves another random metastore to the head.
 
 A client reads the list when it is created. With a resolver (`metastore.uri.resolver`, HIVE-18347)
 it also reads the list at every reconnect (`reconnect` calls `resolveUris`), and so follows added

@@ -1,12 +1,11 @@
 """The node `db`: the bundled store as a server, with one session per connection.
 
 The end of a connection rolls back its transaction. `config`: `port`, `databases` (Hive's databases
-to create at the first start), `fsync`, `log_bytes_max` (the size of the log above which a
-checkpoint replaces it), and `idle_s`, which works like PostgreSQL's setting
-`idle_in_transaction_session_timeout`: a session with an open transaction that sends nothing for
-`idle_s` is closed. Otherwise a paused metastore would keep its locks and block all other
-metastores. `idle_s` is shorter than a client's timeout, so a call that waits for a paused
-metastore's lock still succeeds in time.
+to create at the first start), `fsync`, `log_bytes_max` (a checkpoint replaces a larger log), and
+`idle_s`, which works like PostgreSQL's setting `idle_in_transaction_session_timeout`: a session
+with an open transaction that sends nothing for `idle_s` is closed. Otherwise a paused metastore
+would keep its locks and block all other metastores. `idle_s` is shorter than a client's timeout, so
+a call that waits for a paused metastore's lock still succeeds in time.
 """
 
 from __future__ import annotations

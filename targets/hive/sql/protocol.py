@@ -6,8 +6,8 @@ same as in PostgreSQL, which is one of the databases behind this protocol:
 * **read committed**: each statement sees the commits before its start, and the transaction's own
   writes. An update or delete that meets a locked row waits, then checks the row's newest version:
   it skips a row that was deleted or no longer matches, and does not count that row.
-* **serializable**: the transaction sees the snapshot of its first statement. If it finally fits no
-  serial order with other commits, it fails with `SerializationError` and may run again.
+* **serializable**: the transaction sees the snapshot of its first statement. If it cannot be placed
+  in a serial order with other commits, it fails with `SerializationError` and may run again.
 * a statement waits for a unique key that another open transaction takes or releases.
 * any error except a lost connection ends the transaction: only `rollback` is accepted.
 

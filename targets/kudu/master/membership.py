@@ -91,7 +91,9 @@ class Membership:
     def __init__(
         self, node: NodeContext, leadership: Leadership, told_masters: tuple[str, ...]
     ) -> None:
-        """`told_masters` are the masters in this master's settings, members or not."""
+        """`told_masters` are the masters in this master's settings, whether or not they are
+        members.
+        """
         self.told_masters = told_masters
         self._node = node
         self._leadership = leadership

@@ -102,7 +102,7 @@ class Meta(Message, frozen=True):
     """The common part of all answers of masters. `revision` is -1 if the answer does not state it.
 
     Answers to reads that tolerate staleness have `bound_ns`: the answer includes every change that
-    was acknowledged at least `bound_ns` before the master made the answer.
+    was acknowledged at least `bound_ns` before the master created it.
     """
 
     master_uuid: str

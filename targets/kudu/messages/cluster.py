@@ -20,7 +20,7 @@ class ConnectToMasterResponse(MasterResponse, frozen=True):
 
 
 class ConnectToMasterRequest(MasterCall[ConnectToMasterResponse], frozen=True):
-    """Ask a master for its role as the catalog manager sees it."""
+    """Ask a master for its role in the catalog manager, which may differ from its Raft role."""
 
 
 class GetMasterRegistrationResponse(MasterResponse, frozen=True):

@@ -64,9 +64,9 @@ class RowError(Message, frozen=True):
 class RowRequestId(Message, frozen=True):
     """The id of one write; every resend carries the same id and the same rows, to any leader.
 
-    `first_incomplete_seq_no` means that the client has the answers to all writes with lower numbers
-    and will not send them again. The server forgets their results, and answers a late copy of these
-    requests with REQUEST_STALE.
+    The client has the answers to all writes with numbers below `first_incomplete_seq_no` and will
+    not send them again. The server forgets their results, and answers a late copy of these requests
+    with REQUEST_STALE.
     """
 
     client_id: str

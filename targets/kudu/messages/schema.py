@@ -39,9 +39,9 @@ class PartitionSchema(Message, frozen=True):
     each bucket, ranges of `range_columns` begin at the encoded keys in `range_splits`, which are
     ascending (`targets.kudu.partitions`).
 
-    If `is_bounded`, the table's tablets show the ranges instead, which alters add and drop; other
-    keys belong to no tablet. `custom_ranges` lists the ranges whose number of buckets differs from
-    the table's (KUDU-2671).
+    If `is_bounded`, the ranges follow from the table's tablets instead; alters add and drop ranges,
+    and a key outside all ranges belongs to no tablet. `custom_ranges` lists the ranges whose number
+    of buckets differs from the table's (KUDU-2671).
     """
 
     num_hash_buckets: int = 1
@@ -52,7 +52,7 @@ class PartitionSchema(Message, frozen=True):
     custom_ranges: tuple[RangeHash, ...] = ()
 
     def hash_of(self, encoded: bytes) -> int:
-        """The hash of the encoded hash columns, of which the bucket is the remainder."""
+        """The hash of the encoded hash columns; the bucket is its remainder."""
         return zlib.crc32(encoded)
 
 

@@ -86,7 +86,7 @@ def code(text: Child, title: str | None = None) -> Html:
 
 
 def moment(time_ns: int) -> Html:
-    """A wall-clock time in UTC; a dash if `time_ns` is 0."""
+    """A wall-clock time in UTC, or a dash if `time_ns` is 0."""
     if time_ns <= 0:
         return tag("span", DASH, class_="muted")
     at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)

@@ -47,7 +47,7 @@ def tablets(data: Data) -> Html:
 
 
 def _state(replica: Data) -> Html:
-    """The badge of a replica's state, or of the state of its data if the data are not ready."""
+    """The badge with a replica's state, or with the state of its data if the data are not ready."""
     data_state = replica["data_state"]
     return state_badge(replica["state"] if data_state == "READY" else data_state)
 

@@ -195,7 +195,7 @@ class _Link:
         self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Time out the calls that are due, and set the timer for the next deadline."""
+        """Fail the calls whose deadline has passed, and set the timer for the next deadline."""
         self._timer = None
         due_s = self.loop.time() + _TIMER_SLACK_S
         silent = False
@@ -387,7 +387,7 @@ class RpcClient:
         return parsed
 
     def lose_name(self, name: Address | str, for_s: float) -> None:
-        """Fail to resolve `name` for `for_s`, like a server of names that does not know it.
+        """Fail to resolve `name` for `for_s`, like a name server that does not know it.
 
         Open connections to the name stay.
         """

@@ -86,7 +86,7 @@ def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
 
 
 def frame_name(frame: bytes) -> str:
-    """Name a frame by its method and the number of its call, for people."""
+    """Describe a frame for people, by its method and call id."""
     try:
         head = FRAME_DECODER.decode(frame)
     except msgspec.DecodeError:

@@ -116,7 +116,7 @@ class TabletSummary(_Part, frozen=True):
 
 
 class TableSummary(_Part, frozen=True):
-    """A table, with the number of its tablets per health."""
+    """A table, with the number of tablets in each state of health."""
 
     id: str
     name: str

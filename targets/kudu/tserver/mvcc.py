@@ -1,8 +1,8 @@
 """The rows of one tablet in memory: every version of every key, readable at recent timestamps.
 
-The store uses multi-version concurrency control without locks (Kudu's `tablet/mvcc.h`, much
-reduced). The log gives each write a timestamp above all earlier ones, so a reader at timestamp T
-sees the newest version of every key at or below T.
+The store uses multi-version concurrency control without locks (a much reduced version of Kudu's
+`tablet/mvcc.h`). The log gives each write a timestamp above all earlier ones, so a reader at
+timestamp T sees the newest version of every key at or below T.
 
 A version is 8 bytes of timestamp and the msgpack map {column id: value} without nulls; a deletion
 has no map. So the bytes of versions sort by time, and rows of different schemas coexist. The values

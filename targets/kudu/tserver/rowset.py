@@ -3,9 +3,10 @@
 A snapshot writes the changes since the last snapshot to a new file, so its cost depends on the
 number of writes, not on the number of rows. Small adjacent files are merged by size, as in a
 log-structured merge tree (O'Neil et al., 1996). Unless a merge would exceed `FILE_BYTES_MAX`, each
-file is at least twice as large as the next one. So the number of files is logarithmic below that
-size and linear above. Dead versions disappear when the state machine writes all rows instead of
-changes. It does so before the files become much larger than twice the live bytes.
+file is at least twice as large as the next one. So the number of files grows with the logarithm of
+the size up to `FILE_BYTES_MAX`, and linearly beyond. Dead versions disappear when the state machine
+writes all rows instead of changes. It does so before the files become much larger than twice the
+live bytes.
 
 A crash at any point is harmless: files are durable before the manifest that names them, and files
 that the manifest no longer names are removed after it is written. The next start removes leftovers.

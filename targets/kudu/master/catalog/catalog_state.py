@@ -76,7 +76,8 @@ class Catalog:
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}
         # tablet -> highest schema version that one of its replicas reported
         self.reported_versions: dict[str, int] = {}
-        # tables with work for the background loop: ALTERING, or with tablets that do not run
+        # tables with work for the background loop: they are ALTERING or have tablets that do not
+        # run
         self.unsettled: dict[str, None] = {}
         self.tservers: dict[str, TServerRecord] = {}
         # tablet -> the health of peers that the tablet's leader last reported to this master

@@ -1,12 +1,12 @@
 """Steps of an alter that add and drop ranges of a table, with the hash schema of each new range.
 
-The rules follow Kudu's `CatalogManager::ApplyAlterPartitioningSteps`. A new range may have
-its own number of hash buckets (KUDU-2671). The stored partition schema lists only ranges whose hash
-schema differs from the table's: a client may also spell out the table's own hash schema, which is
-then left out. Kudu once stored such a range as well (KUDU-3723). Dropping the range looks up its
-hash schema, finds the table's own, and so never removes the entry; adding the range once more makes
-a second one. From then on the partition schema is invalid: its ranges overlap, so clients cannot
-open the table and masters refuse to alter it.
+The rules follow Kudu's `CatalogManager::ApplyAlterPartitioningSteps`. A new range may have its own
+number of hash buckets (KUDU-2671). The stored partition schema lists only ranges whose hash schema
+differs from the table's. If a client spells out the table's own hash schema for a range, the schema
+omits it. Kudu once stored such a range as well (KUDU-3723). Dropping the range looks up its hash
+schema, finds the table's own, and so never removes the entry; adding the range once more makes a
+second one. From then on the partition schema is invalid: its ranges overlap, so clients cannot open
+the table and masters refuse to alter it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def change_ranges(
 
 
 def check_ranges(schema: PartitionSchema) -> None:
-    """Refuse a stored partition schema that lists a range twice, as only KUDU-3723 makes it."""
+    """Refuse a stored partition schema that lists a range twice; only KUDU-3723 creates one."""
     overlapped = _overlapped(schema.custom_ranges)
     if overlapped is not None:
         words = _words(overlapped.start, overlapped.end)

@@ -1,8 +1,8 @@
 """Rules for names, schemas and partitions of tables; their errors are INVALID_SCHEMA, as in Kudu.
 
-A new table's columns without a name, with one name twice, or with a key after another column are
-different: Kudu cannot even read such a schema (`SchemaFromPB`), and its error has no code of its
-own, so it is UNKNOWN_ERROR.
+There is one exception. If a column of a new table has no name or the name of another column, or if
+a key column follows another column, Kudu cannot even read the schema (`SchemaFromPB`). Kudu has no
+code for this error, so the code is UNKNOWN_ERROR.
 
 Masters assign column ids and ignore the ids that a client sends. (Kudu refuses a schema with ids,
 but this target's messages always have an id field.) Masters make key columns not nullable.
@@ -58,7 +58,7 @@ def bad_column(column: Column, flags: Flags) -> str | None:
 
 
 def unreadable_schema(schema: Schema) -> str | None:
-    """Return the reason why no table at all has such columns; `None` if some table may."""
+    """Return the reason why no table can have such columns; `None` if a table can."""
     for before, column in itertools.pairwise(schema.columns):
         if column.is_key and not before.is_key:
             return f"the key column {column.name!r} comes after another column; keys come first"

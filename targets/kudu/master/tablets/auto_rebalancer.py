@@ -79,7 +79,7 @@ class AutoRebalancer:
         return answer is None
 
     async def _goes_on(self, move: ReplicaMove) -> bool:
-        """Look after a move that has begun; return whether it is still under way."""
+        """Check a move that has begun; return whether it is still in progress."""
         match progress_of(self._epoch.catalog, move):
             case Progress.DONE:
                 return False
@@ -145,7 +145,7 @@ class AutoRebalancer:
         return None if tablet is None or tablet.consensus is None else tablet.consensus.leader_uuid
 
     async def _ask(self, request: raft.ConsensusCall[R_co]) -> R_co | None:
-        """The answer of a tablet server; `None` if there is none."""
+        """Return a tablet server's answer; `None` if no answer comes."""
         server = self._tservers.get(request.dest_uuid)
         if server is None:
             return None
