@@ -124,8 +124,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def system(self) -> str:
-        """The name of the system under test in lists and reports: the name of a declared system
-        (`SYSTEM_NAME`), and otherwise that of the target.
+        """The name of the system under test in lists and reports: the declared system's name
+        (`SYSTEM_NAME`), or else the target's name.
         """
         name = self.target_options.get(SYSTEM_NAME)
         return name if isinstance(name, str) and name else self.target
@@ -137,7 +137,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def model(self) -> str | None:
-        """The model that judges an imported history; `None` for a run, which checkers judge."""
+        """The model that judges an imported history; `None` for a run, because checkers judge
+        runs.
+        """
         if self.workload != IMPORTED:
             return None
         if len(self.checkers) != 1:

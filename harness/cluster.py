@@ -120,7 +120,7 @@ programs only if an environment declares that they do (`harness.plugins.Environm
 
 
 class Fidelity(enum.Enum):
-    """The resemblance of an environment's fault to the real fault."""
+    """The degree to which an environment's fault resembles the real fault."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"

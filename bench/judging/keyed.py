@@ -108,7 +108,7 @@ def plain_loop(run: Path) -> dict[str, str]:
 
 
 def harness(*arguments: str) -> str:
-    """Run the harness in a process of its own; returns its stdout. Exit code 1 is no error."""
+    """Run the harness in a process of its own; returns its stdout. Exit code 1 is not an error."""
     words = [
         sys.executable,
         "-c",

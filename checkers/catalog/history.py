@@ -216,7 +216,7 @@ def _check_shapes(pair: Pair) -> None:
 
 def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
     if not isinstance(op.value, dict):
-        return  # `_value` raises the error for a value that is no object
+        return  # `_value` raises the error for a value that is not an object
     try:
         msgspec.convert(op.value, shape)
     except msgspec.ValidationError as error:

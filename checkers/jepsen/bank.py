@@ -139,7 +139,7 @@ class BankModel(StepsModel, version="1"):
         if unexpected:
             text = (
                 f"{_brief(read)} shows {listed(unexpected, limit=NAMED_MAX)}, which "
-                "is no account of this bank"
+                "is not an account of this bank"
             )
             findings.violate("unexpected-account", text, read.begin)
         negative = {a: b for a, b in read.answer.items() if b is not None and b < 0}

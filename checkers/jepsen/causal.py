@@ -18,7 +18,7 @@ on without a link, or a link does not fit. Reads by other clients may show any s
 judged.
 
 Differences from Jepsen: a failed write does not count, a read may show a write of unknown outcome,
-and a wrong link is no violation, since the client wrote it. Jepsen demands that the values of
+and a wrong link is not a violation, since the client wrote it. Jepsen demands that the values of
 writes count up from 1; here they only tell writes apart.
 """
 

@@ -161,7 +161,8 @@ def find_core(
     everything.sort(key=lambda o: (o.return_time, o.id))
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
     # The contradiction may need the later answer of an operation that was open at the failing
-    # return. Then the operations in `first` are no core, and the search starts with all operations.
+    # return. Then the operations in `first` are not a core, and the search starts with all
+    # operations.
     ids = [o.id for o in everything if o.id in first]
     if len(ids) == len(everything) or not trials.refutes(set(ids)):
         ids = [o.id for o in everything]

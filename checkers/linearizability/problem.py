@@ -183,7 +183,7 @@ class Problem:
             end = operation.return_time
             if operation.call != operation.call or end != end:  # noqa: PLR0124 - true of nan alone
                 raise ValueError(
-                    f"operation {number} has the times {operation.call} and {end}; nan is no time"
+                    f"operation {number} has times {operation.call} and {end}; nan is not a time"
                 )
             if end is None:
                 if not self.stepper.read_only[number]:

@@ -60,8 +60,8 @@ class AtCommit(msgspec.Struct, frozen=True):
         return next((run.seed for run in self.runs if kind in run.kinds), None)
 
     def mark(self, kind: Kind) -> Mark:
-        """Bad if any seed failed in this way, good if the checker of `kind` judged all seeds and
-        none failed in this way, else skip.
+        """Return bad if any seed failed in this way, good if the checker of `kind` judged all seeds
+        and none failed so, else skip.
         """
         if self.seed_of(kind) is not None:
             return Mark.BAD

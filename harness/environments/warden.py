@@ -110,7 +110,7 @@ class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
 
 
 class Release(msgspec.Struct, frozen=True, tag_field="op", tag="release"):
-    """Message to the warden: forget the key, which needs no undo action any more."""
+    """Message to the warden: forget the key, which no longer needs an undo action."""
 
     key: str
 

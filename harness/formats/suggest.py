@@ -187,7 +187,7 @@ def _are_logs(words: _Words) -> bool:
 def _logs(words: _Words) -> str:
     if words.names - _LOG_CHANGES and not _are_logs(words):
         raise words.none(
-            "their values are no micro-operations such as [send key message] or [poll]"
+            "their values are not micro-operations such as [send key message] or [poll]"
         )
     return "kafka"
 

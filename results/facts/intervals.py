@@ -10,7 +10,7 @@ A joined stretch of at least `OUTAGE_NS_MIN` is an outage: a maximal time in whi
 got no answer. The end of an outage is `answered`, `idle` if no client tried any longer, or `end` if
 the run ended.
 
-A slow operation that succeeds is no failure. It still causes an outage if no other operation is
+A slow operation that succeeds is not a failure. It still causes an outage if no other operation is
 answered in the meantime, because the caller had no answer for that long.
 """
 

@@ -53,7 +53,7 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     uri: str
     scratch: str  # a folder of this machine, where `Marker` counts attempts
     round: str
-    since_s: float  # begin of the round, s since 1970
+    since_s: float  # start of the round, in s since 1970
     limit_memory: bool
     elsewhere: bool = False  # whether another machine may already have begun units of this round
 

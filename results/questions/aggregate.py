@@ -202,7 +202,7 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """Add failure rates over runs with a known verdict: an unknown verdict is no success."""
+    """Add failure rates over runs with a known verdict: an unknown verdict is not a success."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)

@@ -303,7 +303,7 @@ class _Maker:
             yield [(op.time, 0, event | {"lane": _LEADER})]
 
     def _faults(self) -> Iterator[list[Timed]]:
-        """Yield begin and end of each fault; a fault without targets becomes an instant."""
+        """Yield the start and end of each fault; a fault without targets becomes an instant."""
         notes = list(self._history.of_process(NEMESIS))
         edges: set[int] = set()
         hits = [fault for fault in faults_of(notes, most=None) if fault.targets]

@@ -195,7 +195,7 @@ class Library:
         try:
             folder = self.folders.folder(row)
         except NotThere as error:
-            raise HistoryError(f"the run {row.key} has no folder any more") from error
+            raise HistoryError(f"the run {row.key} no longer has a folder") from error
         stamp = _stamp(folder)
         kept = self._numbers.get(row.key)
         if kept is not None and kept[0] == stamp:

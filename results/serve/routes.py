@@ -161,7 +161,7 @@ class Application:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """Split a path, then decode each part, so that `%2f` is no separator."""
+    """Split a path, then decode each part, so that `%2f` is not a separator."""
     try:
         return (
             tuple(unquote_to_bytes(part).decode("utf-8", "strict") for part in path[1:].split("/"))

@@ -223,7 +223,7 @@ class Runs:
         with troubles(place.uri):
             info = place.files.get_file_info(f"{MAIN}/{LOG_FOLDER}")
         if info.type == FileType.NotFound:
-            raise InfrastructureError(f"{place.uri} has no table of runs any more")
+            raise InfrastructureError(f"{place.uri} no longer has a table of runs")
         return self.lake.main.refresh()
 
     def _write(self, state: State, broken: list[tuple[str, str, str]]) -> None:

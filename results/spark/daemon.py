@@ -34,7 +34,7 @@ SHARED: Final = (
 """Modules to import before forking.
 
 All these modules survive a fork: their threads (OpenBLAS, jemalloc) are recreated in the child. A
-missing module is no error here, because a task that needs the module will report it. pandas is on
+missing module is not an error here, since a task that needs it reports it. pandas is on
 the list because Arrow imports an installed pandas on the first conversion from a list.
 """
 

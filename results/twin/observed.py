@@ -222,7 +222,7 @@ def _wait(waits: dict[str, dict[int, int]], name: str, start: int, end: int) -> 
 
 
 def _load(history: History) -> tuple[int, int]:
-    """The begin and end of the phases under load; the whole history if it names no phases."""
+    """The start and end of the phases under load; the whole history if it names no phases."""
     phases = phases_of(history)
     begins = [time_ns for time_ns, name in phases if name in LOAD]
     if not begins:

@@ -53,5 +53,7 @@ def _checked(key: str, messages: Any) -> list[Any]:
         for pair in pairs
     )
     if not good:
-        raise MalformedError(f"the log {key!r} is no list of [offset, message]: {shown(messages)}")
+        raise MalformedError(
+            f"the log {key!r} is not a list of [offset, message]: {shown(messages)}"
+        )
     return [list(pair) for pair in pairs]

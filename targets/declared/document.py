@@ -116,7 +116,7 @@ class Document:
             keys = [field.encode_name for field in msgspec.structs.fields(_struct_at(kind, inner))]
             raise self.error(
                 (*place, unknown[1]),
-                f"{'.'.join(map(str, (*place, unknown[1])))} is no key here; "
+                f"{'.'.join(map(str, (*place, unknown[1])))} is not a key here; "
                 f"{choices_near(unknown[1], keys)}",
             ) from error
 

@@ -168,7 +168,7 @@ def _check_keys(document: Document, values: Mapping[str, Any]) -> None:
     for key in values:
         if key not in system_keys:
             keys = [*system_keys, *sorted(DEFAULTS)]
-            raise document.error((key,), f"{key} is no key here; {choices_near(key, keys)}")
+            raise document.error((key,), f"{key} is not a key here; {choices_near(key, keys)}")
     if "client" not in values:
         raise document.error(
             ("client",),

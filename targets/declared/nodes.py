@@ -79,7 +79,7 @@ def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[s
         if name not in names:
             raise declared.error(
                 "client.nodes",
-                f"names {name!r}, which is no node; {choices_near(name, names)}",
+                f"names {name!r}, which is not a node; {choices_near(name, names)}",
             )
     chosen = declared.client.nodes or tuple(node.name for node in nodes if port in node.ports)
     bare = [node.name for node in nodes if node.name in chosen and port not in node.ports]
@@ -290,7 +290,7 @@ class _Builder:
                 return match[0]
             kinds = [*_KNOWN, *self.table.each]
             raise self.declared.error(
-                key, f"has {match[0]}, which is no placeholder; {choices_near(kind, kinds)}"
+                key, f"has {match[0]}, which is not a placeholder; {choices_near(kind, kinds)}"
             )
 
         return _PLACEHOLDER.sub(value, text)

@@ -106,7 +106,7 @@ class Parts:
             if address.node not in ports:
                 raise self.declared.error(
                     "client",
-                    f"names {address.node!r}, which is no node; "
+                    f"names {address.node!r}, which is not a node; "
                     f"{choices_near(address.node, list(ports))}",
                 )
             if address.port not in ports[address.node]:

@@ -79,7 +79,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text[1:-1], re.MULTILINE)
     except re.error as error:
-        raise UsageError(f"is {text!r}, which is no regular expression: {error}") from error
+        raise UsageError(f"is {text!r}, which is not a regular expression: {error}") from error
 
 
 def _as_text(answer: Any) -> str:

@@ -93,7 +93,7 @@ WRONG = {
         4, "8081", "[8080, 9000]", added='ready = "GET :8081/health"'
     ),
     "a file that is missing": wrong(4, "'b.conf' does not exist", added=FROM),
-    "a file that is no text": wrong(
+    "a file that is not a text": wrong(
         4, "b.conf", "not UTF-8", added=FROM, files={"b__conf": b"\xff\x00"}
     ),
     "a package that cannot be": wrong(4, "'a b'", added='package = "a b"'),
@@ -109,7 +109,7 @@ WRONG = {
         16, "'is leader!'", "regular expression", leads="is leader!"
     ),
     "a regular expression that is none": of_leader(
-        16, "'/(/'", "no regular expression", leads="/(/"
+        16, "'/(/'", "not a regular expression", leads="/(/"
     ),
     "a leader at a port of no node": of_leader(17, "leader.port is 7", leads="x", more="port = 7"),
     "a quorum above all": wrong(1, "quorum is 4", "1 .. 3", top="quorum = 4"),
@@ -155,7 +155,7 @@ WRONG = {
         "  b: {image: b}\n",
         *("'b'", 'without = ["b"]'),
     ),
-    "a wait for nothing": composed(5, SERVICE + "    depends_on: [b]\n", "'b'", "no service"),
+    "a wait for nothing": composed(5, SERVICE + "    depends_on: [b]\n", "'b'", "not a service"),
     "a variable that must be set": composed(
         3,
         SERVICE.replace("server", "'x:${NO_SUCH_TAG:?give a tag}'"),

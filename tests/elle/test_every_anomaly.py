@@ -30,7 +30,7 @@ from tests.elle.test_predicates import CASES as BY_PREDICATES
 
 SERIAL = ("strong-session-serializable",)
 
-# anomalies that need predicate reads; a read of one list or register is no predicate read
+# anomalies that need predicate reads; a read of one list or register is not a predicate read
 PREDICATES = {
     f"{name}{suffix}"
     for name in ("G-single", "G-nonadjacent", "G2")

@@ -1,4 +1,4 @@
-"""Operations of administrators have a time limit, and their begin and end are recorded."""
+"""Operations of administrators have a time limit, and their start and end are recorded."""
 
 import asyncio
 

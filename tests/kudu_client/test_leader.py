@@ -35,7 +35,7 @@ def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, pol
     [
         ([], 3, None),
         ([("m1", 1, True)], 1, "m1"),
-        ([("m1", 5, True)], 3, None),  # one of three masters is no majority
+        ([("m1", 5, True)], 3, None),  # one of three masters is not a majority
         ([("m1", 5, True), ("m2", 5, False)], 3, "m1"),
         ([("m1", 5, True), ("m2", 6, False)], 3, None),  # a newer term exists: stale
         ([("m1", 5, True), ("m2", 6, True)], 3, "m2"),

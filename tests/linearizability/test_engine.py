@@ -474,7 +474,7 @@ def test_equal_times_count_as_overlap():
         ([Operation(0, Read(), 5, 0, 1)], "before its call"),
         ([Operation(0, Read(), 0, 0, 1, 7)] * 2, "same id"),
         # nan cannot be ordered, so the order of events and the verdict would be arbitrary
-        *(([Operation(0, Write(1), call, None, end)], "nan is no time")
+        *(([Operation(0, Write(1), call, None, end)], "nan is not a time")
           for call, end in ((NAN, 20), (5, NAN), (NAN, NAN), (NAN, None))),
     ],
 )  # fmt: skip

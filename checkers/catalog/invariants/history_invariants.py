@@ -119,8 +119,8 @@ def _monotone(
 
     `observations` has (operation, subject, number); numbers of different subjects are independent.
     Only answers for which `ack` is true bound later numbers. If the profile permits stale answers,
-    an answer of another node in a later term is no bound. So the sweep over calls and returns keeps
-    the highest number of each term and node.
+    an answer of another node in a later term is not a bound. So the sweep over calls and returns
+    keeps the highest number of each term and node.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:

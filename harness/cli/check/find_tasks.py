@@ -41,7 +41,7 @@ class LeftAside(msgspec.Struct, frozen=True):
 
 
 def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
-    """The histories at `paths` in order, the skipped files, and the unreadable paths.
+    """Return the histories at `paths` in order, the skipped files, and the unreadable paths.
 
     A folder with a `case.json` is one run, and a test's folder in Jepsen's store is one history.
     Other folders are searched for files whose suffix and content show a history. Inside folders,

@@ -31,7 +31,7 @@ def freezing(checkers: Sequence[Checker], environment: Environment) -> FreezingC
 
 
 def frozen_report(conductor: FreezingConductor | None) -> dict[str, Any] | None:
-    """The freeze as a part of the JSON object; `None` without a freeze."""
+    """Return the freeze as a part of the JSON object; `None` without a freeze."""
     if conductor is None or conductor.standing is None or conductor.frozen is None:
         return None
     frozen = conductor.frozen

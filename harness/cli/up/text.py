@@ -96,7 +96,7 @@ def healed_text(healed: Healed) -> str:
 
 
 def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str]:
-    """One line per cluster, running or dead, or a line that says there are none."""
+    """One line per cluster, running or dead, or a line that says that there is none."""
     lines = []
     for name, life, standing in rows:
         if life is Life.UNKNOWN:

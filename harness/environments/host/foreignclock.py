@@ -92,7 +92,7 @@ class _Seen(NamedTuple):
 def why_deaf(printed: str) -> str | None:
     """The reason, found in the output of `PROCESSES`, why libfaketime has no effect, if any."""
     rows = [line.split(maxsplit=4) for line in printed.splitlines() if line.startswith("process ")]
-    # Skip processes that are exiting, which have no executable any more.
+    # Skip processes that are exiting, which no longer have an executable.
     alive = [row for row in rows if len(row) == 5]
     if not alive:
         return f"its processes cannot be listed ({printed.strip()[:200] or 'no answer'})"

@@ -68,7 +68,7 @@ class Ports:
             ) from None
 
     def let_go(self, node: str) -> None:
-        """Release a node's ports, since a foreign program may be unable to share them."""
+        """Release a node's ports for a foreign program, which may be unable to share ports."""
         for key in [key for key in self._held if key[0] == node]:
             self._held.pop(key).close()
 

@@ -34,7 +34,7 @@ class Scheduler(Protocol):
         """Count a cancelled timer, whose entry is still in the heap."""
 
     def note(self, node: str, what: str, data: bytes = b"") -> None:
-        """Add the occurrence `what` on a node, with its `data`, to the run's digest and trace."""
+        """Add an event of a node (`what`, with its `data`) to the run's digest and trace."""
 
     def log(self, node: str, line: str) -> None:
         """Append a line to a node's log."""

@@ -377,8 +377,10 @@ class SimConn:
             self._become(EndState.RESET)
 
     def die(self) -> None:
-        """Give this end up, since its node was killed: the peer of a stream gets the rest and
-        the end, if nothing was left to read; otherwise it gets a reset.
+        """Give up this end, since its node was killed.
+
+        If the node had nothing left to read, a stream's peer gets the rest and the end, otherwise a
+        reset.
         """
         if self.state is not EndState.OPEN:
             return

@@ -209,7 +209,7 @@ class Lake:
             raise AgainError("the new table of runs is not visible yet")
 
     def _make(self) -> None:
-        """Create the tables, `runs` last: a folder without `runs` is no lake yet."""
+        """Create the tables, `runs` last: a folder without `runs` is not a lake yet."""
         settings = {LAKE: LAKE_FORM, SCHEMA: str(self.version)}
         there = {table for table, log in self.logs.items() if log.exists()}
         for table in sorted(there):

@@ -9,7 +9,7 @@ name. On disks the file is written under a temporary name and renamed, so an inc
 has a name that a log contains. Every file name is used only once (`results.lake.log.row_files`), so
 a late upload cannot change a logged file. Acknowledged data survive a crash of the process that
 wrote them. On local disks, acknowledged data are in the operating system's cache, so a power cut
-may take the last seconds. An aborted multi-part upload is no file, but some stores bill for the
+may take the last seconds. An aborted multi-part upload is not a file, but some stores bill for the
 upload until a rule of the bucket removes it.
 """
 
@@ -182,7 +182,7 @@ class Place:
             ]
 
     def delete(self, table: str, name: str) -> None:
-        """Remove one file; an absent file is no error."""
+        """Remove one file; an absent file is not an error."""
         with troubles(self.uri), contextlib.suppress(FileNotFoundError):
             self.files.delete_file(f"{table}/{name}")
 

@@ -116,7 +116,7 @@ class _Vacuum:
         return [f"{log.table}/{file.name}" for file in files]
 
     def _fence(self, log: Log, found: _Stale) -> list[str]:
-        """Fence unfinished compactions, then return the files that no reader needs any more."""
+        """Fence unfinished compactions, then return the files that no reader needs."""
         main = self.lake.main.refresh()
         state = main if log is self.lake.main else log.refresh()
         stored = {file.name for file in self.lake.place.listed(log.table)}

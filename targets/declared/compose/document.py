@@ -136,7 +136,7 @@ class ComposeDocument:
             if name is None:
                 raise self.error(
                     path,
-                    f"has {shown(match[0])}, which is no variable; write ${{NAME}}, or $$ for a "
+                    f"has {shown(match[0])}, which is not a variable; write ${{NAME}}, or $$ for a "
                     "dollar sign",
                 )
             return self._variable(name, match["how"], match["other"] or "", path)

@@ -83,7 +83,9 @@ class _Services:
                 raise self.document.error((key,), f"is not supported: {TOP_REFUSED[key]}")
             if key != "services" and key not in TOP_NOT_USED and not key.startswith("x-"):
                 choices = ["services", *sorted(TOP_NOT_USED)]
-                raise self.document.error((key,), f"is no key here; {choices_near(key, choices)}")
+                raise self.document.error(
+                    (key,), f"is not a key here; {choices_near(key, choices)}"
+                )
         self._check_volumes()
         written = self.read.table(("services",), self.document.values.get("services"))
         services: dict[str, Mapping[str, Any]] = {}
@@ -123,7 +125,7 @@ class _Services:
             elif key not in USED and not key.startswith("x-"):
                 choices = sorted(USED | NOT_USED.keys())
                 raise self.document.error(
-                    path, f"is no key that the harness knows; {choices_near(key, choices)}"
+                    path, f"is not a key that the harness knows; {choices_near(key, choices)}"
                 )
 
     def _check_names(self, services: Mapping[str, object]) -> None:
@@ -137,7 +139,7 @@ class _Services:
                 if name not in choices:
                     raise self.declared.error(
                         key,
-                        f"names {name!r}, which is no service of {self.document.name}; "
+                        f"names {name!r}, which is not a service of {self.document.name}; "
                         f"{choices_near(name, list(choices))}",
                     )
 
@@ -324,7 +326,7 @@ class _Services:
             elif name not in self.document.values["services"]:
                 raise self.document.error(
                     place,
-                    f"names {name!r}, which is no service; {choices_near(name, list(services))}",
+                    f"names {name!r}, which is not a service; {choices_near(name, list(services))}",
                 )
         return tuple(after)
 

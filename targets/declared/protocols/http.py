@@ -175,7 +175,7 @@ class Http(Protocol):
             raise UsageError(f"{where}: status {min(both)} is in `nothing` and in `refused`")
         for status in (*nothing, *refused):
             if not 200 <= status <= 599:
-                raise UsageError(f"{where}: {status} is no final status; they are 200 to 599")
+                raise UsageError(f"{where}: {status} is not a final status; they are 200 to 599")
         return Exchange(method, path, inline if inline is not None else parsed.body, parsed, answer)
 
     async def open(
@@ -331,7 +331,7 @@ def _statuses(written: int | tuple[int, ...]) -> tuple[int, ...]:
 def _check_headers(where: str, headers: Mapping[str, str]) -> None:
     for name, text in headers.items():
         if not _HEADER.fullmatch(name) or not text.isprintable():
-            raise UsageError(f"{where}: {name!r} = {text!r} is no header of HTTP")
+            raise UsageError(f"{where}: {name!r} = {text!r} is not a header of HTTP")
         if name.lower() in {"content-length", "host", "transfer-encoding"}:
             raise UsageError(f"{where}: the harness sets {name!r} itself; remove it")
 

@@ -90,7 +90,7 @@ class Program(Protocol):
         try:
             self.words = shlex.split(command) if isinstance(command, str) else command
         except ValueError as error:
-            raise UsageError(f"client.command: {command!r} is no command: {error}") from error
+            raise UsageError(f"client.command: {command!r} is not a command: {error}") from error
         if not self.words:
             raise UsageError("client.command is empty: write the command of the program")
         check_names("client.command", self.words, _PLACES)

@@ -146,7 +146,7 @@ class Redis(Protocol):
             try:
                 words: Sequence[object] = shlex.split(written)
             except ValueError as error:
-                raise UsageError(f"{where}: {written!r} is no command: {error}") from error
+                raise UsageError(f"{where}: {written!r} is not a command: {error}") from error
         else:
             words = written if isinstance(written, list | tuple) else ()
         texts = [word for word in words if isinstance(word, str)]

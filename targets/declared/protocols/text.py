@@ -60,7 +60,7 @@ def _text(value: Any) -> str:
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
-        raise ValueError(f"{shown(value)} is no name")
+        raise ValueError(f"{shown(value)} is not a name")
     return value
 
 

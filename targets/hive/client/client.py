@@ -7,7 +7,7 @@
   not idempotent. The history lists every try as an attempt.
 * A connection that is older than its lifetime is replaced before the next call.
 * If metastores join and leave, an operation with several attempts records the metastores on the
-  client's list (`uris`), and which of them were configured both at its begin and at its end
+  client's list (`uris`), and which of them were configured both at its start and at its end
   (`listed`).
 
 `classify` decides what an outcome proves. If an operation reaches its deadline, it ends: as `info`

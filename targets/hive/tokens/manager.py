@@ -14,7 +14,7 @@ Hive's class is `TokenStoreDelegationTokenSecretManager`.
   a cancellation that came after the first.
 
 As in Hive, an expired token may still be renewed until it is removed, and cancelling an absent
-token is no error.
+token is not an error.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class KazooZooKeeper:
     async def fence(self) -> None:
         """Write to a znode, and wait until this session's server has the write.
 
-        ZooKeeper's own `sync` is no fence: it asks only the leader, which may have been replaced
+        ZooKeeper's own `sync` is not a fence: it asks only the leader, which may have been replaced
         without knowing it (ZOOKEEPER-2136).
         """
         try:

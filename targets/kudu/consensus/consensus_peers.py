@@ -175,7 +175,7 @@ class Senders:
                 timeout_s=self._vote_timeout_s,
             )
         except RpcError:
-            # A missing answer is no vote at all; the election timer starts another election.
+            # A missing answer is not a vote at all; the election timer starts another election.
             response = None
         self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
 

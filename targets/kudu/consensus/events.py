@@ -2,7 +2,7 @@
 
 The shell must carry out effects **in order**. `SaveMeta` and `InstallSnapshot` are barriers: before
 their data are durable, the shell carries out no later effect and handles no later event.
-`AppendLog` is no barrier: the event `Synced` reports that its entries are durable, and the core
+`AppendLog` is not a barrier: the event `Synced` reports that its entries are durable, and the core
 itself holds back all effects that depend on these entries.
 
 A token (`reply`, `token`) is an opaque handle of the shell, which the core returns unchanged in the

@@ -32,7 +32,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def bad_hms_name(name: str) -> str | None:
-    """The reason why `name` is no valid table name in Hive; `None` if the name is valid."""
+    """The reason why `name` is not a valid table name in Hive; `None` if the name is valid."""
     if split_name(name) is not None:
         return None
     return (

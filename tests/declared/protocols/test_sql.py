@@ -190,7 +190,7 @@ def test_values_are_bound_and_read_as_json(value):
 def test_a_name_is_part_of_the_statement_and_nothing_else():
     statement = Statement("insert into t_{table:name} values ({id})")
     assert statement.text({"table": "a", "id": 1}) == "insert into t_a values (%s)"
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="is not a name"):
         statement.text({"table": "a; drop table x", "id": 1})
 
 

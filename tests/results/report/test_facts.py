@@ -27,7 +27,7 @@ def rows(history, table, **changes):
 
 
 def spans(history):
-    """Return the begin and the end of each fault, in ms."""
+    """Return the start and the end of each fault, in ms."""
     return [(fault["start_ns"] // MS, fault["end_ns"] // MS) for fault in rows(history, "faults")]
 
 

@@ -147,7 +147,7 @@ def test_listed_requests_are_compared_one_by_one():
         sent, requests=[*(sent.requests or [])[:-1], ('create {"name":"late"}', NEVER_SENT)]
     )
     assert names(twin([sent], [unsent]), Mark.DIFFERS) == set()
-    # an answer that both sides give in some run is no difference
+    # an answer that both sides give in some run is not a difference
     assert names(twin([*left, *other], other), Mark.DIFFERS) == set()
 
 

@@ -176,7 +176,7 @@ class Scheduler:
 
     @property
     def puzzled(self) -> bool:
-        """Whether a waiting packet has a bit whose meaning has not been read yet."""
+        """Whether the meaning of some waiting packet's bit has not been read yet."""
         return bool(self._unknown)
 
     def next_due_s(self) -> float | None:

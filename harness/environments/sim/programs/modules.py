@@ -95,8 +95,10 @@ class Modules:
         refuse: Callable[[str, str], Any],
         folders: tuple[str, ...] = (),
     ) -> None:
-        """Create the modules: `substitutes` make modules, `replaced` are builtins, `refuse` ends
-        the run, and `folders` are searched first.
+        """Create the modules of a life.
+
+        `substitutes` make modules, `replaced` are builtins, `refuse` ends the run, and `folders`
+        are searched first.
         """
         self.loaded: dict[str, ModuleType] = {}
         self._substitutes = substitutes
@@ -282,7 +284,9 @@ def _is_standard(name: str) -> bool:
 
 
 def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) -> ModuleSpec | None:
-    """Find a module in these folders or, unless `within` a package, where the harness's are."""
+    """Find a module in these folders or, unless `within` a package, where the harness finds its
+    own.
+    """
     key = name, folders, within
     if key not in _Code.specs:
         spec = PathFinder.find_spec(name, [*folders, *(() if within else sys.path)])

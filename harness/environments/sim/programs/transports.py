@@ -78,13 +78,13 @@ class StreamTransport(asyncio.Transport):
     # --- reading ----------------------------------------------------------------------------
 
     def _notice(self) -> None:
-        """Look at the connection again in a callback of the node: it may have changed."""
+        """Check the connection again in a callback of the node, because it may have changed."""
         if not self._noticed and not self._lost:
             self._noticed = True
             self._loop.call_soon(self._receive)
 
     def _receive(self) -> None:
-        """Read once. Without reading, a transport notices no end and no reset, as in asyncio."""
+        """Read once. As in asyncio, a transport that does not read notices no end and no reset."""
         self._noticed = False
         conn = self._conn
         if self._lost or self._closing or self._eof_seen or not self._reading:
