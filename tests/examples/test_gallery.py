@@ -43,90 +43,49 @@ SPLIT_BRAIN = {"set-full-linearizable", "liveness"}
 """The judges of two primaries: on a busy machine the old one may be back before it was replaced."""
 
 
-def process(*needs):
-    return [getattr(pytest.mark, need) for need in ("process", *needs)] + [
-        pytest.mark.slow,
-        pytest.mark.xdist_group("process"),
-    ]
+def row(name, *values, needs=(), nightly=False):
+    """Build a row: a file, the changed line, if any, the faults, and the judges that convict."""
+    marks = [getattr(pytest.mark, need) for need in ("process", *needs)]
+    marks += [pytest.mark.slow, pytest.mark.xdist_group("process")]
+    return pytest.param(*values, marks=[*marks, *[pytest.mark.nightly] * nightly], id=name)
 
 
+ETCD, ZOOKEEPER = "etcd/etcd.toml", "zookeeper/zookeeper.toml"
+SERVICE, POSTGRES = "asyncio_service/service.toml", "postgres/postgres.toml"
+SENTINEL = "redis-sentinel/redis-sentinel.toml"
+USUAL = ("--nemesis", "partition,kill,pause")
+CUT_POWER = ("--fault", "power-cut all every 6s for 1s")
 SOUND = [
-    pytest.param(
-        "etcd/etcd.toml", ("--nemesis", "partition,kill,pause"), marks=process("etcd"), id="etcd"
-    ),
-    pytest.param(
-        "zookeeper/zookeeper.toml",
-        ("--nemesis", "partition,kill"),
-        marks=process("zookeeper"),
-        id="zookeeper",
-    ),
-    pytest.param(
-        "etcd/etcd.toml",
-        ("--fault", "power-cut all every 6s for 1s"),
-        marks=[*process("etcd", "fuse"), pytest.mark.nightly],
-        id="etcd, power cuts",
-    ),
-    pytest.param(
-        "asyncio_service/service.toml",
-        ("--nemesis", "partition,kill,pause"),
-        marks=process(),
-        id="asyncio service",
-    ),
-    pytest.param(
-        "postgres/postgres.toml",
-        ("--nemesis", "partition,kill,pause"),
-        marks=process("postgres"),
-        id="PostgreSQL",
-    ),
+    row("etcd", ETCD, USUAL, needs=["etcd"]),
+    row("zookeeper", ZOOKEEPER, ("--nemesis", "partition,kill"), needs=["zookeeper"]),
+    row("etcd, power cuts", ETCD, CUT_POWER, needs=["etcd", "fuse"], nightly=True),
+    row("asyncio service", SERVICE, USUAL),
+    row("PostgreSQL", POSTGRES, USUAL, needs=["postgres"]),
 ]
+SERIALIZABLE = ("# serializable = true", "serializable = true")
+PLAIN = ("\nsync = true", "\nsync = false")
+NO_FSYNC = ("etcd --name", "etcd --unsafe-no-fsync --name")
+ASYNCHRONOUS = ("remote_apply without failover", "local with failover")
+BY_STANDBY = ('protocol = "postgres"', 'protocol = "postgres"\nprimary = false\npinned = true')
+STANDBY_CUT = ("--fault", "cut node:n2 to node:n1 at 3s for 4s", "--time-limit", "8")
+IN_SETS = ("--workload", "set")
 CONVICTED = [
-    pytest.param(
-        "etcd/etcd.toml",
-        ("# serializable = true", "serializable = true"),
-        LEADER_CUT,
-        STALE,
-        marks=process("etcd"),
-        id="etcd, serializable reads",
+    row("etcd, serializable reads", ETCD, SERIALIZABLE, LEADER_CUT, STALE, needs=["etcd"]),
+    row("zookeeper, plain reads", ZOOKEEPER, PLAIN, FOLLOWER_CUT, STALE, needs=["zookeeper"]),
+    row("etcd, no fsync", ETCD, NO_FSYNC, POWER_CUTS, LOST, needs=["etcd", "fuse"], nightly=True),
+    row(
+        *("Redis with Sentinel", SENTINEL, None, (*OLD_LEADER, *IN_SETS), LOST_ELEMENTS),
+        needs=["redis"],
     ),
-    pytest.param(
-        "zookeeper/zookeeper.toml",
-        ("\nsync = true", "\nsync = false"),
-        FOLLOWER_CUT,
-        STALE,
-        marks=process("zookeeper"),
-        id="zookeeper, plain reads",
+    row(
+        *("PostgreSQL, failover to an asynchronous standby", POSTGRES, ASYNCHRONOUS),
+        *((*CUT_AND_DEAD, *IN_SETS), SPLIT_BRAIN),
+        needs=["postgres"],
     ),
-    pytest.param(
-        "etcd/etcd.toml",
-        ("etcd --name", "etcd --unsafe-no-fsync --name"),
-        POWER_CUTS,
-        LOST,
-        marks=[*process("etcd", "fuse"), pytest.mark.nightly],
-        id="etcd, no fsync",
-    ),
-    pytest.param(
-        "redis-sentinel/redis-sentinel.toml",
-        None,
-        (*OLD_LEADER, "--workload", "set"),
-        LOST_ELEMENTS,
-        marks=process("redis"),
-        id="Redis with Sentinel",
-    ),
-    pytest.param(
-        "postgres/postgres.toml",
-        ("remote_apply without failover", "local with failover"),
-        (*CUT_AND_DEAD, "--workload", "set"),
-        SPLIT_BRAIN,
-        marks=process("postgres"),
-        id="PostgreSQL, failover to an asynchronous standby",
-    ),
-    pytest.param(
-        "postgres/postgres.toml",
-        ('protocol = "postgres"', 'protocol = "postgres"\nprimary = false\npinned = true'),
-        ("--fault", "cut node:n2 to node:n1 at 3s for 4s", "--time-limit", "8"),
-        STALE,
-        marks=[*process("postgres"), pytest.mark.nightly],
-        id="PostgreSQL, reads from a standby",
+    row(
+        *("PostgreSQL, reads from a standby", POSTGRES, BY_STANDBY, STANDBY_CUT, STALE),
+        needs=["postgres"],
+        nightly=True,
     ),
 ]
 

@@ -25,60 +25,46 @@ def schema(*columns: m.Column) -> m.Schema:
 
 KEY = column("key", is_key=True)
 
+BAD = Code.INVALID_SCHEMA
+
+
+def parts(*schema: Any) -> dict[str, Any]:
+    return {"partition_schema": m.PartitionSchema(*schema)}
+
+
 BAD_CREATES = {
-    "no name": ({"name": ""}, Code.INVALID_SCHEMA),
-    "long name": ({"name": "x" * 257}, Code.INVALID_SCHEMA),
-    "null in the name": ({"name": "a\x00b"}, Code.INVALID_SCHEMA),
-    "long owner": ({"owner": "x" * 257}, Code.INVALID_SCHEMA),
-    "long comment": ({"comment": "x" * 257}, Code.INVALID_SCHEMA),
-    "no columns": ({"schema": schema()}, Code.INVALID_SCHEMA),
-    "no key": ({"schema": schema(column("a"))}, Code.INVALID_SCHEMA),
+    "no name": ({"name": ""}, BAD),
+    "long name": ({"name": "x" * 257}, BAD),
+    "null in the name": ({"name": "a\x00b"}, BAD),
+    "long owner": ({"owner": "x" * 257}, BAD),
+    "long comment": ({"comment": "x" * 257}, BAD),
+    "no columns": ({"schema": schema()}, BAD),
+    "no key": ({"schema": schema(column("a"))}, BAD),
     "late key": (
         {"schema": schema(KEY, column("a"), column("b", is_key=True))},
         Code.UNKNOWN_ERROR,
     ),
     "same column twice": ({"schema": schema(KEY, column("a"), column("a"))}, Code.UNKNOWN_ERROR),
     "column without a name": ({"schema": schema(KEY, column(""))}, Code.UNKNOWN_ERROR),
-    "bad type": ({"schema": schema(KEY, column("a", type="BLOB"))}, Code.INVALID_SCHEMA),
-    "too many columns": (
-        {"schema": schema(KEY, *(column(f"c{i}") for i in range(300)))},
-        Code.INVALID_SCHEMA,
-    ),
-    "no buckets": ({"partition_schema": m.PartitionSchema(0)}, Code.INVALID_SCHEMA),
-    "hash of no key": ({"partition_schema": m.PartitionSchema(2, ("a",))}, Code.INVALID_SCHEMA),
-    "hash twice": ({"partition_schema": m.PartitionSchema(2, ("key", "key"))}, Code.INVALID_SCHEMA),
-    "range of no key": (
-        {"partition_schema": m.PartitionSchema(1, (), ("a",), (b"m",))},
-        Code.INVALID_SCHEMA,
-    ),
-    "splits of no range": (
-        {"partition_schema": m.PartitionSchema(1, (), (), (b"m",))},
-        Code.INVALID_SCHEMA,
-    ),
-    "splits that fall": (
-        {"partition_schema": m.PartitionSchema(1, (), ("key",), (b"m", b"a"))},
-        Code.INVALID_SCHEMA,
-    ),
-    "empty split": (
-        {"partition_schema": m.PartitionSchema(1, (), ("key",), (b"",))},
-        Code.INVALID_SCHEMA,
-    ),
+    "bad type": ({"schema": schema(KEY, column("a", type="BLOB"))}, BAD),
+    "too many columns": ({"schema": schema(KEY, *(column(f"c{i}") for i in range(300)))}, BAD),
+    "no buckets": (parts(0), BAD),
+    "hash of no key": (parts(2, ("a",)), BAD),
+    "hash twice": (parts(2, ("key", "key")), BAD),
+    "range of no key": (parts(1, (), ("a",), (b"m",)), BAD),
+    "splits of no range": (parts(1, (), (), (b"m",)), BAD),
+    "splits that fall": (parts(1, (), ("key",), (b"m", b"a")), BAD),
+    "empty split": (parts(1, (), ("key",), (b"",)), BAD),
     "above the limit": ({"num_replicas": 9}, Code.REPLICATION_FACTOR_TOO_HIGH),
     "below the limit": ({"num_replicas": 0}, Code.ILLEGAL_REPLICATION_FACTOR),
     "even": ({"num_replicas": 2}, Code.EVEN_REPLICATION_FACTOR),
     "more than live": ({"num_replicas": 5}, Code.REPLICATION_FACTOR_TOO_HIGH),
-    "too many tablets": ({"partition_schema": m.PartitionSchema(61)}, Code.TOO_MANY_TABLETS),
-    "too many tablets by ranges": (
-        {"partition_schema": m.PartitionSchema(31, (), ("key",), (b"m",))},
-        Code.TOO_MANY_TABLETS,
-    ),
+    "too many tablets": (parts(61), Code.TOO_MANY_TABLETS),
+    "too many tablets by ranges": (parts(31, (), ("key",), (b"m",)), Code.TOO_MANY_TABLETS),
     # if several checks fail, the first is reported
-    "schema before factor": ({"schema": schema(), "num_replicas": 2}, Code.INVALID_SCHEMA),
+    "schema before factor": ({"schema": schema(), "num_replicas": 2}, BAD),
     "limit before parity": ({"num_replicas": 8}, Code.REPLICATION_FACTOR_TOO_HIGH),
-    "factor before tablets": (
-        {"partition_schema": m.PartitionSchema(1000), "num_replicas": 5},
-        Code.REPLICATION_FACTOR_TOO_HIGH,
-    ),
+    "factor before tablets": (parts(1000) | {"num_replicas": 5}, Code.REPLICATION_FACTOR_TOO_HIGH),
 }
 
 

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Callable
+from operator import methodcaller as do
 from typing import Any
 
 import pytest
@@ -141,7 +142,8 @@ def with_answer(step: Callable[[Writer], int]) -> Callable[[], History]:
     return make
 
 
-def two_tables_one_name(snapshot: Json) -> Json:
+def two_tables_one_name() -> Json:
+    snapshot = good_snapshot()
     for dump in snapshot["masters"].values():
         dump["tables"].append(table("D", "a") | {"comment": ""})
         dump["tablets"].append(tablet("D1", "D", "", ""))
@@ -163,6 +165,9 @@ def divergence(what: str, *nodes: str, group: str = "A1") -> Json:
     }
 
 
+STALE_LIST = {"tables": [["a", "A", 0]]}
+VANISHED = tablet("Z9", "C", "", "", "DELETED")
+EXIT = {"node": "t1", "code": 1, "expected": False, "log": ["F boom"]}
 NOT_DONE = {"table_id": "B", "schema_version": 2, "done": False}
 MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
     "two leaders of a term": ("I1", with_fact("leader", {"node": "m3", "term": 3})),
@@ -179,28 +184,16 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
             *everywhere("tables.1.applied_version", 1),
         ),
     ),
-    "a revision that fell": ("I3", with_answer(lambda h: h.get(5, "a", "A", 0, revision=2))),
-    "done no more": (
-        "I4",
-        with_answer(lambda h: h.ok(5, "is-alter-done", {"name": "b"}, NOT_DONE)),
-    ),
-    "a stale read": (
-        "I4",
-        with_answer(lambda h: h.ok(5, "list", None, {"tables": [["a", "A", 0]]})),
-    ),
-    "two tables of one name": (
-        "I5",
-        lambda: good_history(two_tables_one_name(good_snapshot())).history,
-    ),
+    "a revision that fell": ("I3", with_answer(do("get", 5, "a", "A", 0, revision=2))),
+    "done no more": ("I4", with_answer(do("ok", 5, "is-alter-done", {"name": "b"}, NOT_DONE))),
+    "a stale read": ("I4", with_answer(do("ok", 5, "list", None, STALE_LIST))),
+    "two tables of one name": ("I5", lambda: good_history(two_tables_one_name()).history),
     "a number that falls": ("I5", by_edits(("masters.m1.tables.0.next_column_id", 9))),
     "a state that goes back": (
         "I5",
         by_edits(("masters.m1.tables.0.state", "REMOVED"), ("masters.m1.name_map", {"b": "B"})),
     ),
-    "a row that vanishes": (
-        "I5",
-        by_edits(("masters.m1.tablets.+", tablet("Z9", "C", "", "", "DELETED"))),
-    ),
+    "a row that vanishes": ("I5", by_edits(("masters.m1.tablets.+", VANISHED))),
     "an opid_index that falls": ("I5", by_edits(("masters.m1.tablets.0.consensus.opid_index", 8))),
     "a hole": ("I6", by_edits(*everywhere("tablets.1.start", "90"))),
     "a table whose key space ends early": ("I6", by_edits(*everywhere("tablets.1.end", "f0"))),
@@ -209,10 +202,7 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
     "a master with another leader": ("I7", by_edits(("masters.m3.raft.leader_uuid", "u-m1"))),
     "a replica with other rows": ("I8", by_edits(("tservers.t2.tablets.0.rows.digest", "zz"))),
     "a replica with fewer rows": ("I8", by_edits(("tservers.t2.tablets.0.rows.live_rows", 6))),
-    "an exit": (
-        "I9",
-        with_fact("node-exit", {"node": "t1", "code": 1, "expected": False, "log": ["F boom"]}),
-    ),
+    "an exit": ("I9", with_fact("node-exit", EXIT)),
 }
 
 

@@ -48,66 +48,38 @@ def linearizable(h: Writer) -> Verdict:
 
 
 FRESH = {"ident": "A", "allowed": 50, "bound": 20, "revision": 4}
+V, INV = Verdict.VALID, Verdict.INVALID
+# name -> (the table shown, age that was allowed, bound, revision), verdicts by bound and by order
 CASES = {
-    "the newest state": (FRESH, Verdict.VALID, Verdict.VALID),
-    "an old state with a bound that says so": (
-        {"ident": None, "allowed": 200, "bound": 100, "revision": 3},
-        Verdict.VALID,
-        Verdict.VALID,
-    ),
-    "a bound just too small for the missing change": (
-        {"ident": None, "allowed": 200, "bound": 98, "revision": 3},
-        Verdict.INVALID,
-        Verdict.INVALID,
-    ),
-    "an old state without a bound to speak of": (
-        {"ident": None, "allowed": 50, "bound": 0, "revision": 3},
-        Verdict.INVALID,
-        Verdict.INVALID,
-    ),
-    "a right answer that is older than allowed": (
-        {"ident": "A", "allowed": 50, "bound": 51, "revision": 4},
-        Verdict.INVALID,
-        Verdict.VALID,
-    ),
-    "no bound in the answer": (
-        {"ident": "A", "allowed": 50, "bound": None, "revision": 4},
-        Verdict.INVALID,
-        Verdict.VALID,
-    ),
-    "an old state that claims a new revision": (
-        {"ident": None, "allowed": 50, "bound": 20, "revision": 4},
-        Verdict.VALID,
-        Verdict.INVALID,
-    ),
+    "the newest state": (("A", 50, 20, 4), V, V),
+    "an old state with a bound that says so": ((None, 200, 100, 3), V, V),
+    "a bound just too small for the missing change": ((None, 200, 98, 3), INV, INV),
+    "an old state without a bound to speak of": ((None, 50, 0, 3), INV, INV),
+    "a right answer that is older than allowed": (("A", 50, 51, 4), INV, V),
+    "no bound in the answer": (("A", 50, None, 4), INV, V),
+    "an old state that claims a new revision": ((None, 50, 20, 4), V, INV),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_answers(name):
     read, by_bound, by_order = CASES[name]
-    h = made_at_0_and_read_at_100(**read)
+    h = made_at_0_and_read_at_100(**dict(zip(FRESH, read, strict=True)))
     result = staleness(h)
     assert (result.verdict, linearizable(h)) == (by_bound, by_order), result
     if by_bound is Verdict.INVALID:
         assert 2 in result.operations
 
 
-def test_the_create_was_only_acknowledged_after_the_bound():
+@pytest.mark.parametrize(("bound", "verdict"), [(41, Verdict.VALID), (38, Verdict.INVALID)])
+def test_the_create_was_only_acknowledged_after_the_bound(bound, verdict):
     h = Writer()
     h.call(0, "create", TABLE)
     h.at(60)
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "A", "schema_version": 0, "revision": 4})
     h.at(100)
-    stale_get(h, None, allowed=50, bound=41, revision=3)
-    assert (staleness(h).verdict, linearizable(h)) == (Verdict.VALID, Verdict.VALID)
-    h = Writer()
-    h.call(0, "create", TABLE)
-    h.at(60)
-    h.ret(0, OpType.OK, {"result": "ok", "table_id": "A", "schema_version": 0, "revision": 4})
-    h.at(100)
-    stale_get(h, None, allowed=50, bound=38, revision=3)
-    assert (staleness(h).verdict, linearizable(h)) == (Verdict.INVALID, Verdict.INVALID)
+    stale_get(h, None, allowed=50, bound=bound, revision=3)
+    assert (staleness(h).verdict, linearizable(h)) == (verdict, verdict)
 
 
 def test_a_read_with_a_bound_demands_nothing_of_later_ones():
