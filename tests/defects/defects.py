@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import pytest
 
 from checkers.conduct.crash import _Excuses
 from harness import store
@@ -31,8 +30,7 @@ from harness.soak.journal import Journal
 from harness.store import folder
 from harness.support.workers import WorkerPool
 from harness.verdict import judge
-
-Patch = Callable[[pytest.MonkeyPatch], None]
+from tests.support.replacing import Patch, instead, replace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,63 +51,51 @@ class Defect:
 DEFECTS: dict[str, Defect] = {}
 
 
-def defect(*tests: str, heavy: bool = False, limit_s: int = 60) -> Callable[[Patch], Patch]:
-    """Register a patch under its name; its docstring is the sentence."""
+def defect(
+    *tests: str, at: tuple[Any, str] | None = None, heavy: bool = False, limit_s: int = 60
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a patch, or what replaces the function `at`, under its name.
 
-    def register(patch: Patch) -> Patch:
-        name = patch.__name__.replace("_", "-")
-        assert patch.__doc__, name
-        DEFECTS[name] = Defect(name, patch.__doc__.rstrip("."), patch, tests, heavy, limit_s)
-        return patch
+    The docstring is the sentence. What replaces a function gets the original as its first argument.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__.replace("_", "-")
+        assert function.__doc__, name
+        title = function.__doc__.rstrip(".")
+        patch = instead(*at)(function) if at else function
+        DEFECTS[name] = Defect(name, title, patch, tests, heavy, limit_s)
+        return function
 
     return register
-
-
-def wrap(patch: pytest.MonkeyPatch, owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replace a function by `around`, which gets the original as its first argument."""
-    original = getattr(owner, name)
-    patch.setattr(owner, name, lambda *args, **options: around(original, *args, **options))
 
 
 # --- faults ------------------------------------------------------------------------------------
 
 
-@defect("tests/faults/test_leases.py")
-def lease_never_ends(patch):
+@defect("tests/faults/test_leases.py", at=(Ledger, "__init__"))
+def lease_never_ends(original, self, cluster, *args, **options):
     """A fault that nothing heals stays after its lease."""
-    wrap(
-        patch, Ledger, "__init__",
-        lambda original, self, cluster, *args, **options: original(
-            self, _Deaf(cluster, "call_later"), *args, **options
-        ),
-    )  # fmt: skip
+    return original(self, _Deaf(cluster, "call_later"), *args, **options)
 
 
-@defect("tests/faults/test_ledger.py")
-def heal_takes_off_the_oldest_fault(patch):
+@defect("tests/faults/test_ledger.py", at=(Links, "lift"))
+def heal_takes_off_the_oldest_fault(original, self, _):
     """A heal removes the oldest link fault instead of the requested one."""
-    wrap(patch, Links, "lift", lambda original, self, _: original(self, next(iter(self._laid))))
+    return original(self, next(iter(self._laid)))
 
 
-@defect("tests/sim/test_network.py")
-def bites_count_twice(patch):
+@defect("tests/sim/test_network.py", at=(Links, "lift"))
+async def bites_count_twice(original, *args):
     """A link fault reports twice as many frames as it touched."""
-
-    async def around(original, *args):
-        return _doubled(await original(*args))
-
-    wrap(patch, Links, "lift", around)
+    return _doubled(await original(*args))
 
 
-@defect("tests/faults")
-def misses_count_as_hits(patch):
+@defect("tests/faults", at=(Ledger, "_down"))
+async def misses_count_as_hits(original, self, *args, **options):
     """A kill of a node that was down already counts as a hit."""
-
-    async def around(original, self, *args, **options):
-        await original(self, *args, **options)
-        return True
-
-    wrap(patch, Ledger, "_down", around)
+    await original(self, *args, **options)
+    return True
 
 
 @defect("tests/faults/test_budget.py")
@@ -118,33 +104,26 @@ def damage_has_no_budget(patch):
     patch.setattr(DamageBudget, "charge", lambda *_: None)
 
 
-@defect("tests/run/test_faults.py", "tests/faults/test_runs.py")
-def faults_are_not_recorded(patch):
+@defect("tests/run/test_faults.py", "tests/faults/test_runs.py", at=(FaultConductor, "_note"))
+def faults_are_not_recorded(original, self, fault, action, *args):
     """The history does not record heals."""
-
-    def around(original, self, fault, action, *args):
-        if action != "heal":
-            original(self, fault, action, *args)
-
-    wrap(patch, FaultConductor, "_note", around)
+    if action != "heal":
+        original(self, fault, action, *args)
 
 
 # --- environments ------------------------------------------------------------------------------
 
 
-@defect("tests/sim/test_disk.py")
-def torn_write_is_whole(patch):
+@defect("tests/sim/test_disk.py", at=(_Inode, "cut_power"))
+def torn_write_is_whole(original, self, kept, _torn):
     """The last write that survives a power cut is never torn."""
-    wrap(patch, _Inode, "cut_power", lambda original, self, kept, _torn: original(self, kept, None))
+    return original(self, kept, None)
 
 
-@defect("tests/sim/test_disk.py")
-def power_cut_keeps_unsynced_data(patch):
+@defect("tests/sim/test_disk.py", at=(DiskStore, "crash"))
+def power_cut_keeps_unsynced_data(original, self, **_):
     """A power cut in the simulation is a plain kill."""
-    wrap(
-        patch, DiskStore, "crash",
-        lambda original, self, **_: original(self, lose_unsynced=False, torn=False),
-    )  # fmt: skip
+    return original(self, lose_unsynced=False, torn=False)
 
 
 @defect("tests/host/test_power.py")
@@ -153,23 +132,16 @@ def real_power_cut_keeps_unsynced_data(patch):
     patch.setattr(power.os, "truncate", lambda *_: None)
 
 
-@defect("tests/sim/test_conformance.py")
-def clock_fault_skews_nothing(patch):
+@defect("tests/sim/test_conformance.py", at=(SimClock, "adjust"))
+def clock_fault_skews_nothing(original, self, **_):
     """A clock fault in the simulation changes no clock."""
-    wrap(
-        patch, SimClock, "adjust",
-        lambda original, self, **_: original(self, skew_ns=0, drift_ppm=0),
-    )  # fmt: skip
+    return original(self, skew_ns=0, drift_ppm=0)
 
 
-@defect("tests/process/test_child.py", heavy=True)
-def pause_is_not_verified(patch):
+@defect("tests/process/test_child.py", at=(Child, "wait_stopped"), heavy=True)
+async def pause_is_not_verified(_, self, *, stopped):
     """A pause returns before the process has stopped."""
-
-    async def at_once(self, *, stopped):
-        del self, stopped
-
-    patch.setattr(Child, "wait_stopped", at_once)
+    del self, stopped
 
 
 # --- the run -----------------------------------------------------------------------------------
@@ -181,36 +153,28 @@ def heartbeat_gap_is_not_recorded(patch):
     patch.setattr(Heartbeat, "_look", lambda self: None)
 
 
-@defect("tests/generator/test_interpreter.py")
-def unknown_outcome_is_a_failure(patch):
+@defect("tests/generator/test_interpreter.py", at=(Recorder, "complete"))
+def unknown_outcome_is_a_failure(original, self, process, f, completion):
     """An operation that may have taken effect is recorded as `fail`."""
-
-    def around(original, self, process, f, completion):
-        if completion.type is OpType.INFO:
-            completion = msgspec.structs.replace(completion, type=OpType.FAIL)
-        return original(self, process, f, completion)
-
-    wrap(patch, Recorder, "complete", around)
+    if completion.type is OpType.INFO:
+        completion = msgspec.structs.replace(completion, type=OpType.FAIL)
+    return original(self, process, f, completion)
 
 
-@defect("tests/run/test_recorder.py")
-def last_op_is_lost(patch):
+@defect("tests/run/test_recorder.py", at=(Recorder, "history"))
+def last_op_is_lost(original, self):
     """The history lacks the last recorded operation."""
-    wrap(patch, Recorder, "history", lambda original, self: History([*original(self)][:-1]))
+    return History([*original(self)][:-1])
 
 
-@defect("tests/run/test_recorder.py")
-def attempts_keep_the_clock_of_the_driver(patch):
+@defect("tests/run/test_recorder.py", at=(Recorder, "complete"))
+def attempts_keep_the_clock_of_the_driver(original, self, process, f, completion):
     """Times of attempts stay on the driver's clock instead of the run's."""
-
-    def around(original, self, process, f, completion):
-        start_ns, self.start_ns = self.start_ns, 0
-        try:
-            return original(self, process, f, completion)
-        finally:
-            self.start_ns = start_ns
-
-    wrap(patch, Recorder, "complete", around)
+    start_ns, self.start_ns = self.start_ns, 0
+    try:
+        return original(self, process, f, completion)
+    finally:
+        self.start_ns = start_ns
 
 
 @defect("tests/generator/test_interpreter.py")
@@ -219,38 +183,30 @@ def hanging_client_is_waited_for(patch):
     patch.setattr(interpreter._Driver, "_guard", lambda self, flight: None)
 
 
-@defect("tests/run/test_conduct_sim.py::test_what_is_disturbed_while_it_is_read_is_read_again")
-def final_reads_are_skipped(patch):
+@defect(
+    "tests/run/test_conduct_sim.py::test_what_is_disturbed_while_it_is_read_is_read_again",
+    at=(phases.Run, "_final_reads"),
+)
+async def final_reads_are_skipped(_, self):
     """A run ends without its final reads."""
-
-    async def nothing(self):
-        return
-
-    patch.setattr(phases.Run, "_final_reads", nothing)
+    return
 
 
-@defect("tests/run/test_recorder.py")
-def every_exit_is_expected(patch):
+@defect("tests/run/test_recorder.py", at=(EventScribe, "_on_driver_event"))
+def every_exit_is_expected(original, self, event):
     """An exit that the target caused is recorded as expected."""
-
-    def around(original, self, event):
-        if event.kind == "node-exited":
-            event = msgspec.structs.replace(event, data={**event.data, "expected": True})
-        original(self, event)
-
-    wrap(patch, EventScribe, "_on_driver_event", around)
+    if event.kind == "node-exited":
+        event = msgspec.structs.replace(event, data={**event.data, "expected": True})
+    original(self, event)
 
 
 # --- verdicts ----------------------------------------------------------------------------------
 
 
-@defect("tests/run/test_judging.py")
-def crashed_checker_is_valid(patch):
+@defect("tests/run/test_judging.py", at=(judge, "_crashed"))
+def crashed_checker_is_valid(original, *args):
     """A checker that crashes counts as valid."""
-    wrap(
-        patch, judge, "_crashed",
-        lambda original, *args: msgspec.structs.replace(original(*args), verdict=Verdict.VALID),
-    )  # fmt: skip
+    return msgspec.structs.replace(original(*args), verdict=Verdict.VALID)
 
 
 @defect("tests/run/test_judging.py")
@@ -265,14 +221,10 @@ def nothing_judged_is_valid(patch):
     patch.setattr(judge, "weighed", lambda result: result)
 
 
-@defect("tests/checkers/conduct/test_liveness_crash_stats.py")
-def exits_of_other_nodes_are_excused(patch):
+@defect("tests/checkers/conduct/test_liveness_crash_stats.py", at=(_Excuses, "covers"))
+def exits_of_other_nodes_are_excused(original, self, op):
     """A fault of one node's disk or clock excuses exits of all nodes."""
-
-    def around(original, self, op):
-        return original(self, op) or bool(self._spans)
-
-    wrap(patch, _Excuses, "covers", around)
+    return original(self, op) or bool(self._spans)
 
 
 # --- what is kept ------------------------------------------------------------------------------
@@ -282,20 +234,16 @@ def exits_of_other_nodes_are_excused(patch):
 def torn_log_is_whole(patch):
     """A log that ends in a torn record counts as complete."""
     for module in (store, folder):
-        wrap(patch, module, "read_log", lambda original, path: (original(path)[0], None))
+        replace(patch, module, "read_log", lambda original, path: (original(path)[0], None))
 
 
-@defect("tests/soak/test_campaign.py")
-def result_of_another_seed_is_accepted(patch):
+@defect("tests/soak/test_campaign.py", at=(Campaign, "take"))
+def result_of_another_seed_is_accepted(original, self, result, **options):
     """A soak counts results of seeds that it did not request."""
-
-    def around(original, self, result, **options):
-        if not self.spec.first <= result.seed <= self.spec.last:
-            self.tally.take(result)
-            return True
-        return original(self, result, **options)
-
-    wrap(patch, Campaign, "take", around)
+    if not self.spec.first <= result.seed <= self.spec.last:
+        self.tally.take(result)
+        return True
+    return original(self, result, **options)
 
 
 @defect("tests/soak/test_campaign.py")
@@ -304,15 +252,15 @@ def recorded_seed_runs_again(patch):
     patch.setattr(Journal, "__contains__", lambda self, seed: False)
 
 
-@defect("tests/soak/test_pool.py::test_a_seed_that_never_ends_is_a_crash", limit_s=10)
-def hung_worker_is_waited_for(patch):
+@defect(
+    "tests/soak/test_pool.py::test_a_seed_that_never_ends_is_a_crash",
+    at=(WorkerPool, "_give"),
+    limit_s=10,
+)
+def hung_worker_is_waited_for(original, self, task):
     """A worker that never answers is not killed."""
-
-    def around(original, self, task):
-        original(self, task)
-        task.deadline_s = float("inf")
-
-    wrap(patch, WorkerPool, "_give", around)
+    original(self, task)
+    task.deadline_s = float("inf")
 
 
 class _Deaf:

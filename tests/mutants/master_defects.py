@@ -25,44 +25,30 @@ from targets.kudu.messages import ListTablesRequest, ListTablesResponse
 from tests.mutants.plant import mutant
 
 
-@mutant("request-ids-ignored", "exactly-once")
-def request_ids_ignored(patch):
+@mutant("exactly-once", Ddl, "_once")
+async def request_ids_ignored(_, self, epoch, request_id, execute):
     """Request ids are never looked up"""
-
-    async def again(self, epoch, request_id, execute):
-        return await execute()
-
-    patch.setattr(Ddl, "_once", again)
+    return await execute()
 
 
-@mutant("replies-not-in-snapshot", "exactly-once")
-def replies_not_in_snapshot(patch):
+@mutant("exactly-once", SystemTablet, "restore")
+async def replies_not_in_snapshot(original, self, data, index):
     """Snapshots leave out the answers kept for resent requests"""
-    original = SystemTablet.restore
-
-    async def forgetful(self, data, index):
-        await original(self, data, index)
-        self.replies.clear()
-
-    patch.setattr(SystemTablet, "restore", forgetful)
+    await original(self, data, index)
+    self.replies.clear()
 
 
-@mutant("replies-by-client", "exactly-once")
-def replies_by_client(patch):
+@mutant("exactly-once", Ddl, "_once")
+async def replies_by_client(original, self, epoch, request_id, execute):
     """The answer to a resent request is that of the client's latest request"""
-    original = Ddl._once
-
-    async def mixed(self, epoch, request_id, execute):
-        key = (request_id.client_id, request_id.seq_no)
-        if key in epoch.catalog.replies:
-            mine = [k for k in epoch.catalog.replies if k[0] == request_id.client_id]
-            return epoch.catalog.find_reply(*mine[0])
-        return await original(self, epoch, request_id, execute)
-
-    patch.setattr(Ddl, "_once", mixed)
+    key = (request_id.client_id, request_id.seq_no)
+    if key in epoch.catalog.replies:
+        mine = [k for k in epoch.catalog.replies if k[0] == request_id.client_id]
+        return epoch.catalog.find_reply(*mine[0])
+    return await original(self, epoch, request_id, execute)
 
 
-@mutant("snapshot-misses-last", "raft")
+@mutant("raft")
 def snapshot_misses_last(patch):
     """A snapshot misses the batch that was applied last"""
     apply, snapshot = SystemTablet.apply, SystemTablet.snapshot
@@ -85,37 +71,28 @@ def snapshot_misses_last(patch):
     patch.setattr(SystemTablet, "snapshot", missing)
 
 
-@mutant("list-in-two-steps", "reads")
-def list_in_two_steps(patch):
+@mutant("reads", MasterService, "list_tables")
+async def list_in_two_steps(_, self, request: ListTablesRequest):
     """ListTables takes its second half a little later"""
-
-    async def torn(self, request: ListTablesRequest):
-        first = await self._read(reads.list_tables, request)
-        await asyncio.sleep(0.001)
-        epoch = self._leadership.epoch
-        if epoch is None:
-            return first
-        second = reads.list_tables(epoch.catalog, request, first.meta)
-        middle = "t2"
-        tables = [t for t in first.tables if t.name < middle]
-        tables += [t for t in second.tables if t.name >= middle]
-        return ListTablesResponse(first.meta, tables=tuple(tables))
-
-    patch.setattr(MasterService, "list_tables", torn)
+    first = await self._read(reads.list_tables, request)
+    await asyncio.sleep(0.001)
+    epoch = self._leadership.epoch
+    if epoch is None:
+        return first
+    second = reads.list_tables(epoch.catalog, request, first.meta)
+    middle = "t2"
+    tables = [t for t in first.tables if t.name < middle]
+    tables += [t for t in second.tables if t.name >= middle]
+    return ListTablesResponse(first.meta, tables=tuple(tables))
 
 
-@mutant("rename-not-reserved", "ddl")
-def rename_not_reserved(patch):
+@mutant("ddl", ddl, "plan_alter")
+def rename_not_reserved(original, *args, **options):
     """A rename does not reserve its new name"""
-    original = alter.plan_alter
-
-    def unreserved(*args, **options):
-        plan = original(*args, **options)
-        return type(plan)(
-            plan.table_id, plan.schema_version, plan.tables, plan.tablets, None, plan.calls
-        )
-
-    patch.setattr(ddl, "plan_alter", unreserved)
+    plan = original(*args, **options)
+    return type(plan)(
+        plan.table_id, plan.schema_version, plan.tables, plan.tablets, None, plan.calls
+    )
 
 
 class _Unconfirmed:
@@ -131,7 +108,7 @@ class _Unconfirmed:
         self._epoch.check()
 
 
-@mutant("refusals-unconfirmed", "ddl")
+@mutant("ddl")
 def refusals_unconfirmed(patch):
     """Refusals are answered without confirmed leadership"""
     create, on_table = Ddl._create, Ddl._on_table
@@ -146,46 +123,30 @@ def refusals_unconfirmed(patch):
     patch.setattr(Ddl, "_on_table", hasty)
 
 
-@mutant("column-ids-reused", "ddl")
-def column_ids_reused(patch):
+@mutant("ddl", alter, "_add")
+def column_ids_reused(original, step, columns, next_column_id, flags):
     """Ids of dropped columns are used again (KUDU-461)"""
-    original = alter._add
-
-    def reusing(step, columns, next_column_id, flags):
-        del next_column_id
-        return original(step, columns, 1 + max(column.id for column in columns), flags)
-
-    patch.setattr(alter, "_add", reusing)
+    del next_column_id
+    return original(step, columns, 1 + max(column.id for column in columns), flags)
 
 
-@mutant("locate-leaves-out-a-tablet", "reads")
-def locate_leaves_out_a_tablet(patch):
+@mutant("reads", reads, "get_table_locations")
+def locate_leaves_out_a_tablet(original, *args):
     """GetTableLocations leaves out the last tablet"""
-    original = reads.get_table_locations
-
-    def short(*args):
-        response = original(*args)
-        if len(response.tablets) > 1:
-            return msgspec.structs.replace(response, tablets=response.tablets[:-1])
-        return response
-
-    patch.setattr(reads, "get_table_locations", short)
+    response = original(*args)
+    if len(response.tablets) > 1:
+        return msgspec.structs.replace(response, tablets=response.tablets[:-1])
+    return response
 
 
-@mutant("created-too-early", "reads")
-def created_too_early(patch):
+@mutant("reads", service.reads, "is_create_table_done")
+def created_too_early(original, *args):
     """IsCreateTableDone says so before the tablets run"""
-    original = reads.is_create_table_done
-
-    @functools.wraps(original)
-    def early(*args):
-        response = original(*args)
-        return msgspec.structs.replace(response, done=True)
-
-    patch.setattr(service.reads, "is_create_table_done", early)
+    response = original(*args)
+    return msgspec.structs.replace(response, done=True)
 
 
-@mutant("every-third-alter-refused", "ddl")
+@mutant("ddl")
 def every_third_alter_refused(patch):
     """Every third alter is wrongly refused"""
     original = Ddl.alter
@@ -200,159 +161,105 @@ def every_third_alter_refused(patch):
     patch.setattr(Ddl, "alter", moody)
 
 
-@mutant("creates-not-resent", "calls")
+@mutant("calls")
 def creates_not_resent(patch):
     """A new leader does not resend CreateTablet calls"""
     patch.setattr(heartbeats, "plan_missing", lambda *_: [])
     patch.setattr(leadership, "create_replicas", lambda tablet: ())
 
 
-@mutant("delete-before-commit", "calls")
-def delete_before_commit(patch):
+@mutant("calls", Ddl, "_commit")
+async def delete_before_commit(original, self, epoch, plan, request_id, *, is_delete=False):
     """DeleteTablet leaves before the commit (ORDER-DELETE)"""
-    original = Ddl._commit
-
-    async def early(self, epoch, plan, request_id, *, is_delete=False):
-        if is_delete:
-            epoch.tasks.submit(plan.calls)
-        return await original(self, epoch, plan, request_id, is_delete=is_delete)
-
-    patch.setattr(Ddl, "_commit", early)
+    if is_delete:
+        epoch.tasks.submit(plan.calls)
+    return await original(self, epoch, plan, request_id, is_delete=is_delete)
 
 
-@mutant("calls-multiply", "calls")
-def calls_multiply(patch):
+@mutant("calls", Tasks, "submit")
+def calls_multiply(_, self, calls):
     """Every report starts another copy of a call (KUDU-2992)"""
-
-    def submit(self, calls):
-        for call in calls:
-            if self._closed:
-                return
-            entry = _Pending(call, self._table_of(call))
-            self._pending[call.key] = entry
-            entry.task = self._env.spawn(self._run(entry), name=f"task-{call.key[0]}")
-
-    patch.setattr(Tasks, "submit", submit)
+    for call in calls:
+        if self._closed:
+            return
+        entry = _Pending(call, self._table_of(call))
+        self._pending[call.key] = entry
+        entry.task = self._env.spawn(self._run(entry), name=f"task-{call.key[0]}")
 
 
-@mutant("locks-never-forgotten", "ddl")
-def locks_never_forgotten(patch):
+@mutant("ddl", Epoch, "_forget_user")
+def locks_never_forgotten(_, self, table_id):
     """Per-table locks are never forgotten"""
-
-    def keep(self, table_id):
-        self._lock_users[table_id] -= 1
-
-    patch.setattr(Epoch, "_forget_user", keep)
+    self._lock_users[table_id] -= 1
 
 
-@mutant("altered-by-one", "ddl")
-def altered_by_one(patch):
+@mutant("ddl", Catalog, "is_fully_altered")
+def altered_by_one(_, self, table):
     """An alter is done when one tablet has reported it"""
-
-    def any_of(self, table):
-        tablets = self.live_tablets(table.id)
-        return not tablets or any(
-            self.reported_versions.get(tablet.id, -1) >= table.version for tablet in tablets
-        )
-
-    patch.setattr(Catalog, "is_fully_altered", any_of)
+    tablets = self.live_tablets(table.id)
+    return not tablets or any(
+        self.reported_versions.get(tablet.id, -1) >= table.version for tablet in tablets
+    )
 
 
-@mutant("delete-keeps-tablets", "ddl")
-def delete_keeps_tablets(patch):
+@mutant("ddl", ddl, "plan_delete")
+def delete_keeps_tablets(original, *args, **options):
     """DeleteTable writes the table alone, its tablets stay (KUDU-495)"""
-    original = alter.plan_delete
-
-    def partial(*args, **options):
-        plan = original(*args, **options)
-        return type(plan)(
-            plan.table_id, plan.schema_version, plan.tables, (), plan.reserve, plan.calls
-        )
-
-    patch.setattr(ddl, "plan_delete", partial)
+    plan = original(*args, **options)
+    return type(plan)(plan.table_id, plan.schema_version, plan.tables, (), plan.reserve, plan.calls)
 
 
-@mutant("no-full-report", "calls")
-def no_full_report(patch):
+@mutant("calls", Heartbeats, "_answer")
+def no_full_report(original, self, *args, **options):
     """A new leader asks no tablet server for a full report (KUDU-1374)"""
-    original = Heartbeats._answer
-
-    def content(self, *args, **options):
-        answer = original(self, *args, **options)
-        return msgspec.structs.replace(answer, needs_full_tablet_report=False)
-
-    patch.setattr(Heartbeats, "_answer", content)
+    answer = original(self, *args, **options)
+    return msgspec.structs.replace(answer, needs_full_tablet_report=False)
 
 
-@mutant("rename-in-two-steps", "ddl")
-def rename_in_two_steps(patch):
+@mutant("ddl", Ddl, "_commit")
+async def rename_in_two_steps(original, self, epoch, plan, request_id, *, is_delete=False):
     """A rename drops the old name a moment before the new one resolves (RENAME-GAP)"""
-    original = Ddl._commit
-
-    async def gapped(self, epoch, plan, request_id, *, is_delete=False):
-        old = epoch.catalog.tables.get(plan.table_id)
-        if plan.reserve is not None and old is not None and old.name != plan.reserve:
-            epoch.catalog.by_name.pop(old.name, None)
-        return await original(self, epoch, plan, request_id, is_delete=is_delete)
-
-    patch.setattr(Ddl, "_commit", gapped)
+    old = epoch.catalog.tables.get(plan.table_id)
+    if plan.reserve is not None and old is not None and old.name != plan.reserve:
+        epoch.catalog.by_name.pop(old.name, None)
+    return await original(self, epoch, plan, request_id, is_delete=is_delete)
 
 
-@mutant("deleted-forgotten-by-snapshot", "raft")
-def deleted_forgotten_by_snapshot(patch):
+@mutant("raft", SystemTablet, "restore")
+async def deleted_forgotten_by_snapshot(original, self, data, index):
     """Snapshots hold live tables only, so an id may be forgotten"""
-    original = SystemTablet.restore
-
-    async def living(self, data, index):
-        await original(self, data, index)
-        self.tables = {key: table for key, table in self.tables.items() if table.is_live}
-
-    patch.setattr(SystemTablet, "restore", living)
+    await original(self, data, index)
+    self.tables = {key: table for key, table in self.tables.items() if table.is_live}
 
 
-@mutant("tablets-run-unreported", "calls")
-def tablets_run_unreported(patch):
+@mutant("calls", Catalog, "_put_tablet")
+def tablets_run_unreported(original, self, tablet_id, tablet):
     """A tablet is RUNNING as soon as its calls are sent, reported or not"""
-    original = leadership.Catalog._put_tablet
-
-    def eager(self, tablet_id, tablet):
-        if tablet.state is TabletState.CREATING:
-            tablet = msgspec.structs.replace(tablet, state=TabletState.RUNNING)
-        original(self, tablet_id, tablet)
-
-    patch.setattr(Catalog, "_put_tablet", eager)
+    if tablet.state is TabletState.CREATING:
+        tablet = msgspec.structs.replace(tablet, state=TabletState.RUNNING)
+    original(self, tablet_id, tablet)
 
 
-@mutant("evicted-too-early", "replacement")
-def evicted_too_early(patch):
+@mutant("replacement", replacement._Peers, "_voter_to_evict")
+def evicted_too_early(original, self, num_replicas):
     """A failed replica is evicted before its replacement votes"""
-    original = replacement._Peers._voter_to_evict
-
-    def early(self, num_replicas):
-        return original(self, num_replicas - 1)
-
-    patch.setattr(replacement._Peers, "_voter_to_evict", early)
+    return original(self, num_replicas - 1)
 
 
-@mutant("dropped-ranges-stay", "ranges", workload="ranges")
-def dropped_ranges_stay(patch):
+@mutant("ranges", alter, "change_ranges", workload="ranges")
+def dropped_ranges_stay(original, *args, **more):
     """An alter that drops a range leaves its tablets"""
-    original = alter.change_ranges
-
-    def kept(*args, **more):
-        return dataclasses.replace(original(*args, **more), dropped=())
-
-    patch.setattr(alter, "change_ranges", kept)
+    return dataclasses.replace(original(*args, **more), dropped=())
 
 
-@mutant("ranges-lack-a-bucket", "ranges", workload="ranges")
+@mutant("ranges", workload="ranges")
 def ranges_lack_a_bucket(patch):
     """A new range has no tablet for its last hash bucket"""
     original = ranges.range_partitions
     patch.setattr(ranges, "range_partitions", lambda *args: original(*args)[:-1])
 
 
-@mutant("hash-schemas-of-ranges-stay", "ranges", workload="ranges")
+@mutant("ranges", workload="ranges")
 def hash_schemas_of_ranges_stay(patch):
     """The hash schema of a dropped range is never removed"""
     patch.setattr(ranges, "_without", lambda schema, *_: schema)

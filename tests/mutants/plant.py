@@ -3,10 +3,11 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-Patch = Callable[[pytest.MonkeyPatch], None]
+from tests.support.replacing import Patch, instead
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,18 +24,23 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(name: str, area: str, workload: str | None = None) -> Callable[[Patch], Patch]:
+def mutant(
+    area: str, owner: Any = None, attribute: str = "", *, workload: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a patch; the first line of its docstring describes the defect.
 
-    `workload` is for defects that random workloads reveal too rarely.
+    With an `owner`, the decorated function replaces an attribute, and gets the original as its
+    first argument. `workload` is for defects that the drawn workloads show too rarely.
     """
 
-    def register(patch: Patch) -> Patch:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__.replace("_", "-")
         assert name not in MUTANTS, name
-        assert patch.__doc__ is not None, name
-        what = patch.__doc__.splitlines()[0].rstrip(".")
+        assert function.__doc__ is not None, name
+        what = function.__doc__.splitlines()[0].rstrip(".")
+        patch = function if owner is None else instead(owner, attribute)(function)
         MUTANTS[name] = Mutant(name, what, area, patch, workload)
-        return patch
+        return function
 
     return register
 

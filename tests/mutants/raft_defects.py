@@ -11,64 +11,44 @@ from targets.kudu.consensus.tablet_copy import Snapshots
 from tests.mutants.plant import mutant
 
 
-@mutant("vote-not-saved", "raft")
-def vote_not_saved(patch):
+@mutant("raft", RaftState, "save_meta")
+def vote_not_saved(original, self):
     """The vote for another is not written to the vote state"""
-    save = RaftState.save_meta
-
-    def forgetful(self):
-        voted_for = self.voted_for
-        if voted_for != self.uuid:
-            self.voted_for = None
-        save(self)
-        self.voted_for = voted_for
-
-    patch.setattr(RaftState, "save_meta", forgetful)
+    voted_for = self.voted_for
+    if voted_for != self.uuid:
+        self.voted_for = None
+    original(self)
+    self.voted_for = voted_for
 
 
-@mutant("ack-before-durable", "raft")
-def ack_before_durable(patch):
+@mutant("raft", Follower, "update")
+def ack_before_durable(original, self, event):
     """A follower acknowledges entries before they are durable"""
-    original = Follower.update
-
-    def hasty(self, event):
-        original(self, event)
-        while self._acks:
-            matched, reply = self._acks.popleft()
-            self._acknowledge(reply, matched)
-
-    patch.setattr(Follower, "update", hasty)
+    original(self, event)
+    while self._acks:
+        matched, reply = self._acks.popleft()
+        self._acknowledge(reply, matched)
 
 
-@mutant("wal-never-syncs", "raft")
-def wal_never_syncs(patch):
+@mutant("raft", Wal, "__init__")
+def wal_never_syncs(original, self, *args, **options):
     """The write-ahead log is never synced"""
-    original = Wal.__init__
-
-    def lazy(self, *args, **options):
-        original(self, *args, **{**options, "sync": False})
-
-    patch.setattr(Wal, "__init__", lazy)
+    original(self, *args, **{**options, "sync": False})
 
 
-@mutant("recovery-drops-last", "raft")
-def recovery_drops_last(patch):
+@mutant("raft", Wal, "recover")
+async def recovery_drops_last(original, self, base):
     """Recovery takes the last good record for a torn one"""
-    original = Wal.recover
-
-    async def dropping(self, base):
-        return (await original(self, base))[:-1]
-
-    patch.setattr(Wal, "recover", dropping)
+    return (await original(self, base))[:-1]
 
 
-@mutant("old-terms-by-counting", "raft")
+@mutant("raft")
 def old_terms_by_counting(patch):
     """Entries of older terms commit by counting (figure 8)"""
     patch.setattr(Leader, "_may_commit", lambda self, index: True)
 
 
-@mutant("long-lease", "raft")
+@mutant("raft")
 def long_lease(patch):
     """Reads are served under a lease that is longer than an election"""
     original = Leader.read
@@ -85,108 +65,74 @@ def long_lease(patch):
     patch.setattr(Leader, "read", leased)
 
 
-@mutant("late-elections", "raft")
-def late_elections(patch):
+@mutant("raft", ElectionTimeouts, "current_ns")
+def late_elections(original, self, failed_elections):
     """Followers wait 15 s before they run"""
-    original = ElectionTimeouts.current_ns
-
-    def late(self, failed_elections):
-        return original(self, failed_elections) + 15_000_000_000
-
-    patch.setattr(ElectionTimeouts, "current_ns", late)
+    return original(self, failed_elections) + 15_000_000_000
 
 
-@mutant("any-log-wins", "raft")
+@mutant("raft")
 def any_log_wins(patch):
     """Votes are granted to candidates whose log is behind"""
     patch.setattr(RaftCore, "_log_is_current", lambda self, last_logged: True)
 
 
-@mutant("commits-unmatched", "raft")
-def commits_unmatched(patch):
+@mutant("raft", Follower, "update")
+def commits_unmatched(original, self, event):
     """A follower commits what the leader says, matched or not (KUDU-639)"""
-    original = Follower.update
-
-    def trusting(self, event):
-        original(self, event)
-        self._state.commit_to(min(event.request.committed_index, self._log.last_index))
-
-    patch.setattr(Follower, "update", trusting)
+    original(self, event)
+    self._state.commit_to(min(event.request.committed_index, self._log.last_index))
 
 
-@mutant("term-not-saved", "raft")
-def term_not_saved(patch):
+@mutant("raft", RaftCore, "_become_follower")
+def term_not_saved(original, self, term, leader_uuid):
     """A follower does not write down a newer term"""
-    original = RaftCore._become_follower
-
-    def forgetful(self, term, leader_uuid):
-        effects = self._state.effects
-        count = len(effects)
-        original(self, term, leader_uuid)
-        effects[count:] = [e for e in effects[count:] if type(e) is not ev.SaveMeta]
-
-    patch.setattr(RaftCore, "_become_follower", forgetful)
+    effects = self._state.effects
+    count = len(effects)
+    original(self, term, leader_uuid)
+    effects[count:] = [e for e in effects[count:] if type(e) is not ev.SaveMeta]
 
 
-@mutant("leader-counts-before-durable", "raft")
-def leader_counts_before_durable(patch):
+@mutant("raft", Leader, "advance_commit")
+def leader_counts_before_durable(_, self):
     """The leader and one follower that is not durable make a majority"""
-
-    def hasty(self):
-        index = self._reached(self._log.last_index, lambda peer: peer.match_index)
-        if index > self._log.commit_index and self._may_commit(index):
-            self._state.commit_to(index)
-            self._resolve_reads()
-
-    patch.setattr(Leader, "advance_commit", hasty)
+    index = self._reached(self._log.last_index, lambda peer: peer.match_index)
+    if index > self._log.commit_index and self._may_commit(index):
+        self._state.commit_to(index)
+        self._resolve_reads()
 
 
 async def _restore_nothing(data, index):
     """Replace `StateMachine.restore` by a function that does nothing."""
 
 
-@mutant("stale-install", "raft")
-def stale_install(patch):
+@mutant("raft", Snapshots, "install")
+async def stale_install(original, self, effect):
     """An installed snapshot is saved, but the state machine stays as it was until the restart"""
-    original = Snapshots.install
-
-    async def stale(self, effect):
-        machine = self._applier._machine
-        restore = machine.restore
-        machine.restore = _restore_nothing
-        try:
-            return await original(self, effect)
-        finally:
-            machine.restore = restore
-
-    patch.setattr(Snapshots, "install", stale)
+    machine = self._applier._machine
+    restore = machine.restore
+    machine.restore = _restore_nothing
+    try:
+        return await original(self, effect)
+    finally:
+        machine.restore = restore
 
 
-@mutant("snapshot-not-restored", "raft")
-def snapshot_not_restored(patch):
+@mutant("raft", Snapshots, "resume")
+async def snapshot_not_restored(original, self, snapshot):
     """A restarted replica does not restore its snapshot"""
-    original = Snapshots.resume
-
-    async def forgetful(self, snapshot):
-        machine = self._applier._machine
-        restore = machine.restore
-        machine.restore = _restore_nothing
-        try:
-            return await original(self, snapshot)
-        finally:
-            machine.restore = restore
-
-    patch.setattr(Snapshots, "resume", forgetful)
+    machine = self._applier._machine
+    restore = machine.restore
+    machine.restore = _restore_nothing
+    try:
+        return await original(self, snapshot)
+    finally:
+        machine.restore = restore
 
 
-@mutant("snapshots-for-entries", "copies", workload="rows")
-def snapshots_for_entries(patch):
+@mutant("copies", Leader, "_send_update", workload="rows")
+def snapshots_for_entries(original, self, peer):
     """A leader sends every tenth update as a snapshot, although it has the entries"""
-    original = Leader._send_update
-
-    def wholesale(self, peer):
-        if self._request_count % 10 == 0 and self._log.base.index:
-            peer.next_index = min(peer.next_index, self._log.base.index)
-        original(self, peer)
-
-    patch.setattr(Leader, "_send_update", wholesale)
+    if self._request_count % 10 == 0 and self._log.base.index:
+        peer.next_index = min(peer.next_index, self._log.base.index)
+    original(self, peer)

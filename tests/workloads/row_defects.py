@@ -12,16 +12,14 @@ from targets.kudu.tserver.scanners import Scans
 from targets.kudu.tserver.tablet import TabletMachine
 from targets.kudu.tserver.time_manager import SafeTime
 from targets.kudu.tserver.write_op import Writes
+from tests.support.replacing import instead
 
 
-def followers_answer_latest(patch: pytest.MonkeyPatch) -> None:
+@instead(Scans, "_latest")
+async def followers_answer_latest(_: Any, self: Scans, timeout_ms: int) -> int:
     """Any replica answers reads that only a leader may answer."""
-
-    async def latest(self: Scans, timeout_ms: int) -> int:
-        del timeout_ms
-        return self._machine.last_timestamp
-
-    patch.setattr(Scans, "_latest", latest)
+    del timeout_ms
+    return self._machine.last_timestamp
 
 
 def requests_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
@@ -30,23 +28,16 @@ def requests_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Results, "is_stale", lambda self, client_id, seq_no: False)
 
 
-def safe_time_is_ignored(patch: pytest.MonkeyPatch) -> None:
+@instead(SafeTime, "wait")
+async def safe_time_is_ignored(_: Any, self: SafeTime, timestamp: int, timeout_s: float) -> None:
     """A snapshot is read before its timestamp is safe."""
-
-    async def wait(self: SafeTime, timestamp: int, timeout_s: float) -> None:
-        del self, timestamp, timeout_s
-
-    patch.setattr(SafeTime, "wait", wait)
+    del self, timestamp, timeout_s
 
 
-def row_errors_are_lost(patch: pytest.MonkeyPatch) -> None:
+@instead(Writes, "_answer")
+def row_errors_are_lost(original: Any, self: Writes, result: Any) -> WriteResponse:
     """Refused rows are acknowledged."""
-    original = Writes._answer
-
-    def answer(self: Writes, result: Any) -> WriteResponse:
-        return msgspec.structs.replace(original(self, result), row_errors=())
-
-    patch.setattr(Writes, "_answer", answer)
+    return msgspec.structs.replace(original(self, result), row_errors=())
 
 
 def timestamps_of_clients_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -54,37 +45,31 @@ def timestamps_of_clients_are_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HybridClock, "update", lambda self, timestamp: None)
 
 
-def one_row_of_a_write_is_dropped(patch: pytest.MonkeyPatch) -> None:
+@instead(TabletMachine, "_write_row")
+def one_row_of_a_write_is_dropped(
+    original: Any, self: TabletMachine, row: Any, timestamp: int
+) -> Any:
     """The last row of a write is sometimes acknowledged but not written."""
-    original = TabletMachine._write_row
-
-    def write_row(self: TabletMachine, row: Any, timestamp: int) -> Any:
-        if timestamp % 7 == 0 and row.key[0].endswith(("1", "2")):
-            return None
-        return original(self, row, timestamp)
-
-    patch.setattr(TabletMachine, "_write_row", write_row)
+    if timestamp % 7 == 0 and row.key[0].endswith(("1", "2")):
+        return None
+    return original(self, row, timestamp)
 
 
-def bounds_of_scans_are_ignored(patch: pytest.MonkeyPatch) -> None:
+@instead(Scans, "_read")
+def bounds_of_scans_are_ignored(
+    original: Any, self: Scans, timestamp: int, start: bytes, end: bytes, **limits: int
+) -> Any:
     """A scan with bounds returns all rows."""
-    original = Scans._read
-
-    def read(self: Scans, timestamp: int, start: bytes, end: bytes, **limits: int) -> Any:
-        del start, end
-        return original(self, timestamp, b"", b"", **limits)
-
-    patch.setattr(Scans, "_read", read)
+    del start, end
+    return original(self, timestamp, b"", b"", **limits)
 
 
-def timestamps_of_snapshots_are_ignored(patch: pytest.MonkeyPatch) -> None:
+@instead(Scans, "_choose")
+async def timestamps_of_snapshots_are_ignored(
+    original: Any, self: Scans, request: ScanRequest
+) -> tuple[int, bool]:
     """Every tablet chooses its own timestamp for a snapshot, and reports it."""
-    original = Scans._choose
-
-    async def choose(self: Scans, request: ScanRequest) -> tuple[int, bool]:
-        return await original(self, msgspec.structs.replace(request, snapshot_timestamp=0))
-
-    patch.setattr(Scans, "_choose", choose)
+    return await original(self, msgspec.structs.replace(request, snapshot_timestamp=0))
 
 
 DEFECTS = (
