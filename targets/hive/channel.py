@@ -8,15 +8,18 @@ cannot know whether the other side is still working on the request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from harness.env import Address, Conn, Env
+from harness.errors import UsageError
 
 _REQUEST: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _encode: Final = msgspec.msgpack.Encoder().encode
+Config = TypeVar("Config")
 
 
 class ChannelError(Exception):
@@ -113,3 +116,41 @@ async def serve(
                 return
     finally:
         conn.close()
+
+
+def configured(kind: type[Config], config: dict[str, Any], node: str) -> Config:
+    """Read the configuration of a node. Raises `UsageError` for a bad `config`."""
+    try:
+        return msgspec.convert(config, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"bad configuration of {node}: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    env: Env, port: int, converse: Callable[[Conn], Awaitable[None]], *, sessions_max: int
+) -> AsyncIterator[None]:
+    """Serve connections during the block; above the limit, new connections are closed."""
+    sessions = 0
+
+    async def admit(conn: Conn) -> None:
+        nonlocal sessions
+        if sessions >= sessions_max:
+            conn.close()
+            return
+        sessions += 1
+        try:
+            await converse(conn)
+        finally:
+            sessions -= 1
+
+    listener = await env.net.listen(port, admit)
+    try:
+        yield
+    finally:
+        listener.close()
+
+
+async def until_stopped() -> None:
+    """Wait until the node is stopped, which cancels this task."""
+    await asyncio.get_running_loop().create_future()

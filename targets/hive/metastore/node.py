@@ -8,15 +8,14 @@ not serve does nothing until it is added (`targets.hive.members`).
 
 from __future__ import annotations
 
-import asyncio
+import functools
 from typing import Any
 
 import msgspec
 
-from harness.env import Address, Conn, Env
-from harness.errors import UsageError
+from harness.env import Address, Env
 from targets.hive.bugs import bugs_of
-from targets.hive.channel import serve
+from targets.hive.channel import configured, listening, serve, until_stopped
 from targets.hive.metastore.events import clean
 from targets.hive.metastore.service import Service
 from targets.hive.metastore.transactions import Transactions
@@ -49,13 +48,10 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def main(env: Env, config: dict[str, Any]) -> None:
     """Run a metastore until it is cancelled. Raises `UsageError` for a bad `config`."""
-    try:
-        settings = msgspec.convert(config, MetastoreConfig)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"bad configuration of a metastore: {error}") from error
+    settings = configured(MetastoreConfig, config, "a metastore")
     if not settings.serves:
         env.event("metastore-idle", port=settings.port)
-        await asyncio.get_running_loop().create_future()  # until the node is stopped
+        await until_stopped()
     database = database_at(env, Address(*settings.database), settings.database_kind)
     transactions = Transactions(env, database)
     bugs = bugs_of(settings.profile, settings.bugs)
@@ -68,26 +64,13 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     )
     tokens = TokenManager(env, store, settings.token_times, bugs)
     service = Service(env, transactions, tokens, bugs, kudu=settings.kudu)
-    connections = 0
-
-    async def converse(conn: Conn) -> None:
-        nonlocal connections
-        if connections >= CONNECTIONS_MAX:
-            conn.close()
-            return
-        connections += 1
-        try:
-            await serve(conn, service.answer)
-        finally:
-            connections -= 1
-
-    listener = await env.net.listen(settings.port, converse)
-    cleaner = clean(env, transactions, ttl_ms=settings.event_ttl_ms, every_s=settings.clean_every_s)
-    env.spawn(cleaner, name="cleaner")
-    env.spawn(tokens.keep(), name="tokens")
-    env.event("metastore-started", port=settings.port)
+    converse = functools.partial(serve, handle=service.answer)
     try:
-        await asyncio.get_running_loop().create_future()  # until the node is stopped
+        async with listening(env, settings.port, converse, sessions_max=CONNECTIONS_MAX):
+            ttl_ms, every_s = settings.event_ttl_ms, settings.clean_every_s
+            env.spawn(clean(env, transactions, ttl_ms=ttl_ms, every_s=every_s), name="cleaner")
+            env.spawn(tokens.keep(), name="tokens")
+            env.event("metastore-started", port=settings.port)
+            await until_stopped()
     finally:
-        listener.close()
         transactions.close()

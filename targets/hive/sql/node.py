@@ -10,14 +10,12 @@ a call that waits for a paused metastore's lock still succeeds in time.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import msgspec
 
 from harness.env import Conn, Env
-from harness.errors import UsageError
-from targets.hive.channel import IdleError, serve
+from targets.hive.channel import IdleError, configured, listening, serve, until_stopped
 from targets.hive.sql.engine import Engine, SessionState
 from targets.hive.sql.journal import LOG_BYTES_MAX, Journal
 from targets.hive.sql.protocol import RefusedStatementError, SqlError, Statement
@@ -41,10 +39,7 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def main(env: Env, config: dict[str, Any]) -> None:
     """Run the database until it is cancelled. Raises `UsageError` for a bad `config`."""
-    try:
-        settings = msgspec.convert(config, StoreConfig)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"bad configuration of the database: {error}") from error
+    settings = configured(StoreConfig, config, "the database")
     journal = Journal(
         env.disk,
         sync=settings.fsync,
@@ -53,14 +48,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     )
     await journal.open(first_rows(settings.databases))
     engine = Engine(journal.store, journal.write)
-    sessions = 0
 
     async def converse(conn: Conn) -> None:
-        nonlocal sessions
-        if sessions >= SESSIONS_MAX:
-            conn.close()
-            return
-        sessions += 1
         session = SessionState()
         try:
             await serve(
@@ -72,14 +61,10 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             env.event("session-idle", peer=conn.peer)
         finally:
             engine.abort(session)
-            sessions -= 1
 
-    listener = await env.net.listen(settings.port, converse)
-    env.event("database-started", rows=sum(map(len, journal.store.rows.values())))
-    try:
-        await asyncio.get_running_loop().create_future()  # until the node is stopped
-    finally:
-        listener.close()
+    async with listening(env, settings.port, converse, sessions_max=SESSIONS_MAX):
+        env.event("database-started", rows=sum(map(len, journal.store.rows.values())))
+        await until_stopped()
 
 
 async def _answer(engine: Engine, session: SessionState, body: msgspec.Raw) -> Reply:

@@ -7,14 +7,14 @@ value that a client reads is durable and current. `config`: `port`.
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any, Final
 
 import msgspec
 
-from harness.env import Conn, Env
-from harness.errors import UsageError
+from harness.env import Env
 from targets import checked_file
-from targets.hive.channel import serve
+from targets.hive.channel import configured, listening, serve, until_stopped
 from targets.hive.zookeeper.protocol import Call, Children, Get, ZooKeeperError
 from targets.hive.zookeeper.remote import Reply
 from targets.hive.zookeeper.tree import Tree
@@ -66,28 +66,10 @@ class _Server:
 
 async def main(env: Env, config: dict[str, Any]) -> None:
     """Run the server until it is cancelled. Raises `UsageError` for a bad `config`."""
-    try:
-        settings = msgspec.convert(config, ZooKeeperConfig)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"bad configuration of ZooKeeper: {error}") from error
+    settings = configured(ZooKeeperConfig, config, "ZooKeeper")
     server = _Server(env)
     await server.open()
-    sessions = 0
-
-    async def converse(conn: Conn) -> None:
-        nonlocal sessions
-        if sessions >= SESSIONS_MAX:
-            conn.close()
-            return
-        sessions += 1
-        try:
-            await serve(conn, server.answer)
-        finally:
-            sessions -= 1
-
-    listener = await env.net.listen(settings.port, converse)
-    env.event("zookeeper-started", znodes=len(server.tree))
-    try:
-        await asyncio.get_running_loop().create_future()  # until the node is stopped
-    finally:
-        listener.close()
+    converse = functools.partial(serve, handle=server.answer)
+    async with listening(env, settings.port, converse, sessions_max=SESSIONS_MAX):
+        env.event("zookeeper-started", znodes=len(server.tree))
+        await until_stopped()
