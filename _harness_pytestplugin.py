@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="keep all runs in DIR (default: only those of failing tests, in ROOTDIR/store)",
     )
     group.addoption(
-        "--harness-soak", action="store_true", help="do not leave tests marked harness_soak out"
+        "--harness-soak", action="store_true", help="also run tests marked harness_soak"
     )
 
 

@@ -2,7 +2,7 @@
 
 The file is Kudu's own test artefact: a zip with one folder, in which `bin/` has the servers and the
 tool `kudu`, `lib/` their libraries and `www/` the templates of their pages. HARNESS_MAVEN names
-another repository, such as a mirror. What cannot be fetched is a `UsageError`.
+another repository, such as a mirror. A failed fetch raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
 
 
 def download(artefact: Artefact, into: Path) -> None:
-    """Download a file of the Maven repository. Raises `UsageError`, also if its hash is wrong."""
+    """Download a file of the Maven repository. Raises `UsageError` if that fails or its hash is
+    wrong.
+    """
     url = f"{os.environ.get(MIRROR, CENTRAL).rstrip('/')}/{artefact.path}"
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{MIRROR} is {os.environ[MIRROR]!r}; give an http or https address")
@@ -151,7 +153,7 @@ def require_libraries(place: Path) -> None:
             ["ldd", str(place / "bin" / _SERVER)], capture_output=True, text=True, check=False
         )
     except OSError:
-        return  # a machine without ldd: servers that lack a library say so when they start
+        return  # this machine has no ldd; a server that lacks a library says so when it starts
     missing = sorted(set(re.findall(r"^\s*(\S+) => not found", answer.stdout, re.MULTILINE)))
     if missing:
         packages = sorted(_PACKAGES[name] for name in missing if name in _PACKAGES)

@@ -1,8 +1,8 @@
-"""Faults by flags of running servers: each sets some flags for a few seconds, and sets them back.
+"""Faults that set flags of running servers for a few seconds.
 
-Kudu reads these flags again each time that it uses them, so `SetFlag` changes a running server. The
-flags slow a server down or change when it elects a leader. They break no promise of Kudu, so none
-of them excuses a violation.
+Kudu reads these flags each time that it uses them, so `SetFlag` changes a running server. The flags
+slow a server down or change when it elects a leader. They break no promise of Kudu, so none of them
+excuses a violation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FlagFaults:
     async def _set_all(self, address: str, flags: Mapping[str, str]) -> bool:
         """Set the flags at one server; if one cannot be set, set all of them back.
 
-        The usual values are asked for first, because a lost answer leaves a flag in doubt.
+        It reads the usual values first: after a lost answer, a flag may have either value.
         """
         taken: list[_Place] = []
         for flag, value in flags.items():
@@ -98,7 +98,7 @@ class FlagFaults:
     async def _give_back(self, place: _Place) -> None:
         """Set a flag to its usual value, unless another operation under way has set it.
 
-        A server that is down starts with its usual flags, but may only be cut off.
+        This also asks a server that seems to be down: it may only be cut off.
         """
         self._users[place] = self._users.get(place, 1) - 1
         if self._users[place] > 0:

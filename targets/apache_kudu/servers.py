@@ -25,15 +25,15 @@ _FLAGS: Final[Mapping[str, str]] = {
     "webserver_interface": "{host}",
     "unlock_unsafe_flags": "true",
     "unlock_experimental_flags": "true",
-    # The machine's clock need not be synchronized: all servers read the same one.
+    # Unsynchronized clocks are fine: all servers read the same clock of this machine.
     "time_source": "system_unsync",
     "rpc_encryption": "disabled",
     "rpc_authentication": "disabled",
-    # Any user may let a leader step down: the harness need not know the user of the servers.
+    # Any user may ask a leader to step down, since the harness may run as another user.
     "superuser_acl": "*",
     "enable_minidumps": "false",
     "log_preallocate_segments": "false",
-    # A new log segment of 64 MB per tablet would fill the disk of a run with many short tables.
+    # By default each new log segment takes 64 MB: too much for a run with many short tables.
     "log_container_preallocate_bytes": "0",
 }
 _MASTERS: Final = "master_addresses"
@@ -88,9 +88,9 @@ def server_nodes(
 ) -> list[NodeSpec]:
     """Declare the servers that run the programs in `place`, with `flags` over the usual ones.
 
-    `spares` are masters that wait to be added. If `members_change`, masters start with the members
-    that they have stored. With `image`, the servers run in an image made of `place`. All nodes have
-    a variant that runs the programs in `newer`, if this is given.
+    `spares` are masters that wait to be added. If `members_change`, masters start with their stored
+    members. With `image`, the servers run in an image built from `place`. With `newer`, all nodes
+    have a variant that runs the programs there.
     """
 
     def addresses_of(names: Sequence[str]) -> str:

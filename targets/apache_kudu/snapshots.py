@@ -1,9 +1,9 @@
 """The state of real servers as JSON, in the form of the bundled servers' dumps.
 
-A master's page `/dump-entities` shows the running tables and their tablets, as its rows have them,
-in every role. It hides removed tables (`hides_removed`), and lacks versions, comments and key
-ranges, for which the leader is asked by the id of each table. No page and no RPC shows the indices
-of logs.
+A master's page `/dump-entities` shows its rows of running tables and their tablets, whether it
+leads or not. It hides removed tables (`hides_removed`), and lacks versions, comments and key
+ranges. For these, the leader is asked, by the id of each table. No page and no RPC shows the
+indices of logs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
     page_rows = await _page(env, page)
     if raft is None or page_rows is None:
         return None
-    leads = raft.role == "LEADER"  # in the term of the same answer
+    leads = raft.role == "LEADER"  # the role and the lead are of the same term
     all_rows = _rows(page_rows, leads=True)
     digest = zlib.crc32(json.dumps(all_rows, sort_keys=True).encode())
     rows = await _led_rows(all_rows, ask) if leads else _rows(page_rows, leads=False)
@@ -52,7 +52,7 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
         "term": raft.current_term,
         "ready": leads and role == NodeRole("leader", raft.current_term),
         "hides_removed": True,
-        "revision": digest,  # masters with equal rows have equal numbers
+        "revision": digest,  # equal for masters with equal rows
         "raft": {
             "leader_uuid": raft.leader_uuid,
             "config": _config(raft.committed_config),
@@ -63,7 +63,7 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
             {"uuid": server["uuid"], "in_maintenance": False}
             for server in page_rows["tablet_servers"]
         ],
-        "tasks": 0,  # no page counts the calls to tablet servers that are pending
+        "tasks": 0,  # no page shows the number of pending calls to tablet servers
         **rows,
     }
 
@@ -83,8 +83,8 @@ async def _page(env: ClientEnv, page: Address) -> Json | None:
 def _rows(page: Json, *, leads: bool) -> Json:
     """Return the tables and tablets of a page.
 
-    Only the leader's rows name the leaders of tablets: a page shows no terms, so that the rows of
-    a master that lags could not be compared with them.
+    Only the leader's rows name the leaders of tablets. A lagging master may name old ones, and
+    pages show no terms that would tell.
     """
     tables = [
         {"id": row["table_id"], "name": row["table_name"], "state": row["state"]}
@@ -110,7 +110,7 @@ def _id(row: Json) -> str:
 def _tablet(
     ident: str, table_id: str, state: str, leader: str | None, replicas: Mapping[str, str]
 ) -> Json:
-    marks = {"promote": False, "replace": False}  # no answer of a master shows them
+    marks = {"promote": False, "replace": False}  # masters do not show these marks
     peers = [
         {"uuid": uuid, "member_type": kind, **marks} for uuid, kind in sorted(replicas.items())
     ]
@@ -119,7 +119,7 @@ def _tablet(
 
 
 async def _led_rows(rows: Json, ask: Ask) -> Json | None:
-    """Return the `rows` of the leading master, with all that it tells about them.
+    """Return the `rows` of the leading master, with the fields that its answers add.
 
     Its page leaves out tables that are altering; the list of tables has them.
     """

@@ -1,8 +1,8 @@
 """A running deployment of real Kudu, for inspection and changes by the harness.
 
 The bundled target's system and clients do the work; their calls go over Kudu's own RPCs. This
-module adds what differs: servers are known by their uuids, which they draw when they start first,
-and their state comes from their RPCs, since no RPC dumps it.
+module has the differences: a server draws its uuid when it first starts, and its state comes from
+several RPCs, since no single RPC dumps it.
 """
 
 from __future__ import annotations
@@ -123,14 +123,14 @@ class ApacheKuduSystem(KuduSystem):
 
     @override
     async def converged(self) -> Convergence:
-        await self._learn_names(known=())  # a server that was wiped has a new uuid
+        await self._learn_names(known=())  # a wiped server has a new uuid
         convergence = await super().converged()
         if not convergence.ok:
             await self._finish_moves()
         return convergence
 
     async def _finish_moves(self) -> None:
-        """Let leaders step down whose replicas were moved away, as Kudu's own tool does.
+        """Let leaders step down if their replicas were moved away, as Kudu's own tool does.
 
         Masters never evict a leader. `kudu tablet change_config move_replica` waits for the new
         replica, and then asks a leader that is to be replaced to step down; the client that began a
@@ -149,7 +149,8 @@ class ApacheKuduSystem(KuduSystem):
         config = None if state is None else state.committed_config
         voters = [] if config is None else [p for p in config.peers if p.member_type == "VOTER"]
         leaves = any(peer.uuid == uuid and peer.replace for peer in voters)
-        if leaves and len(voters) % 2 == 0:  # one voter too many: Kudu wants an odd number
+        # the move left one voter too many; Kudu wants an odd number
+        if leaves and len(voters) % 2 == 0:
             await self._ask(address, LeaderStepDownRequest(uuid, tablet_id))
 
     async def _learn_names(self, known: Collection[str]) -> None:
@@ -168,7 +169,7 @@ class ApacheKuduSystem(KuduSystem):
     def _awaited(
         self, leader: Mapping[str, Any] | None, tservers: dict[str, Any]
     ) -> Mapping[str, Any]:
-        """Leave out replicas that stay where they do not belong: Kudu may never delete them.
+        """Leave out misplaced replicas that Kudu may never delete.
 
         A replica stays if it is still there `_ORPHAN_S` after it was first seen (`_may_stay`).
         """
@@ -187,7 +188,7 @@ class ApacheKuduSystem(KuduSystem):
                 if _may_stay(replica, dump["uuid"], placed)
             ]
             before = self._orphans.get(name, {})
-            # Other sightings are forgotten: a replica that comes back is awaited once more.
+            # Older sightings are dropped: if a replica comes back, its time starts again.
             seen = self._orphans[name] = {ident: before.get(ident, now_s) for ident in orphans}
             stay = {ident for ident, since_s in seen.items() if now_s - since_s >= _ORPHAN_S}
             tablets = [each for each in dump["tablets"] if each["tablet_id"] not in stay]
@@ -199,7 +200,7 @@ class ApacheKuduSystem(KuduSystem):
     @override
     def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
         del masters, tservers
-        return {}  # Kudu's own limits, which checkers assume
+        return {}  # Kudu's default limits, which checkers assume
 
     @override
     async def _dumps(self, roles: Roles) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -225,10 +226,10 @@ class ApacheKuduSystem(KuduSystem):
 
 
 def _may_stay(replica: Mapping[str, Any], uuid: str, placed: Collection[str]) -> bool:
-    """Whether the permit `orphan-replicas` covers a replica of the server `uuid`: it is of a
-    removed table and never had a leader, or its own committed configuration leaves the server out.
+    """Whether the permit `orphan-replicas` covers a replica of the server `uuid`.
 
-    The catalog has the tablets `placed`.
+    It covers a replica of a removed table that never had a leader, and a replica whose own
+    committed configuration leaves the server out. The catalog has the tablets `placed`.
     """
     config = replica["committed_config"]
     if replica["tablet_id"] not in placed and replica["raft"]["leader_uuid"] is None:

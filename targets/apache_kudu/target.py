@@ -36,10 +36,11 @@ _REAL: Final = (
     Permit(
         name=ORPHAN_REPLICAS,
         # The server answers "not found" to a DeleteTablet that overtakes the start of the tablet's
-        # CreateTablet. The master takes that for a success, and drops the deletion that the
-        # server's report asks for, since one is pending. Nothing reports the replica again.
-        # Masters delete a replica outside its group only if its configuration is older than the
-        # group's. A copy whose ADD_PEER another leader took back has the group's own.
+        # CreateTablet. The master takes that for a success. The server's report calls for another
+        # deletion, which the master skips, since one is pending. The server does not report the
+        # replica again. Masters delete a replica outside its group only if its configuration is
+        # older than the group's. If another leader undid the ADD_PEER of a copy, the copy has the
+        # group's configuration.
         why="a table that is deleted while it is being created may leave replicas behind, and a "
         "leader that dies while it adds a server may leave the copy there",
     ),

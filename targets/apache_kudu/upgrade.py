@@ -1,9 +1,9 @@
 """The rolling upgrade of a running cluster to another release of Kudu.
 
-Kudu's administration guide says in which order: masters one after the other, then tablet servers.
-A tablet server first enters maintenance, so that the masters do not replace its replicas, and hands
+Its order is the one of Kudu's administration guide: masters one by one, then tablet servers. A
+tablet server first enters maintenance, so that the masters do not replace its replicas, and hands
 over its leaders ("quiesces"); it leaves maintenance when it serves again. Each step has a time
-limit: an administrator goes on even if a fault keeps a server from becoming ready.
+limit: it goes on even if a fault keeps a server from becoming ready.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Upgrade:
         """Uuids of the tablet servers that may have entered maintenance, and did not leave it."""
 
     async def run(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Upgrade the servers among `nodes` that are up and have the old release, one by one.
+        """Upgrade the running servers of the old release among `nodes`, one by one.
 
         Does nothing while an earlier upgrade is under way.
         """
@@ -73,7 +73,7 @@ class Upgrade:
         return f"upgraded {', '.join(upgraded)} in turn" if upgraded else None
 
     async def finish(self, restart: Restart) -> None:
-        """Upgrade the other servers if any was upgraded, and end all maintenance."""
+        """Upgrade the remaining servers if one was upgraded, and end all maintenance."""
         if self._done:
             await self.run([*self._masters, *self._tservers], restart)
         for name in [*self._in_maintenance]:
@@ -96,7 +96,8 @@ class Upgrade:
             uuid = await self._rpc.node_uuid(address, timeout_s=_CALL_S)
         except RpcError:
             return  # the server is down
-        self._in_maintenance[name] = uuid  # also if the answer is lost
+        # even if the answer is lost, the server may be in maintenance
+        self._in_maintenance[name] = uuid
         await self._change_maintenance(uuid, on=True)
 
         async def is_idle() -> bool:
@@ -109,7 +110,7 @@ class Upgrade:
         uuid = self._in_maintenance.get(name)
         if uuid is None:
             return
-        with contextlib.suppress(RpcError):  # a server that is down does not quiesce
+        with contextlib.suppress(RpcError):  # the server may be down
             asked = partial(quiesce, on=False)
             await self._rpc.administer(self._tservers[name], asked, timeout_s=_CALL_S)
         if await self._change_maintenance(uuid, on=False):

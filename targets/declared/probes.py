@@ -42,7 +42,7 @@ def condition(text: str) -> Callable[[Any], bool]:
     try:
         literal = json.loads(right)
     except ValueError:
-        raise UsageError(f"is {text!r}, and {right!r} is no path and no JSON; {_RULE}") from None
+        raise UsageError(f"is {text!r}, and {right!r} is neither a path nor JSON; {_RULE}") from None
     return lambda answer: bool(value_at(answer, left) == literal)
 
 

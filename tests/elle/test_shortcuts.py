@@ -36,7 +36,7 @@ CHAIN = runs((0, 0), (1, 1), (2, 2), (3, 3), (4, 4))
         # one real-time step replaces the chain, and the anti-dependency remains
         ((WW, REALTIME, WW, WR, RW), (0, 4), (REALTIME, RW)),
         ((REALTIME, REALTIME, REALTIME, REALTIME, RWP), (0, 4), (REALTIME, RWP)),
-        # the edge that defines the kind of the cycle remains: wr before ww
+        # the edge that decides the kind of the cycle remains: wr rather than ww
         ((REALTIME, WW, WW, REALTIME, WR), (0, 4), (REALTIME, WR)),
         ((REALTIME, WW, REALTIME, REALTIME, WW), (1, 2), (WW, REALTIME)),
         # A cycle without real time has another kind, and is not shortened.

@@ -42,7 +42,7 @@ BROWSER_MARKS = [pytest.mark.browser, pytest.mark.xdist_group("spark")]
 
 
 def browser_test(test):
-    """Mark a test that needs a browser, in a module of other tests."""
+    """Mark a test that needs a browser, in a module whose other tests need none."""
     for mark in BROWSER_MARKS:
         test = mark(test)
     return test

@@ -38,7 +38,7 @@ class KuduHmsChecker(Checker):
 
     api_version = 1
     name = "kudu-hms"
-    doc = "Kudu's tables and the metastore's entries are one to one, and events were followed once"
+    doc = "Kudu's tables and the metastore's entries match, and each event was applied once"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s

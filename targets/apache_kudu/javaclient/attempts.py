@@ -1,8 +1,8 @@
 """The hidden attempts of the Java client, and what each of them may have done.
 
-The client resends a request until it is answered or time is up, also a change that may have taken
-effect. Its traces show each time that it sent an RPC, and what came of it. So every attempt is
-recorded, and the outcome of an operation follows from all of its attempts:
+The client resends a request until it is answered or time is up, even a change that may have taken
+effect. Its traces show each RPC that it sent, and the outcome. So every attempt is recorded, and
+the outcome of an operation follows from all of its attempts:
 
 | the attempts of a change                                        | outcome |
 |-----------------------------------------------------------------|---------|
@@ -11,13 +11,13 @@ recorded, and the outcome of an operation follows from all of its attempts:
 | none may have had an effect, and the client gave up             | fail    |
 | any other, such as refused after an attempt without an answer   | info    |
 
-A client whose time was up did not give up. If it was looking for the server at that moment, it
-may send the request afterwards, and then without a time limit: the timeout resets the RPC's
-`timeoutTracker`, and `RetryRpcCB` and `RetryRpcErrback` in `AsyncKuduClient` (1.18.1) go on all the
-same. So a change of which the client says TIMED_OUT is `info`, even if it was never sent.
+A client that reports a timeout may still go on. If it was looking for the server at that moment, it
+may send the request afterwards, without a time limit: the timeout resets the RPC's
+`timeoutTracker`, and `RetryRpcCB` and `RetryRpcErrback` in `AsyncKuduClient` (1.18.1) continue. So
+a change that ends with TIMED_OUT is `info`, even if it was never sent.
 
 The client's errors have a status and a text, but no code of Kudu's servers, so texts tell them
-apart. In doubt an attempt may have had an effect (`Effect.UNKNOWN`).
+apart. An unknown text means that the attempt may have had an effect (`Effect.UNKNOWN`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NO_TABLET: Final = (
 
 
 class Sent(NamedTuple):
-    """One RPC that the client sent; `end_ns` is `None` if nothing came of it yet."""
+    """One RPC that the client sent; `end_ns` is `None` while it has no outcome."""
 
     method: str
     server: str
@@ -95,7 +95,7 @@ def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
                 )
             )
         elif action in _ENDED and call in open_:
-            place = open_.pop(call)  # one outcome may leave two frames: the first one counts
+            place = open_.pop(call)  # of two frames with an outcome, the first counts
             sent[place] = sent[place]._replace(
                 end_ns=frame["at_ns"], code=frame["code"], text=frame["text"]
             )
@@ -106,7 +106,7 @@ def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
 def recorded(
     sent: Sequence[Sent], name_of: Callable[[str], str], start_ns: int, now_ns: int
 ) -> tuple[Attempt, ...]:
-    """The attempts as histories have them, of an operation that began at `start_ns`."""
+    """Return the attempts in the form of histories; the operation began at `start_ns`."""
     return tuple(
         Attempt(
             name_of(each.server).partition(":")[0],
@@ -128,7 +128,7 @@ def outcome_text(sent: Sent) -> str:
 
 
 def effect_at_master(sent: Sent) -> Effect:
-    """The effect that an attempt of a change may have had on the catalog."""
+    """The possible effect of an attempt of a change on the catalog."""
     if sent.code == OK:
         return Effect.DONE
     if any(text in sent.text for text in _LOST):
@@ -139,7 +139,7 @@ def effect_at_master(sent: Sent) -> Effect:
 
 
 def effect_at_tablet(sent: Sent) -> Effect:
-    """The effect that an attempt of a write may have had on a tablet."""
+    """The possible effect of an attempt of a write on a tablet."""
     if sent.code == OK:
         return Effect.DONE
     nothing = any(text in sent.text for text in _NO_TABLET)
@@ -147,10 +147,10 @@ def effect_at_tablet(sent: Sent) -> Effect:
 
 
 class Outcome(NamedTuple):
-    """The proof that all attempts of one change give together.
+    """The combined proof of all attempts of one change.
 
-    `last` is the last attempt, if there is one. `lost` is true if an attempt other than an
-    acknowledged or refused last one may have had an effect.
+    `last` is the last attempt, if there is one. `lost` is true if an attempt may have had an
+    effect, apart from a last one that was acknowledged or refused.
     """
 
     last: Sent | None

@@ -1,9 +1,9 @@
 """Operations of the vocabulary `ddl` by the Java client, and what its answers prove.
 
-The client tells neither terms nor versions of schemas, and says "already present" also to a change
-that an earlier attempt of its own has made. So terms and versions come from looks at the master
-that answered (`targets.apache_kudu.wire.looks`), and outcomes from all attempts (`attempts`). An
-answer whose term is not certain proves nothing: then a change is `info`, and a read fails.
+The client reports neither terms nor versions of schemas. It reports "already present" even if its
+own earlier attempt made the change. So terms and versions come from looks at the master that
+answered (`targets.apache_kudu.wire.looks`), and outcomes from all attempts (`attempts`). An answer
+whose term is uncertain proves nothing: a change is then `info`, and a read fails.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NO_TERM: Final = "NO_TERM: the answer came, but not the term in which it was giv
 class Looks(NamedTuple):
     """The term of a master's answer, and versions of the table before and after it.
 
-    Without a `term`, the answer is of no certain term.
+    `term` is `None` if it is uncertain.
     """
 
     term: int | None = None
@@ -73,7 +73,7 @@ def line_of(call: ddl.DdlCall) -> dict[str, Any]:
     ranged = isinstance(call, ddl.Create) and call.ranges
     steps = call.steps if isinstance(call, ddl.Alter) else []
     if ranged or any(step[0] not in _STEPS for step in steps):
-        raise UsageError("the Java client makes no ranges of tables; use --target kudu")
+        raise UsageError("the Java client cannot create range partitions; use --target kudu")
     return {"f": call.f, **call.asked()} if isinstance(call.asked(), dict) else {"f": call.f}
 
 
@@ -116,7 +116,7 @@ def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
     table_id, version = answer.get("table_id"), None
     before, after = looks.before, looks.after
     if before is not None and after is not None and before.table_id == after.table_id == table_id:
-        # Every change makes a version, so none came between if they differ by one.
+        # Every change makes a version: if they differ by one, no other change came between.
         version = after.number if after.number == before.number + 1 else None
     return {
         "result": "ok",
@@ -171,7 +171,7 @@ def _seen(call: ddl.DdlCall, answer: Mapping[str, Any], looks: Looks) -> dict[st
 
 
 def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
-    """The version and the columns of a table, as far as the looks prove them."""
+    """The version and columns of a table that the looks prove."""
     before, after = looks.before, looks.after
     applied = committed = UNSTATED
     if before is not None and after is not None and after.table_id == answer["table_id"]:
@@ -182,7 +182,7 @@ def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 
 
 def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The tablets without the bounds at the ends of the key space, which Kudu states since 1.17."""
+    """The tablets without bounds at the ends of the key space. Kudu has such bounds since 1.17."""
     listed = [dict(tablet) for tablet in tablets]
     bounds = [(bytes.fromhex(each["start"]), bytes.fromhex(each["end"])) for each in listed]
     if states_ends(bounds):

@@ -1,7 +1,7 @@
 """Client processes of real Kudu whose operations Kudu's own Java client carries out.
 
 All clients of a run share one program (`program`), which has one Java client per process. Around
-each operation the harness looks at the servers by RPCs of its own, because the Java client tells
+each operation the harness looks at the servers by its own RPCs, because the Java client reports
 neither terms nor versions.
 """
 
@@ -73,7 +73,8 @@ class JavaClients:
         return JavaClient(self)
 
     async def pending(self) -> tuple[str, ...]:
-        """Start the program, since it starts slowly, and return the conditions that are still open.
+        """Start the program early, since it is slow, and return the conditions that do not hold
+        yet.
 
         Raises `UsageError` if it cannot run.
         """
@@ -89,9 +90,9 @@ class JavaClients:
         )
 
     async def learn(self) -> bool:
-        """Ask the masters where they serve; return whether that is known of all of them.
+        """Ask the masters for their addresses; return whether all of them are known.
 
-        Also begin to watch who leads.
+        Also start to watch which servers lead.
         """
         if not self._is_watching:
             self._is_watching = True
@@ -109,8 +110,8 @@ class JavaClients:
     async def wait_led(self, table: str) -> None:
         """Before the first operation on a table's rows, wait until its tablets have leaders.
 
-        Otherwise the term of the operation would not be certain. Waits at most `_LED_S`, and not
-        at all while no master leads.
+        Otherwise the term of the operation would be uncertain. Waits at most `_LED_S`, and not at
+        all while no master leads.
         """
         if table in self._led or self.leads.leader() is None:
             return
@@ -130,7 +131,7 @@ class JavaClients:
         return [] if master is None else await self.looker.tablets(master, table)
 
     def address_of(self, server: str) -> str:
-        """The address "node:port" of a server as the Java client names it."""
+        """The address "node:port" of a server, from the Java client's name for it."""
         host_port = server.removeprefix(_PREFIX)
         return self.advertised.get(host_port) or self.names.get(server, server)
 
@@ -166,12 +167,12 @@ class JavaClient(Client):
         asked = {**line, "timeout_ms": int(limit_s * 1000)}
         masters = tuple(self._shared.advertised)
         number = self._number
-        # The program itself keeps to the time; the rest is for its way back.
+        # The program keeps to the time limit; the rest is for its answer.
         reply = await self._shared.program.ask(
             masters, number, asked, timeout_s=limit_s + _LOOKS_S / 2
         )
         if reply.error is not None and reply.error[0] == OPEN:
-            # The operation goes on. Its RPCs must not count for the next operation.
+            # The operation is still running. Its RPCs must not count for the next operation.
             self._number = next(self._shared.numbers)
             self._shared.env.spawn(self._shared.program.close(number), name="close-java-client")
         return reply
@@ -245,7 +246,7 @@ class JavaClient(Client):
         addresses: Mapping[str, str],
         sent_ns: Mapping[str, int],
     ) -> dict[str, int]:
-        """The terms of the answers by tablet, where they are certain and good for the call."""
+        """The terms of the answers by tablet; uncertain and unfit ones are left out."""
 
         async def term(tablet: str, address: str) -> int | None:
             lead = await self._leads.proven(address, sent_ns[tablet], tablet)
@@ -268,7 +269,7 @@ class JavaClient(Client):
 def _servers(
     call: rows.Write | rows.Read | rows.Scan, reply: Reply, sent: Iterable[Sent]
 ) -> dict[str, str]:
-    """The server that answered for each tablet, as the Java client names it."""
+    """The Java client's name of the server that answered for each tablet."""
     if isinstance(call, rows.Write):
         return {
             each.tablet: each.server

@@ -2,7 +2,8 @@
 
 The program, `JavaClient.java`, is in the client's own package, because the traces of the client's
 RPCs are private to it. So it is compiled against exactly the files of `artefacts.lock`, and a
-client that differs there does not compile. What cannot be fetched or compiled is a `UsageError`.
+client that differs there does not compile. If it cannot be fetched or compiled, this raises
+`UsageError`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CLASSES: Final = "classes"
 
 @contextlib.contextmanager
 def _as_usage() -> Iterator[None]:
-    """Raise what Java lacks as `UsageError`."""
+    """Convert errors about a missing Java to `UsageError`."""
     try:
         yield
     except InfrastructureError as error:

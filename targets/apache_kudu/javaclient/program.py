@@ -54,10 +54,10 @@ class JavaProgram:
     async def ask(
         self, masters: Sequence[str], number: int, asked: Mapping[str, Any], *, timeout_s: float
     ) -> Reply:
-        """Carry out an operation with the client of this number, which is made if it is new.
+        """Carry out an operation with the client of this number, and create the client if needed.
 
-        Without an answer in time the error is `OPEN`. Raises `RuntimeError` if the program failed
-        in another way than by an exception of the client, so that nothing is known.
+        Without an answer in time the error is `OPEN`. Raises `RuntimeError` if the program itself
+        failed, which leaves the outcome unknown.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -85,7 +85,8 @@ class JavaProgram:
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
-            with contextlib.suppress(ConnectionError):  # the task that reads says why it ended
+            # the reading task says why the program ended
+            with contextlib.suppress(ConnectionError):
                 writer.write(json.dumps({"id": number, **line}).encode() + b"\n")
                 await writer.drain()
             return await answer
@@ -110,7 +111,8 @@ class JavaProgram:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 limit=_LINE_BYTES_MAX,
-                start_new_session=True,  # Ctrl-C is for the harness, which still needs the program
+                # Ctrl-C is meant for the harness, which still needs the program
+                start_new_session=True,
             )
         except OSError as error:
             what = f"cannot run Kudu's Java client ({self._command[0]}): {error}"

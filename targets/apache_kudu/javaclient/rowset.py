@@ -1,14 +1,14 @@
 """Operations of the vocabulary `rows` by the Java client, and what its answers prove.
 
-The client sends the rows of a write in one batch per tablet, and sends a batch again under the same
-request id until it is answered. So results of rows follow from all attempts of their batch. A row
-that was refused after an attempt of unknown outcome has an unknown result.
+The client sends the rows of a write in one batch per tablet. It sends a batch again, under the same
+request id, until it is answered. So the results of rows follow from all attempts of their batch. If
+a row was refused after an attempt of unknown outcome, its result is unknown.
 
-A read of the latest state is a snapshot at the leader's present time, and a snapshot of a leader
-counts only if a majority of the tablet's voters has no later term afterwards; the module
+A read of the latest state is a snapshot at the leader's present time. A leader's snapshot counts
+only if a majority of the tablet's voters has no later term afterwards;
 `targets.apache_kudu.wire.tablets` has the reasons. Scans read one tablet after another, each with
-one scanner. The client's timestamps of snapshots exclude the writes at that time, and timestamps
-of the vocabulary include them, so they differ by one.
+one scanner. A snapshot of the client excludes the writes at its timestamp, but a snapshot of the
+vocabulary includes them, so their timestamps differ by one.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _scan_line(
 
 
 def unanswered(call: Write | Read | Scan, reply: Reply) -> Judged:
-    """The completion of an operation of which the client returned an error as a whole."""
+    """The completion of an operation that failed as a whole."""
     assert reply.error is not None, "there is neither an answer nor an error"
     code, text = reply.error
     error = f"{code}: {text}"
@@ -119,8 +119,8 @@ def written(
 ) -> Judged:
     """The completion of a write.
 
-    `nodes` has the name of the server that answered for each tablet, and `terms` the term in which
-    it did so, if that is certain.
+    For each tablet, `nodes` has the name of the server that answered, and `terms` the term in which
+    it did, if that is certain.
     """
     results: list[str | None] = [None] * len(answer["rows"])
     parts: list[dict[str, Any]] = []
@@ -155,11 +155,11 @@ def written(
 
 
 def _row_result(row: Mapping[str, Any], *, lost: bool) -> str | None:
-    """The result of a row that its tablet answered, after `lost` attempts of unknown outcome."""
+    """The result of an answered row; `lost` is true after attempts of unknown outcome."""
     if row["code"] == "OK":
         return "ok"
     if lost:
-        return None  # an earlier attempt may have written the row, and be the reason
+        return None  # an earlier attempt may have written the row, which would explain the error
     if row["code"] == "NOT_FOUND" and _OTHER_PARTITION in row["text"]:
         return "invalid"
     return _RESULTS.get(row["code"])
@@ -174,12 +174,12 @@ def _first_error(answer: Mapping[str, Any]) -> str | None:
 
 
 def needs_leader(call: Read | Scan) -> bool:
-    """Whether only a leader's answer counts, in a certain term."""
+    """Whether the answer must be a leader's, in a certain term."""
     return isinstance(call, Read) or (call.mode == "latest" and call.replica == "leader")
 
 
 def needs_proof(call: Read | Scan) -> bool:
-    """Whether an answer needs a certain term: all do, except the latest state of any replica."""
+    """Whether the answer's term must be certain, as for all but the latest state of any replica."""
     return needs_leader(call) or (isinstance(call, Scan) and call.mode != "latest")
 
 
@@ -189,7 +189,7 @@ def scanned(
     nodes: Mapping[str, str],
     terms: Mapping[str, int],
 ) -> Judged:
-    """The completion of a read or scan whose answers are proven as far as they need it."""
+    """The completion of a read or scan whose answers have the proof that they need."""
     is_snapshot = isinstance(call, Scan) and call.mode != "latest"
     parts = [
         {

@@ -58,7 +58,8 @@ _SET: Final = 1
 async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:
     """Let a leading master put a tablet server into maintenance, or take it out.
 
-    Masters do not replace the replicas of a server in maintenance that is down. Raises `RpcError`.
+    While a server is in maintenance, masters do not replace its replicas if it is down. Raises
+    `RpcError`.
     """
     change = {"uuid": uuid, "change": _ENTER if on else _EXIT}
     error = master_error(await s.ask(CHANGE_TSERVER_STATE, {"change": change}))
@@ -67,9 +68,10 @@ async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:
 
 
 async def quiesce(s: Session, *, on: bool) -> int:
-    """Let a tablet server begin or end to hand over its leaders; return how many it still has.
+    """Start or stop quiescing, that is, handing over all leaders.
 
-    A server that starts again does not quiesce. Raises `RpcError`.
+    Returns how many leaders the tablet server still has. A restart ends quiescing. Raises
+    `RpcError`.
     """
     reply = await s.ask(QUIESCE, {"quiesce": on, "return_stats": True})
     error = tablet_error(reply)

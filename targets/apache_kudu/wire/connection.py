@@ -37,7 +37,7 @@ _CALL_IDS_MAX: Final = 2**31 - 1
 
 
 class Reply(Values):
-    """The decoded body of an answer, with the sidecars that came behind it."""
+    """The decoded body of an answer, with its sidecars."""
 
     sidecars: tuple[bytes, ...] = ()
 
@@ -132,7 +132,7 @@ class Connection:
                 outcome = await future
         except TimeoutError as error:
             if self._received == before:
-                self.broken = True  # a connection may stay dead although a partition has healed
+                self.broken = True  # after a partition has healed, an old connection may stay dead
             message = f"no answer from {self.address} to {method.name} within {timeout_s:g} s"
             raise RpcTimeoutError(message, sent=True) from error
         finally:
@@ -176,7 +176,7 @@ class Connection:
         message = f"the connection to {self.address} ended before the answer came: {why}"
         for future in self._calls.values():
             if not future.done():
-                # as a result, since asyncio logs exceptions that a cancelled caller ignores
+                # set as a result: asyncio would log an exception that a cancelled caller ignores
                 future.set_result(RpcConnectionError(message, sent=True))
         with contextlib.suppress(RuntimeError):  # the loop is closed already
             self._writer.transport.abort()

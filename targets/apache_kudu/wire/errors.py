@@ -1,6 +1,6 @@
-"""The meaning of Kudu's errors: whether a request that was answered with one may take effect.
+"""The meaning of Kudu's errors: whether the refused request may still take effect.
 
-In doubt, an error is `indeterminate`. Names are of Kudu's sources (1.18).
+In doubt, an error is `indeterminate`. Names are from Kudu's sources (1.18).
 
 **Errors of the RPC layer** (`rpc/rpc_header.proto`, `ErrorStatusPB`):
 

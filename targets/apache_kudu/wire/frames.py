@@ -1,10 +1,9 @@
 """Frames of Kudu's RPC, and the handshake that opens a connection (Kudu's own page `rpc.md`).
 
 A client first sends `GREETING`. After that, each frame is a 4-byte big-endian length and two
-protobuf messages, a header and a body, each after its own length as a varint. Behind the body of an
-answer there may be *sidecars*: raw bytes, such as rows, whose offsets are in the header. The
-handshake names the user by SASL PLAIN, without a password, as servers without authentication
-accept it.
+protobuf messages, a header and a body, each with its length as a varint before it. An answer may
+end with *sidecars*: raw bytes, such as rows, whose offsets are in the header. The handshake names
+the user by SASL PLAIN, without a password, as servers without authentication accept it.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def read_answer(data: bytes) -> Answer:
 
 
 def _sized(data: bytes, at: int) -> tuple[memoryview, int]:
-    """Return the bytes behind their length at position `at`, and the position behind them."""
+    """Read a length at position `at`; return that many bytes, and the position after them."""
     size, at = decode_varint(data, at)
     if at + size > len(data):
         raise WireFormatError("a part of an answer is longer than the answer")

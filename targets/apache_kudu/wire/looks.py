@@ -1,10 +1,9 @@
 """Looks at servers of real Kudu, for clients whose own answers say less than the checkers need.
 
 A `Looker` never asks for a change. `Leads` watches in which term each server leads which Raft
-groups. Terms never decrease on a server, so an answer that another client got from a server was
-given in the term in which this server was seen before the request and after the answer, if both
-are the same (`Leads.proven`). Two looks may overlap, and the older one end last; then a lead
-counts as first seen too late, which proves less.
+groups. Terms never decrease on a server. So if looks before the request and after the answer of
+another client show the same term, the answer was given in it (`Leads.proven`). If two looks overlap
+and the older one ends last, the recorded time of a lead is too late, which only proves less.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _TABLETS_MAX: Final = 1000
 
 
 class Looker(WireRpc):
-    """One client's looks; addresses are "node:port"."""
+    """A client that only looks; addresses are "node:port"."""
 
     async def advertised(self, address: str) -> str | None:
-        """The "host:port" under which a master is known to other programs, if it answers."""
+        """The "host:port" that a master advertises, if it answers."""
         deadline = asyncio.get_running_loop().time() + LOOK_S
         try:
             host = await self._host_of(address, deadline=deadline)
@@ -55,7 +54,7 @@ class Looker(WireRpc):
         }
 
     async def confirmed(self, address: str, tablet_id: str, lead: Lead) -> bool:
-        """Whether a tablet's answer from this server in this lead was no deposed leader's.
+        """Whether a tablet's answer from this server in this lead is not from a deposed leader.
 
         See `targets.apache_kudu.wire.tablets` for the reason.
         """
@@ -67,7 +66,7 @@ class Looker(WireRpc):
             return False
 
     async def tablets(self, address: str, name: str) -> list[str]:
-        """The ids of a table's tablets; none if a master does not say them (yet)."""
+        """The ids of a table's tablets; none if the master does not list them (yet)."""
         asked = m.GetTableLocationsRequest(
             table=m.TableIdentifier(table_name=name), max_returned_locations=_TABLETS_MAX
         )
@@ -80,7 +79,7 @@ class Looker(WireRpc):
     async def version(
         self, address: str, *, name: str | None = None, table_id: str | None = None
     ) -> Version | None:
-        """The version of the table with this name or id at a master, if the master says one."""
+        """The version of the table with this name or id at a master, if the master states it."""
         try:
             session = await self._session_for(address, LOOK_S)
             if table_id is not None:
@@ -91,7 +90,7 @@ class Looker(WireRpc):
 
 
 class Leads:
-    """The terms in which servers were seen to lead, by address and Raft group."""
+    """The terms in which servers lead, as the looks show them, by address and Raft group."""
 
     def __init__(self, looker: Looker, clock: Clock) -> None:
         self._looker = looker
@@ -126,7 +125,7 @@ class Leads:
     async def proven(
         self, address: str, sent_ns: int, group: str = SYSTEM_TABLET_ID
     ) -> Lead | None:
-        """The lead in which a server gave an answer that has just come; `None` if unproven.
+        """The lead in which a server gave the answer that just arrived; `None` if unproven.
 
         The request was sent at `sent_ns`, or later.
         """

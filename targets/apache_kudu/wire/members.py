@@ -46,7 +46,7 @@ _REFUSED: Final = {
 async def connect_to_master(
     s: Session, request: m.ConnectToMasterRequest
 ) -> m.ConnectToMasterResponse:
-    """Ask a master for its role; the term is the master's at most when it answered."""
+    """Ask a master for its role; the term is from just before its answer."""
     del request
     consensus = await s.consensus()
     reply = await s.ask(w.CONNECT_TO_MASTER)
@@ -65,8 +65,9 @@ async def get_master_registration(
 ) -> m.GetMasterRegistrationResponse:
     """Ask a master for its registration, its Raft role, and the members that it knows.
 
-    Role and term come from one look at its Raft state. The registration has a role, too, but a
-    leader that is deposed between two looks would seem to lead in the term of the next leader.
+    Role and term come from one look at its Raft state. The registration also has a role, but a
+    second look could combine that role with a later term: a deposed leader would seem to lead in
+    the term of its successor.
     """
     del request
     reply = await s.ask(w.GET_MASTER_REGISTRATION)
@@ -114,9 +115,10 @@ async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMaste
 def _named(
     entries: Sequence[m.MasterEntry], peers: Sequence[m.PeerConfig]
 ) -> tuple[m.MasterEntry, ...]:
-    """Name the masters that did not answer the leader: their entries have only an error.
+    """Name the masters that did not answer the leader.
 
-    They are the members that no other entry names. Raises `RpcConnectionError` if these do not fit.
+    Their entries have only an error, so they are the members that no other entry names. Raises
+    `RpcConnectionError` if the numbers differ.
     """
     stated = {entry.uuid for entry in entries if entry.uuid}
     rest = [peer for peer in peers if peer.uuid not in stated]
@@ -188,7 +190,7 @@ async def _change_masters(s: Session, method: w.Method, change: Values) -> m.Mas
 async def list_tablet_servers(
     s: Session, request: m.ListTabletServersRequest
 ) -> m.ListTabletServersResponse:
-    """Ask a master, which need not lead, for the tablet servers that it has heard."""
+    """Ask a master, which need not lead, for the tablet servers that sent it heartbeats."""
     del request
     reply = await s.ask(w.LIST_TABLET_SERVERS, {"include_states": True})
     servers = tuple(

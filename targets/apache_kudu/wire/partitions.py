@@ -26,7 +26,7 @@ def murmur2(data: bytes, seed: int = 0) -> int:
 
 
 class MurmurSchema(PartitionSchema, frozen=True):
-    """The partitioning of a table of real Kudu, whose splits clients need not know."""
+    """The partitioning of a table of real Kudu. Clients need not know its split rows."""
 
     seed: int = 0
 

@@ -74,7 +74,7 @@ class WireRpc:
         self._user = user
         self._memory = Memory()
         self._attempts = itertools.count(1)
-        # Servers remember the clients of earlier runs.
+        # The id must be new, since servers remember the clients of earlier runs.
         self._client = uuid.uuid4().hex  # determinism: not simulated
         self._links: dict[Address, tuple[Connection, str]] = {}
         self._dials: dict[Address, asyncio.Task[tuple[Connection, str] | RpcError]] = {}

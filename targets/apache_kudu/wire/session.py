@@ -1,9 +1,9 @@
-"""One operation's calls of one server, up to its deadline, and the proof of the term it ran in.
+"""One operation's calls of one server, up to its deadline, and the proof of its term.
 
-Kudu's answers name no term, and no leader. But the term of a Raft group never decreases on a
-server, also across restarts. So a request that is asked between two looks at the server's consensus
-state ran in their term, if both show the same one (`in_one_term`). The first look may have been
-made for an earlier request.
+Kudu's answers name neither the term nor the leader. But the term of a Raft group never decreases on
+a server, even across restarts. So if two looks at the server's consensus state show the same term,
+a request between them ran in that term (`in_one_term`). The first look may have been made for an
+earlier request.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Lead(NamedTuple):
 
 
 class Memory:
-    """Facts that one client learned from answers, to spare requests and to encode rows."""
+    """Facts that one client learned from answers. They save requests, and rows need them."""
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[Column, ...]] = {}  # by table id
@@ -109,7 +109,7 @@ class Session:
         return await self.connection.call(method, request or {}, timeout_s=left_s, rows_id=rows_id)
 
     def name_of(self, uuid: str, host_port: Values | None) -> str:
-        """The address "node:port" of a server; of an unknown one the address that it advertises."""
+        """The address "node:port" of a server, or the address that an unknown server advertises."""
         where = host_port or {}
         if host_port is not None:
             remember(self.memory.hosts, uuid, host_port)
@@ -130,7 +130,9 @@ class Session:
     # --- terms -------------------------------------------------------------------------------
 
     async def raft(self, group: str = SYSTEM_TABLET_ID, *, health: bool = False) -> Reply:
-        """Ask about a Raft group (by default the masters'), and remember if this server leads."""
+        """Ask about a Raft group (by default the masters'), and remember whether this server
+        leads.
+        """
         request = {
             "dest_uuid": self.uuid,  # without it, servers log an error per request
             "tablet_ids": [group],
@@ -141,7 +143,7 @@ class Session:
         return reply
 
     async def consensus(self, group: str = SYSTEM_TABLET_ID) -> Values:
-        """Ask for the consensus state of a Raft group; it is empty if there is none here."""
+        """Ask for the consensus state of a Raft group; empty if the server has none."""
         return state_of(await self.raft(group), group) or {}
 
     def lead_in(self, consensus: Values) -> Lead:
@@ -155,7 +157,7 @@ class Session:
         return self.memory.leads[self.uuid, group]
 
     async def last_lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
-        """The last seen lead, if this server led in it; otherwise ask again."""
+        """The last known lead if this server led in it; otherwise ask again."""
         last = self.memory.leads.get((self.uuid, group))
         return last if last is not None and last.leads else await unsent(self.lead(group))
 
@@ -186,7 +188,7 @@ class Session:
 
 
 def _is_of_no_term(answer: object) -> bool:
-    """Whether an answer is an error by which no leader judged the request."""
+    """Whether the answer is an error that is not the decision of a leader."""
     error = getattr(answer, "error", None)
     if not isinstance(error, MasterError | TabletError):
         return False
@@ -194,7 +196,7 @@ def _is_of_no_term(answer: object) -> bool:
 
 
 async def unsent(call: Awaitable[T]) -> T:
-    """Await a call that comes before the request itself; its `RpcError` has `sent` false."""
+    """Await a call that precedes the request itself; its `RpcError` has `sent` false."""
     try:
         return await call
     except RpcError as error:

@@ -75,7 +75,7 @@ async def create_table(s: Session, request: m.CreateTableRequest) -> m.CreateTab
         "name": request.name,
         "schema": {"columns": [column_values(column) for column in request.schema.columns]},
         "partition_schema": {
-            # One bucket means no hash partitioning, which Kudu has a schema without hashes for.
+            # One bucket means no hash partitioning; Kudu wants a schema without hashes for it.
             "hash_schema": [] if buckets == 1 else [hashes],
             "range_schema": {"columns": [{"name": name} for name in hashed.range_columns]},
         },
@@ -226,7 +226,7 @@ async def get_table_locations(
 def states_ends(bounds: Sequence[tuple[bytes, bytes]]) -> bool:
     """Whether a table's tablets state the ends of the key space, as they do since Kudu 1.17.
 
-    Of n hash buckets without ranges, the first starts at bucket 0 there, and the last ends at n.
+    With n hash buckets and no ranges, the first then starts at bucket 0, and the last ends at n.
     """
     ends = tuple(bucket.to_bytes(4, "big") for bucket in (0, len(bounds)))
     return bool(bounds) and (bounds[0][0], bounds[-1][1]) == ends
@@ -264,13 +264,13 @@ async def _with_id(
 
 
 async def version_of_name(s: Session, table: Values) -> Version | None:
-    """The version of the table with a name, if the master says one. Raises `RpcError`."""
+    """The version of the table with this name, if the master states it. Raises `RpcError`."""
     seen = await s.ask(w.GET_TABLE_SCHEMA, {"table": table})
     return None if master_error(seen) is not None else await version_of_id(s, seen["table_id"])
 
 
 async def version_of_id(s: Session, table_id: str) -> Version | None:
-    """The version of the table with an id, if the master says one. Raises `RpcError`."""
+    """The version of the table with this id, if the master states it. Raises `RpcError`."""
     reply = await s.ask(w.IS_ALTER_TABLE_DONE, {"table": {"table_id": table_id}})
     if master_error(reply) is not None or "schema_version" not in reply:
         return None
@@ -294,7 +294,7 @@ def _table(which: m.TableIdentifier) -> Values:
 
 
 def column_values(column: m.Column) -> Values:
-    """A column as requests name it: without its id, which servers refuse."""
+    """A column in requests: without its id, which servers refuse."""
     return {
         "name": column.name,
         "type": NUMBERS[column.type],

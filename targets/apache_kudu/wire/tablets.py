@@ -68,7 +68,7 @@ _DATA_STATES: Final = {0: "COPYING", 1: "READY", 2: "DELETED", 3: "TOMBSTONED"}
 async def write(
     s: Session, request: m.WriteRequest, attempt_no: int, client: str
 ) -> m.WriteResponse:
-    """Write rows under the request's id, which `client` makes unique among all clients ever."""
+    """Write rows under the request's id; the id of `client` makes it unique across runs."""
     columns = s.memory.columns_of(request.tablet_id)
     try:
         packed = pack(columns, request.operations)
@@ -110,7 +110,7 @@ def _is_mismatch(response: m.TabletResponse) -> bool:
 
 
 async def _learn_applied(s: Session, tablet_id: str) -> None:
-    """Learn the columns of a tablet from its server, because a column was added or dropped."""
+    """Learn the columns of a tablet from its server, after a column was added or dropped."""
     reply = await s.ask(w.LIST_TABLETS, {"need_schema_info": True})
     for each in reply["tablets"]:
         if each["status"]["tablet_id"] == tablet_id and "schema" in each:
@@ -171,7 +171,7 @@ async def _snapshot(s: Session, request: m.ScanRequest, peer: Peer) -> m.ScanRes
 
 
 async def is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bool:
-    """Whether a majority of the voters has no later term now, so that none has elected a leader.
+    """Whether a majority of the voters has no later term now, so that no later leader is elected.
 
     Followers of fewer than `_STALE_FOLLOWER_VOTERS` voters need no majority.
     """
@@ -210,7 +210,7 @@ def _not_leading(s: Session, lead: Lead) -> m.ScanResponse:
 
 
 async def _scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
-    """Scan with the known columns, and once more with the server's if they do not fit."""
+    """Scan with the known columns; if they do not fit, scan once more with the server's columns."""
     response = await _scan_once(s, request)
     if not _is_mismatch(response):
         return response

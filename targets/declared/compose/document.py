@@ -80,7 +80,7 @@ class ComposeDocument:
         finally:
             loader.dispose()
         if not isinstance(values, dict):
-            raise UsageError(f"{self.name}: it is no Compose file; write a table `services:`")
+            raise UsageError(f"{self.name}: it is not a Compose file; write a table `services:`")
         return values
 
     def _value(self, loader: Any, node: Any, path: Path) -> Any:

@@ -144,7 +144,7 @@ class _Services:
                     )
 
     def _check_networks(self, services: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raise `UsageError` if services are in separate networks, which would be one here."""
+        """Raise `UsageError` if services are in separate networks: here all share one network."""
         first: tuple[str, list[str]] | None = None
         for name, service in services.items():
             written = service.get("networks") or ["default"]

@@ -2,8 +2,8 @@
 
 The data folder of a node is a volume, so it outlives the container. The container is replaced when
 the node starts as another variant or its disk is wiped. A set-up command runs in a separate
-container with the same specification, volume and network namespace. Of its writes, only those to
-the volume remain. Calls block, so the cluster makes them in threads.
+container with the same specification, volume and network namespace. Only its writes to the volume
+remain. Calls block, so the cluster makes them in threads.
 """
 
 from __future__ import annotations

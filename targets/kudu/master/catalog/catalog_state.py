@@ -83,7 +83,7 @@ class Catalog:
         # tablet -> the health of peers that the tablet's leader last reported to this master
         self.views: dict[str, LeaderView] = {}
         self.to_review: dict[str, None] = {}  # tablets that may have too few or too many replicas
-        # table -> its tablets by partition start
+        # a table's tablets in the order of their partitions' starts
         self._live_tablets: dict[str, list[TabletRecord]] = {}
         self.hidden: dict[str, None] = {}  # new names that do not resolve yet (switch RENAME-GAP)
         self.heard: dict[str, dict[str, None]] | None = None
