@@ -42,7 +42,8 @@ def condition(text: str) -> Callable[[Any], bool]:
     try:
         literal = json.loads(right)
     except ValueError:
-        raise UsageError(f"is {text!r}, and {right!r} is neither a path nor JSON; {_RULE}") from None
+        problem = f"is {text!r}, and {right!r} is neither a path nor JSON; {_RULE}"
+        raise UsageError(problem) from None
     return lambda answer: bool(value_at(answer, left) == literal)
 
 

@@ -73,7 +73,7 @@ def line_of(call: ddl.DdlCall) -> dict[str, Any]:
     ranged = isinstance(call, ddl.Create) and call.ranges
     steps = call.steps if isinstance(call, ddl.Alter) else []
     if ranged or any(step[0] not in _STEPS for step in steps):
-        raise UsageError("the Java client cannot create range partitions; use --target kudu")
+        raise UsageError("the Java client cannot create or alter ranges; use --target kudu")
     return {"f": call.f, **call.asked()} if isinstance(call.asked(), dict) else {"f": call.f}
 
 
