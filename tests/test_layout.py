@@ -99,6 +99,7 @@ LARGE = {
     ),
     "checkers/catalog/invariants/snapshot.py": (440, "one snapshot, rule after rule"),
     "checkers/conduct/bounds.py": (450, "one measure after another, each against its limit"),
+    "checkers/rows/reading.py": (420, "one conversion, from a history to parts and looks"),
     "harness/verdict/explain.py": (410, "one sentence, phrase by phrase"),
     "checkers/catalog/permits.py": (430, "one problem: a search under permits, and what it used"),
     "checkers/catalog/history.py": (465, "one conversion, from a history to operations"),

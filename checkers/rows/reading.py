@@ -2,8 +2,9 @@
 
 A *part* consists of the rows that one operation wrote to one tablet. A part is one RPC, which took
 effect at one timestamp or not at all, and the results of its rows are known for all rows or for
-none. Rows of unknown tablets count as one part. A *look* is the answer of a read, or of a scan of
-one tablet.
+none. If an answer does not name the tablets of rows, the rows of each tablet that other answers
+name are one part, and each other key is a part of its own. A *look* is the answer of a read, or of
+a scan of one tablet.
 
 * A write that ended in `fail` did nothing and is left out. Rows that were refused as "invalid" or
   "failed" are left out, too.
@@ -351,6 +352,22 @@ def _unstable_columns(history: History) -> frozenset[str]:
     return frozenset(columns)
 
 
+def _by_tablet(part: Part, tablets: Mapping[tuple[str, str], str]) -> Iterator[Part]:
+    """Yield the parts of rows whose own answer names no tablet, by what `tablets` knows of others.
+
+    All of them together are no part, since each tablet executes its own rows.
+    """
+    if part.tablet is not None or part.results:
+        yield part
+        return
+    together: dict[tuple[bool, str], list[Written]] = {}
+    for row in part.rows:
+        tablet = tablets.get((part.table, row.key))
+        together.setdefault((tablet is None, tablet or row.key), []).append(row)
+    for rows in together.values():
+        yield replace(part, rows=tuple(rows))
+
+
 def _left_out(reader: _Reader) -> Iterator[Look]:
     """Yield an empty `Look` for each tablet that a scan left out although other answers name it."""
     tablets: dict[str, dict[str, None]] = {}
@@ -391,7 +408,7 @@ def rows_history(history: History) -> RowsHistory:
             if look.tablet is not None:
                 tablets.setdefault((look.table, key), look.tablet)
     return RowsHistory(
-        tuple(reader.parts),
+        tuple(each for part in reader.parts for each in _by_tablet(part, tablets)),
         tuple(reader.looks),
         tablets,
         {table: tuple(sorted(of_table)) for table, of_table in keys.items()},

@@ -361,6 +361,15 @@ def test_half_of_a_lost_batch():
     assert "a = 9 and b = 5 which add up to 14" in text
 
 
+def test_a_lost_write_of_unknown_tablets_is_as_many_parts_as_other_answers_show():
+    h = Rows()
+    for key, tablet in (("a", "T"), ("b", "U"), ("c", "U")):
+        h.write(0, [up(key, "0")], 5 + ord(key), tablet=tablet)
+    h.lose(1, [up("a", "1"), up("b", "1"), up("c", "1"), up("d", "1")])
+    lost = [[row.key for row in part.rows] for part in rows_history(h.history).parts[3:]]
+    assert lost == [["a"], ["b", "c"], ["d"]]
+
+
 def test_rows_that_are_also_written_alone_are_no_group():
     h = Rows()
     h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
