@@ -8,8 +8,8 @@ with zeros escaped as 00 01 and a terminating 00 00.
 than one bucket, followed by the encoded range columns (`common/partition.h`). A tablet has the
 partition keys `[start, end)`. The first start and the last end are unbounded, so the tablets of a
 table cover every key exactly once, unless the table's ranges are bounded: then no tablet has the
-keys outside them. The bucket is computed from the CRC-32 of the encoded hash columns (Kudu:
-Murmur2).
+keys outside them. The bucket is computed from a hash of the encoded hash columns
+(`PartitionSchema.hash_of`).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ async def test_kudu_follows_changes_in_hive(kudu):
     # Refusals reflect Kudu's own catalog, even if it learns of a change late.
     await kudu.ok(client, "hive-drop", name="db2.z", nonce="h3")
     assert await refused(kudu, client, "delete", name="db2.z") == (
-        "TABLE_NOT_FOUND/NOT_FOUND: the table does not exist: name 'db2.z'", "not-found",
+        'TABLE_NOT_FOUND/NOT_FOUND: the table does not exist: table_name: "db2.z"', "not-found",
     )  # fmt: skip
     assert two["table_id"] != one["table_id"]
 

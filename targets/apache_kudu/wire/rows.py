@@ -7,6 +7,8 @@ null, little-endian. A text is its offset in a second buffer and its length, 8 b
 
 A scanned row has a cell for every column of the projection, and a bitmap of its nulls at its end if
 the projection has a nullable column (`common/wire_protocol.cc`).
+
+Clients `pack` writes and `unpack` scanned rows; servers `read_operations` and `pack_rows`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from targets.apache_kudu.wire.protobuf import WireFormatError
-from targets.kudu.messages import Column, RowOperation, Value
+from targets.kudu.messages import Column, RowKind, RowOperation, Value
 
 _PACKED: Final = {
     "INT8": struct.Struct("<b"),
@@ -42,6 +44,7 @@ _TYPES: Final = {
     13: "UNIXTIME_MICROS",
 }
 """Kudu's `DataType`, by number."""
+_KINDS: Final = frozenset(map(int, RowKind))
 NUMBERS: Final = {name: number for number, name in _TYPES.items()}
 
 
@@ -93,6 +96,62 @@ def _pack_cell(column: Column, value: Value, rows: bytearray, texts: bytearray) 
     texts += data
 
 
+def read_operations(
+    columns: Sequence[Column], rows: bytes, texts: bytes
+) -> tuple[RowOperation, ...]:
+    """Decode writes of rows with these columns. Raises `WireFormatError`."""
+    nullable = any(column.is_nullable for column in columns)
+    size, at = _bitmap_bytes(len(columns)), 0
+    operations: list[RowOperation] = []
+    while at < len(rows):
+        bitmaps = at + 1
+        cells_at = bitmaps + (2 * size if nullable else size)
+        if cells_at > len(rows) or rows[at] not in _KINDS:
+            raise WireFormatError(f"a row has the unknown kind {rows[at]}, or no cells")
+        kind, at = RowKind(rows[at]), cells_at
+        cells: dict[int, Value] = {}
+        for position, column in enumerate(columns):
+            if not _bit(rows, bitmaps, position):
+                continue
+            if nullable and _bit(rows, bitmaps + size, position):
+                cells[column.id] = None
+                continue
+            if at + _width(column) > len(rows):
+                raise WireFormatError("the last row is not complete")
+            cells[column.id] = _unpack_cell(column, rows, at, texts)
+            at += _width(column)
+        try:
+            key = tuple(cells.pop(column.id) for column in columns if column.is_key)
+        except KeyError as error:
+            raise WireFormatError("a row lacks a part of its key") from error
+        operations.append(RowOperation(kind, key, cells))
+    return tuple(operations)
+
+
+def pack_rows(columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> PackedRows:
+    """Encode scanned rows of the projection `columns`."""
+    nullable = any(column.is_nullable for column in columns)
+    packed, texts = bytearray(), bytearray()
+    for row in rows:
+        for column, value in zip(columns, row, strict=True):
+            if value is None:
+                packed += bytes(_width(column))
+            else:
+                _pack_cell(column, value, packed, texts)
+        if nullable:
+            packed += _bitmap([value is None for value in row])
+    return PackedRows(bytes(packed), bytes(texts))
+
+
+def read_cell(column: Column, data: bytes) -> Value:
+    """The value of a single cell, as in a predicate. Raises `WireFormatError`."""
+    if column.type not in _PACKED:
+        return data if column.type == "BINARY" else data.decode("utf-8", "replace")
+    if len(data) != _width(column):
+        raise WireFormatError(f"{len(data)} bytes are not a value of the type {column.type}")
+    return _unpack_cell(column, data, 0, b"")
+
+
 def unpack(
     columns: Sequence[Column], count: int, rows: bytes, texts: bytes
 ) -> list[tuple[Value, ...]]:
@@ -107,8 +166,8 @@ def unpack(
     for begin in range(0, len(rows), width or 1):
         at, cells = begin, []
         for position, (column, size) in enumerate(zip(columns, widths, strict=True)):
-            bit = rows[begin + nulls_at + position // 8] >> (position % 8) & 1 if nullable else 0
-            cells.append(None if bit else _unpack_cell(column, rows, at, texts))
+            is_null = nullable and _bit(rows, begin + nulls_at, position)
+            cells.append(None if is_null else _unpack_cell(column, rows, at, texts))
             at += size
         unpacked.append(tuple(cells))
     return unpacked
@@ -128,6 +187,11 @@ def _unpack_cell(column: Column, rows: bytes, at: int, texts: bytes) -> Value:
 def _width(column: Column) -> int:
     packed = _PACKED.get(column.type, _POINTER)
     return packed.size
+
+
+def _bit(data: bytes, begin: int, position: int) -> bool:
+    """A bit of the bitmap that begins at `begin`."""
+    return bool(data[begin + position // 8] >> (position % 8) & 1)
 
 
 def _bitmap_bytes(count: int) -> int:

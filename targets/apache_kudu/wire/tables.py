@@ -24,7 +24,6 @@ from harness.errors import UsageError
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.connection import Reply
 from targets.apache_kudu.wire.errors import master_error
-from targets.apache_kudu.wire.partitions import MurmurSchema
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import NUMBERS, type_name
 from targets.apache_kudu.wire.session import Session, remember, unsent
@@ -333,7 +332,7 @@ def read_schema(schema: Values) -> m.Schema:
     )
 
 
-def _partition_schema(values: Values, schema: m.Schema) -> MurmurSchema:
+def _partition_schema(values: Values, schema: m.Schema) -> m.PartitionSchema:
     names = {column.id: column.name for column in schema.columns}
 
     def named(columns: list[Any]) -> tuple[str, ...]:
@@ -344,10 +343,10 @@ def _partition_schema(values: Values, schema: m.Schema) -> MurmurSchema:
         raise WireFormatError("the table has several levels of hash buckets; one is supported")
     ranges = named(values.get("range_schema", {}).get("columns", []))
     if not hashes:
-        return MurmurSchema(range_columns=ranges)
+        return m.PartitionSchema(range_columns=ranges)
     (first,) = hashes
-    return MurmurSchema(
-        first["num_buckets"], named(first["columns"]), ranges, seed=first.get("seed", 0)
+    return m.PartitionSchema(
+        first["num_buckets"], named(first["columns"]), ranges, murmur_seed=first.get("seed", 0)
     )
 
 

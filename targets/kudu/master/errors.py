@@ -40,13 +40,13 @@ def not_initialized() -> RefusedError:
 
 def not_the_leader() -> RefusedError:
     """Return the error of a master that does not lead: case (a) above."""
-    message = "this master is not the leader"
+    message = "Not the leader: this master does not lead"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.ILLEGAL_STATE, message)
 
 
 def not_yet_ready() -> RefusedError:
     """Return the error of a leader that is still loading the catalog: case (b) above."""
-    message = "this master is the leader but not yet ready to serve requests"
+    message = "Leader not yet ready to serve requests"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from targets.kudu.messages.base import Message, TabletResponse, TabletServerCall
-from targets.kudu.messages.schema import Partition
+from targets.kudu.messages.schema import Column, Partition
 
 if TYPE_CHECKING:
     Value = None | bool | int | float | str | bytes
@@ -193,6 +193,7 @@ class HostedTablet(Message, frozen=True):
     partition: Partition
     schema_version: int
     rows: int
+    columns: tuple[Column, ...] = ()
 
 
 class ListTabletsResponse(Message, frozen=True):

@@ -6,6 +6,7 @@ import enum
 import zlib
 
 from targets.kudu.messages.base import Message
+from targets.kudu.murmur import murmur2
 
 
 class Column(Message, frozen=True):
@@ -42,6 +43,9 @@ class PartitionSchema(Message, frozen=True):
     If `is_bounded`, the ranges follow from the table's tablets instead; alters add and drop ranges,
     and a key outside all ranges belongs to no tablet. `custom_ranges` lists the ranges whose number
     of buckets differs from the table's (KUDU-2671).
+
+    Kudu's own clients compute buckets by Murmur2, with `murmur_seed`; without a seed, the hash is
+    the CRC-32, which the bundled clients compute more quickly.
     """
 
     num_hash_buckets: int = 1
@@ -50,10 +54,13 @@ class PartitionSchema(Message, frozen=True):
     range_splits: tuple[bytes, ...] = ()
     is_bounded: bool = False
     custom_ranges: tuple[RangeHash, ...] = ()
+    murmur_seed: int | None = None
 
     def hash_of(self, encoded: bytes) -> int:
         """The hash of the encoded hash columns; the bucket is its remainder."""
-        return zlib.crc32(encoded)
+        if self.murmur_seed is None:
+            return zlib.crc32(encoded)
+        return murmur2(encoded, self.murmur_seed)
 
 
 class Partition(Message, frozen=True):

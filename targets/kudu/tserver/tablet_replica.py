@@ -304,6 +304,7 @@ class Tablet:
             partition=superblock.partition,
             schema_version=machine.schema_version,
             rows=machine.rows.live_rows,
+            columns=machine.schema.columns,
         )
 
     def _rows(self) -> dict[str, Any]:

@@ -160,13 +160,13 @@ class TabletManager:
     def find(self, tablet_id: str) -> Tablet:
         tablet = self._tablets.get(tablet_id)
         if tablet is None:
-            raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
+            raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"Tablet not found: {tablet_id}")
         if not tablet.has_data:  # to clients, Kudu treats a tombstone as if it did not exist
-            raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is tombstoned here")
-        if not tablet.is_serving:
             raise TabletRefusedError(
-                _Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not running"
+                _Code.TABLET_NOT_FOUND, f"Tablet not found: {tablet_id} is tombstoned"
             )
+        if not tablet.is_serving:
+            raise TabletRefusedError(_Code.TABLET_NOT_RUNNING, f"Tablet not RUNNING: {tablet_id}")
         return tablet
 
     def _check(self, dest_uuid: str, tablet_id: str) -> None:

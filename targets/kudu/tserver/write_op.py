@@ -76,7 +76,10 @@ class Writes:
             outcome: m.WriteResponse = await first.wait(None)
             return outcome
         if self._replica.role != "LEADER":
-            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"not the leader of {request.tablet_id}")
+            raise TabletRefusedError(
+                _Code.NOT_THE_LEADER,
+                f"the replica of {request.tablet_id} is not leader of this config",
+            )
         earlier = self._machine.results.find(*key)
         if earlier is not None:
             return self._answer(earlier)

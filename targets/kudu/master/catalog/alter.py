@@ -190,11 +190,11 @@ def _rename(step: AlterStep, columns: list[Column], flags: Flags) -> list[Column
 
 def _check_free(columns: list[Column], name: str) -> None:
     if any(column.name == name for column in columns):
-        raise invalid_schema(f"the column {name!r} already exists", AppStatus.ALREADY_PRESENT)
+        raise invalid_schema(f"The column already exists: {name}", AppStatus.ALREADY_PRESENT)
 
 
 def _position(columns: list[Column], name: str) -> int:
     for position, column in enumerate(columns):
         if column.name == name:
             return position
-    raise invalid_schema(f"the column {name!r} does not exist", AppStatus.NOT_FOUND)
+    raise invalid_schema(f"The specified column does not exist: {name}", AppStatus.NOT_FOUND)

@@ -54,8 +54,11 @@ class LeaderView:
 def table_not_found(identifier: TableIdentifier) -> RefusedError:
     """Return the error for an `identifier` that no live table matches."""
     named = ", ".join(
-        f"{kind} {value!r}"
-        for kind, value in (("id", identifier.table_id), ("name", identifier.table_name))
+        f'{kind}: "{value}"'
+        for kind, value in (
+            ("table_id", identifier.table_id),
+            ("table_name", identifier.table_name),
+        )
         if value is not None
     )
     return RefusedError(
@@ -172,13 +175,13 @@ class Catalog:
             raise RefusedError(
                 MasterErrorCode.TABLE_ALREADY_PRESENT,
                 AppStatus.ALREADY_PRESENT,
-                f"the table {name!r} already exists with id {self.by_name[name]}",
+                f"table {name} already exists with id {self.by_name[name]}",
             )
         if name in self.reserved:
             raise RefusedError(
                 MasterErrorCode.TABLE_ALREADY_PRESENT,
                 AppStatus.SERVICE_UNAVAILABLE,
-                f"the name {name!r} is reserved by {self.reserved[name]}; try again later",
+                f"table {name} is already reserved by {self.reserved[name]}; try again later",
             )
 
     def is_fully_altered(self, table: TableRecord) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from targets.kudu.messages import PartitionSchema
-
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 0xC6A4A7935BD1E995
 _SHIFT: Final = 47
@@ -23,12 +21,3 @@ def murmur2(data: bytes, seed: int = 0) -> int:
         value = (value ^ int.from_bytes(data[whole:], "little")) * _PRIME & _MASK
     value = (value ^ value >> _SHIFT) * _PRIME & _MASK
     return value ^ value >> _SHIFT
-
-
-class MurmurSchema(PartitionSchema, frozen=True):
-    """The partitioning of a table of real Kudu. Clients need not know its split rows."""
-
-    seed: int = 0
-
-    def hash_of(self, encoded: bytes) -> int:
-        return murmur2(encoded, self.seed)
