@@ -8,6 +8,7 @@ several RPCs, since no single RPC dumps it.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -72,6 +73,11 @@ class ApacheKuduSystem(KuduSystem):
     @override
     def client(self, process: int) -> Client:
         return super().client(process) if self._java is None else self._java.client(process)
+
+    @override
+    def core(self, rng: random.Random) -> Sequence[str]:
+        core = super().core(rng)
+        return core if self._java is None else self._java.core_of(core, self._layout.all_masters)
 
     @override
     def _dial(self, *, resolve_once: bool = False) -> WireRpc:

@@ -15,6 +15,7 @@ from harness.plugins.options import default_values
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
 from targets.apache_kudu.flags import FLAG_FAULTS
+from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, check_real
 from targets.apache_kudu.javaclient.fetching import require as require_java
 from targets.apache_kudu.servers import UPGRADED, parse_flags, server_nodes
 from targets.apache_kudu.upgrade import UPGRADE
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from targets.apache_kudu.system import ApacheKuduSystem
 
 NATIVE: Final = "native"
-JAVA: Final = "java"
-_JAVA_VOCABULARIES: Final = ("ddl", "rows")
 _OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag")
 """Options that mean the same for real and for bundled servers."""
 
@@ -69,7 +68,7 @@ class ApacheKuduTarget(
     ),
     clients={
         NATIVE: "the harness's own, over Kudu's RPC",
-        JAVA: "Kudu's Java client (harness fetch kudu-client), for ddl and rows",
+        JAVA: JAVA_DOC,
     },
 ):
     """Target of real Kudu. The native clients are the bundled ones over Kudu's own RPCs."""
@@ -102,7 +101,8 @@ class ApacheKuduTarget(
         place, later = require(version), require(newer) if newer else None
         image = settings.environment == "docker"
         if settings.options["client"] == JAVA:
-            _require_java(settings)
+            check_real(settings)
+            require_java()
         for each in filter(None, (place, later) if not image else ()):
             require_libraries(each)
         layout = layout_of(settings)
@@ -129,21 +129,6 @@ class ApacheKuduTarget(
         settings = deployment.settings
         java = require_java() if settings.options["client"] == JAVA else None
         return ApacheKuduSystem(deployment.env, layout_of(settings), java=java)
-
-
-def _require_java(settings: TargetSettings) -> None:
-    """Raise `UsageError` if the Java client cannot do this run, or is missing."""
-    if settings.vocabulary not in {None, *_JAVA_VOCABULARIES}:
-        raise UsageError(
-            f"--client java with the vocabulary {settings.vocabulary!r}: the Java client does "
-            f"{' and '.join(_JAVA_VOCABULARIES)}; give --client {NATIVE}, or --workload ddl"
-        )
-    if settings.environment == "docker":
-        raise UsageError(
-            "--client java with --env docker: the Java client runs on this machine, and cannot "
-            "reach servers that advertise names of containers; give --env process"
-        )
-    require_java()
 
 
 def layout_of(settings: TargetSettings) -> Layout:

@@ -24,6 +24,7 @@ from harness.plugins import (
     override,
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
+from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, check_bundled
 from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.differences import DIFFERENCES
 from targets.kudu.flags import draw_flags
@@ -104,6 +105,10 @@ class KuduTarget(
     ),
     state_pages=("/", "/dump-entities", "/tablets"),
     original="apache-kudu",
+    clients={
+        "native": "the harness's own, over the bundled RPC",
+        JAVA: JAVA_DOC,
+    },
 ):
     """Target of the bundled Kudu: masters with a catalog, and tablet servers with tablets."""
 
@@ -153,6 +158,9 @@ class KuduTarget(
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
         """Declare masters, then tablet servers; raises `UsageError` for impossible settings."""
         layout = Layout(settings)
+        if settings.options.get("client") == JAVA:
+            check_bundled(settings)
+            _java()
 
         def spec(name: str, address: str, role: str, port: int, pages: int) -> NodeSpec:
             flags, masters = layout.flags, list(layout.masters.values())
@@ -233,7 +241,19 @@ class KuduTarget(
         return {**drawn, **given, "kudu_flag": flags}
 
     def open(self, deployment: Deployment) -> KuduSystem:
-        return KuduSystem(deployment.env, Layout(deployment.settings))
+        layout = Layout(deployment.settings)
+        if deployment.settings.options.get("client") != JAVA:
+            return KuduSystem(deployment.env, layout)
+        from targets.apache_kudu.gateway.system import JavaKuduSystem
+
+        return JavaKuduSystem(deployment.env, layout, _java())
+
+
+def _java() -> tuple[str, str]:
+    """The path of Java and the class path of Kudu's Java client; raises `UsageError`."""
+    from targets.apache_kudu.javaclient.fetching import require
+
+    return require()
 
 
 def _replacements(layout: Layout) -> dict[str, Variant]:

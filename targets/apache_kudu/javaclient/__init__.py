@@ -1,1 +1,1 @@
-"""Kudu's own Java client, as one of the clients of real Kudu (`--client java`)."""
+"""Kudu's own Java client, which drives real or bundled servers (`--client java`)."""

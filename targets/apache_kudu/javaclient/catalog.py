@@ -181,6 +181,24 @@ def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
     return {"schema_version": None if committed == UNSTATED else committed, **proven}
 
 
+def with_uuids(reply: Reply, uuids: Mapping[str, str]) -> Reply:
+    """The reply with located replicas by uuid instead of "host:port", or else an error."""
+    if reply.answer is None:
+        return reply
+    try:
+        tablets = [
+            {
+                **tablet,
+                "leader": tablet["leader"] and uuids[tablet["leader"]],
+                "replicas": [uuids[place] for place in tablet["replicas"]],
+            }
+            for tablet in reply.answer["tablets"]
+        ]
+    except KeyError as error:
+        return reply._replace(answer=None, error=("NO_UUID", f"two servers were at {error}"))
+    return reply._replace(answer={**reply.answer, "tablets": tablets})
+
+
 def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The tablets without bounds at the ends of the key space. Kudu has such bounds since 1.17."""
     listed = [dict(tablet) for tablet in tablets]

@@ -51,11 +51,16 @@ class JavaClients:
         *,
         masters: Iterable[str],
         tservers: Iterable[str],
+        uuids: Mapping[str, str] | None = None,
     ) -> None:
-        """`masters` and `tservers` are addresses "node:port"; `names` has them by uuid."""
+        """`masters` and `tservers` are addresses "node:port"; `names` has them by uuid.
+
+        With `uuids`, histories show located replicas by the uuids of their "host:port".
+        """
         self.env = env
         self.program = program
         self.names = names
+        self.uuids = uuids
         self.masters = tuple(masters)
         self.tservers = tuple(tservers)
         self.advertised: dict[str, str] = {}
@@ -130,6 +135,18 @@ class JavaClients:
         master = self.leads.leader()
         return [] if master is None else await self.looker.tablets(master, table)
 
+    def core_of(self, core: Sequence[str], masters: Mapping[str, str]) -> list[str]:
+        """The nodes of `core`, with the leading master in place of another one if it is missing.
+
+        The Java client takes the first master that says it leads. A deposed leader that is cut off
+        from the core, but not from the clients, could keep them from the core's leader for ever.
+        """
+        led = [name for name, address in masters.items() if address == self.leads.leader()]
+        replaced = [name for name in masters if name in core][: len(led)]
+        if not led or led[0] in core:
+            return list(core)
+        return [*led, *(name for name in core if name not in replaced)]
+
     def address_of(self, server: str) -> str:
         """The address "node:port" of a server, from the Java client's name for it."""
         host_port = server.removeprefix(_PREFIX)
@@ -188,6 +205,8 @@ class JavaClient(Client):
             before = await self._looker.version(master, name=getattr(call, "name", None))
         start_ns = self._clock.monotonic_ns()
         reply = await self._ask(catalog.line_of(call), deadline)
+        if isinstance(call, ddl.Locate) and self._shared.uuids is not None:
+            reply = catalog.with_uuids(reply, self._shared.uuids)
         sent, truncated = read_frames(reply.frames)
         attempts = self._recorded(
             (e for e in sent if e.method == catalog.METHODS[call.f]), start_ns

@@ -4,11 +4,15 @@ A client first sends `GREETING`. After that, each frame is a 4-byte big-endian l
 protobuf messages, a header and a body, each with its length as a varint before it. An answer may
 end with *sidecars*: raw bytes, such as rows, whose offsets are in the header. The handshake names
 the user by SASL PLAIN, without a password, as servers without authentication accept it.
+
+The gateway (`targets.apache_kudu.gateway`) uses the server's side: `read_request` and the frames of
+answers.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from targets.apache_kudu.wire.messages import (
@@ -16,6 +20,7 @@ from targets.apache_kudu.wire.messages import (
     NEGOTIATE,
     REQUEST_HEADER,
     RESPONSE_HEADER,
+    RPC_ERROR,
 )
 from targets.apache_kudu.wire.methods import Method
 from targets.apache_kudu.wire.protobuf import (
@@ -33,7 +38,7 @@ LENGTH_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum size of an answer; above Kudu's own limit, `rpc_max_message_size` (50 MB)."""
 NEGOTIATION_ID: Final = -33
-_CONTEXT_ID: Final = -3
+CONTEXT_ID: Final = -3
 _APPLICATION_FEATURES: Final = 1
 _PLAIN: Final = "PLAIN"
 
@@ -53,6 +58,17 @@ class RowsId(NamedTuple):
     seq_no: int
     first_incomplete: int
     attempt_no: int
+
+
+class Asked(NamedTuple):
+    """A request as a server reads it; `timeout_ms` is 0 if the client waits without a limit."""
+
+    call_id: int
+    service: str
+    method: str
+    timeout_ms: int
+    rows_id: RowsId | None
+    body: bytes
 
 
 class Answer(NamedTuple):
@@ -108,7 +124,7 @@ def initiate_frame(user: str) -> bytes:
 
 def context_frame() -> bytes:
     """Encode the empty connection context, which ends the handshake and has no answer."""
-    return frame(REQUEST_HEADER, {"call_id": _CONTEXT_ID}, encode(EMPTY, {}))
+    return frame(REQUEST_HEADER, {"call_id": CONTEXT_ID}, encode(EMPTY, {}))
 
 
 def read_step(answer: Answer) -> int:
@@ -133,6 +149,51 @@ def read_answer(data: bytes) -> Answer:
         raise WireFormatError(f"the offsets of sidecars, {offsets}, are not in order")
     sidecars = tuple(bytes(body[begin:end]) for begin, end in itertools.pairwise(offsets))
     return Answer(head["call_id"], head.get("is_error", False), bytes(body[: offsets[0]]), sidecars)
+
+
+def read_request(data: bytes) -> Asked:
+    """Decode a request, without its 4-byte length. Raises `WireFormatError`."""
+    head_bytes, at = _sized(data, 0)
+    head = decode(REQUEST_HEADER, head_bytes)
+    body, at = _sized(data, at)
+    if at != len(data) or "call_id" not in head:
+        raise WireFormatError("a request has no id, or bytes behind its body")
+    remote, identity = head.get("remote_method", {}), head.get("request_id")
+    if identity is not None and identity.keys() < {*RowsId._fields}:
+        raise WireFormatError(f"the id of a request has no more than {sorted(identity)}")
+    return Asked(
+        head["call_id"],
+        remote.get("service", ""),
+        remote.get("method", ""),
+        head.get("timeout_ms", 0),
+        None if identity is None else RowsId(**identity),
+        bytes(body),
+    )
+
+
+def answer_frame(call_id: int, body: bytes, sidecars: Sequence[bytes] = ()) -> bytes:
+    """Encode an answer."""
+    offsets = list(itertools.accumulate(map(len, sidecars), initial=len(body)))[:-1]
+    head: Values = {"call_id": call_id, "sidecar_offsets": offsets}
+    return frame(RESPONSE_HEADER, head, b"".join((body, *sidecars)))
+
+
+def error_frame(call_id: int, code: int, message: str) -> bytes:
+    """Encode an error of the RPC layer as the answer to a call."""
+    body = encode(RPC_ERROR, {"message": message, "code": code})
+    return frame(RESPONSE_HEADER, {"call_id": call_id, "is_error": True}, body)
+
+
+def step_frame(step: int) -> bytes:
+    """Encode a server's step of the handshake: SASL PLAIN, without encryption."""
+    body: Values = {"step": step}
+    if step == Step.NEGOTIATE:
+        body |= {
+            "supported_features": [_APPLICATION_FEATURES],
+            "sasl_mechanisms": [{"mechanism": _PLAIN}],
+            "authn_types": [{"sasl": {}}],
+        }
+    return answer_frame(NEGOTIATION_ID, encode(NEGOTIATE, body))
 
 
 def _sized(data: bytes, at: int) -> tuple[memoryview, int]:

@@ -91,7 +91,7 @@ CONSENSUS_STATE: Final = Message(
     committed_config=nested(3, RAFT_CONFIG),
     pending_config=nested(4, RAFT_CONFIG),
 )
-INSTANCE: Final = Message("NodeInstance", uuid=text(1))
+INSTANCE: Final = Message("NodeInstance", uuid=text(1), seqno=int_(2))
 REGISTRATION: Final = Message(
     "ServerRegistration",
     rpc_addresses=many(nested(1, HOST_PORT)),

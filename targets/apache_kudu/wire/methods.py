@@ -79,7 +79,6 @@ _SERVER_ENTRY: Final = Message(
     member_type=uint(6),
 )
 
-
 CONNECT_TO_MASTER: Final = Method(
     _MASTER,
     "ConnectToMaster",
@@ -88,6 +87,7 @@ CONNECT_TO_MASTER: Final = Method(
         "ConnectToMasterResponse",
         error=nested(1, ERROR),
         role=uint(2),
+        master_addresses=many(nested(5, HOST_PORT)),
         cluster_id=text(8),
     ),
 )
@@ -97,6 +97,7 @@ GET_MASTER_REGISTRATION: Final = Method(
     EMPTY,
     Message(
         "GetMasterRegistrationResponse",
+        instance=nested(1, INSTANCE),
         registration=nested(2, REGISTRATION),
         role=uint(3),
         error=nested(4, ERROR),
@@ -147,6 +148,7 @@ CREATE_TABLE: Final = Method(
         name=text(1),
         schema=nested(2, SCHEMA),
         num_replicas=int_(4),
+        range_bounds=nested(6, ROW_OPERATIONS),
         partition_schema=nested(7, PARTITION_SCHEMA),
         owner=text(8),
         comment=text(13),
@@ -164,7 +166,7 @@ ALTER_TABLE: Final = Method(
         new_table_name=text(3),
         num_replicas=int_(11),
     ),
-    Message("AlterTableResponse", error=nested(1, ERROR), table_id=text(3)),
+    Message("AlterTableResponse", error=nested(1, ERROR), schema_version=uint(2), table_id=text(3)),
 )
 IS_CREATE_TABLE_DONE: Final = Method(
     _MASTER,
@@ -293,6 +295,9 @@ WRITE: Final = Method(
         timestamp=fixed64(3),
     ),
 )
+_PREDICATE: Final = Message(
+    "ColumnPredicate", column=text(1), equality=nested(3, Message("Equality", value=bytes_(1)))
+)
 SCAN: Final = Method(
     _TSERVER,
     "Scan",
@@ -304,16 +309,22 @@ SCAN: Final = Method(
             Message(
                 "NewScanRequest",
                 tablet_id=text(1),
+                limit=uint(2),
                 projected_columns=many(nested(4, COLUMN)),
                 read_mode=uint(5),
                 snap_timestamp=fixed64(6),
                 propagated_timestamp=fixed64(7),
                 start_primary_key=bytes_(8),
                 stop_primary_key=bytes_(9),
+                last_primary_key=bytes_(12),
+                column_predicates=many(nested(13, _PREDICATE)),
+                row_format_flags=uint(14),
+                snap_start_timestamp=fixed64(16),
             ),
         ),
         call_seq_id=uint(3),
         batch_size_bytes=uint(4),
+        close_scanner=bool_(5),
     ),
     Message(
         "ScanResponse",
@@ -369,6 +380,8 @@ LIST_TABLETS: Final = Method(
 
 # --- any server -------------------------------------------------------------------------------
 
+PING_MASTER: Final = Method(_MASTER, "Ping", EMPTY, EMPTY)
+PING_TSERVER: Final = Method(_TSERVER, "Ping", EMPTY, EMPTY)
 GET_STATUS: Final = Method(
     _GENERIC,
     "GetStatus",

@@ -49,7 +49,7 @@ _VOTER: Final = 1
 _STALE_FOLLOWER_VOTERS: Final = 5
 """The fewest voters among whom a majority needs neither the old leader nor a given follower."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-_TABLET_STATES: Final = {
+TABLET_STATES: Final = {
     0: "BOOTSTRAPPING",
     1: "RUNNING",
     2: "FAILED",
@@ -59,7 +59,7 @@ _TABLET_STATES: Final = {
     6: "NOT_INITIALIZED",
     7: "STOPPED",
 }
-_DATA_STATES: Final = {0: "COPYING", 1: "READY", 2: "DELETED", 3: "TOMBSTONED"}
+DATA_STATES: Final = {0: "COPYING", 1: "READY", 2: "DELETED", 3: "TOMBSTONED"}
 
 
 # --- writes -----------------------------------------------------------------------------------
@@ -292,8 +292,8 @@ def _hosted(s: Session, each: Values, states: Mapping[str, Values]) -> m.HostedT
         tablet_id,
         status.get("table_id") or s.memory.tables.get(tablet_id, ""),
         status.get("table_name", ""),
-        _TABLET_STATES.get(status.get("state", -1), "UNKNOWN"),
-        _DATA_STATES.get(status.get("data_state", -1), "UNKNOWN"),
+        TABLET_STATES.get(status.get("state", -1), "UNKNOWN"),
+        DATA_STATES.get(status.get("data_state", -1), "UNKNOWN"),
         ROLES.get(each.get("role", -1), "UNKNOWN_ROLE"),
         state.get("current_term", 0),
         state.get("leader_uuid") or None,

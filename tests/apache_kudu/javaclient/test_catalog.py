@@ -6,7 +6,14 @@ from harness.errors import UsageError
 from harness.ops import OpType
 from harness.vocabularies import ddl
 from targets.apache_kudu.javaclient.attempts import read_frames
-from targets.apache_kudu.javaclient.catalog import Looks, answering, judge, line_of, unbounded
+from targets.apache_kudu.javaclient.catalog import (
+    Looks,
+    answering,
+    judge,
+    line_of,
+    unbounded,
+    with_uuids,
+)
 from targets.apache_kudu.javaclient.program import Reply
 from targets.apache_kudu.wire.tables import Version
 from tests.apache_kudu.javaclient.frames import came, sent, sleeps
@@ -165,3 +172,14 @@ def test_the_ends_of_the_key_space_have_no_bounds():
     )
     assert unbounded(tablets(("", "61"), ("61", ""))) == tablets(("", "61"), ("61", ""))
     assert unbounded([]) == []
+
+
+def test_located_replicas_get_uuids_only_where_they_are_certain():
+    tablet = {"tablet_id": "T", "leader": "h:1", "replicas": ["h:1", "h:2"]}
+    reply = Reply({"table_id": "i1", "tablets": [tablet, {**tablet, "leader": None}]}, None)
+    first, second = with_uuids(reply, {"h:1": "a", "h:2": "b"}).answer["tablets"]
+    assert (first["leader"], first["replicas"], second["leader"]) == ("a", ["a", "b"], None)
+    unknown = with_uuids(reply, {"h:1": "a"})
+    assert (unknown.answer, unknown.error[0]) == (None, "NO_UUID")
+    failed = Reply(None, ("TIMED_OUT", "x"))
+    assert with_uuids(failed, {}) is failed

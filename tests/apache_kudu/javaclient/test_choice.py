@@ -4,9 +4,12 @@ import msgspec
 import pytest
 
 from harness.errors import UsageError
-from harness.plugins import Deployment
+from harness.plugins import Deployment, TargetSettings
+from harness.plugins.options import with_defaults
 from targets.apache_kudu import ApacheKuduTarget, target
+from targets.apache_kudu.javaclient import fetching
 from targets.apache_kudu.javaclient.client import JavaClient
+from targets.kudu import KuduTarget
 from targets.kudu.client import KuduClient
 from tests.apache_kudu.test_target import settings
 from tests.support.env import FakeEnv
@@ -38,6 +41,34 @@ def test_the_java_client_is_refused_where_it_cannot_work(place):
         ApacheKuduTarget().nodes(mixed)
     with pytest.raises(UsageError, match="--env process"):
         ApacheKuduTarget().nodes(settings("docker", client="java"))
+
+
+def bundled(profile="modern", environment="process", **options):
+    values = with_defaults("target", "kudu", KuduTarget.options, {"client": "java", **options})
+    return TargetSettings(profile=profile, bugs=(), options=values, environment=environment)
+
+
+def test_bundled_servers_have_the_java_client_behind_a_gateway(monkeypatch):
+    monkeypatch.setattr(fetching, "require", lambda: ("java", "classes"))
+    chosen = bundled()
+    nodes = {node.name: node for node in KuduTarget().nodes(chosen)}
+    system = KuduTarget().open(Deployment(FakeEnv(), chosen, nodes))
+    assert isinstance(system.client(1), JavaClient)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fix"),
+    [
+        (bundled(environment="sim"), "--env process"),
+        (bundled(environment="docker"), "--env process"),
+        (bundled("strict"), "--profile modern"),
+        (bundled(hms=True), "--hms"),
+        (msgspec.structs.replace(bundled(), vocabulary="mixed"), "--workload ddl"),
+    ],
+)
+def test_bundled_servers_refuse_what_the_java_client_cannot_do(chosen, fix):
+    with pytest.raises(UsageError, match=fix):
+        KuduTarget().nodes(chosen)
 
 
 def test_the_client_must_be_fetched_first(place, monkeypatch, tmp_path):

@@ -168,6 +168,22 @@ def test_a_write_is_acknowledged_only_in_a_certain_term():
     assert (done.type, done.value["rows"]) == (OpType.INFO, [None])
 
 
+@pytest.mark.parametrize(
+    ("core", "wanted"),
+    [
+        (["m1", "m2", "t1"], ["m1", "m2", "t1"]),
+        (["m2", "m3", "t1"], ["m1", "m3", "t1"]),
+    ],
+)
+def test_the_core_has_the_leader_since_java_clients_keep_to_a_deposed_one(core, wanted):
+    masters = {f"m{n}": f"m{n}:7051" for n in (1, 2, 3)}
+    clients = JavaClients(FakeEnv(), FakeProgram(None), {}, masters=masters.values(), tservers=[])
+    clients.leads = FakeLooks({("m1:7051", SYSTEM_TABLET_ID): Lead(1, True)})
+    assert clients.core_of(core, masters) == wanted
+    clients.leads = FakeLooks()
+    assert clients.core_of(core, masters) == core
+
+
 def test_the_program_starts_before_the_first_operation():
     async def pending(said, masters):
         program = FakeProgram(said)

@@ -27,3 +27,13 @@ def test_a_run_with_a_killed_leader_breaks_nothing_that_modern_promises(tmp_path
     completions = [pair.completion for pair in load_run(folder.resolve()).history.pairs]
     attempts = [each for done in completions if done is not None for each in done.attempts]
     assert {each.node for each in attempts} >= {"m1", "t1"} or len(attempts) > 10
+
+
+def test_a_run_against_bundled_servers(tmp_path):
+    words = [
+        *("run", "--env", "process", "--target", "kudu", "--profile", "modern"),
+        *("--client", "java", "--workload", "ddl", "--masters", "1", "--rate", "8"),
+        *("--concurrency", "3", "--time-limit", "3", "--op-timeout", "5"),
+        *("--store", str(tmp_path), "--name", "t"),
+    ]
+    assert main(words) in {EXIT_VALID, EXIT_UNKNOWN}

@@ -1,0 +1,114 @@
+"""One connection of a client of Kudu's RPC to one bundled server, as its calls see it."""
+
+from __future__ import annotations
+
+import itertools
+import uuid  # determinism: not simulated
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from harness.env import Address
+from targets.apache_kudu.wire.frames import RowsId
+from targets.apache_kudu.wire.protobuf import Values
+from targets.kudu import messages as m
+from targets.kudu.rpc import Call, Caller, R_co, parse_address
+
+_SCANNERS_MAX: Final = 100
+"""Maximum number of open scanners per connection; the oldest expires."""
+
+
+class CallError(Exception):
+    """An error of the RPC layer as the answer; `code` is of Kudu's `ErrorStatusPB`."""
+
+    NO_SUCH_METHOD: Final = 2
+    TOO_BUSY: Final = 4
+    INVALID_REQUEST: Final = 5
+    REQUEST_STALE: Final = 6
+    APPLICATION: Final = 1
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Request(NamedTuple):
+    """A decoded request, and the time that its client waits for the answer."""
+
+    values: Values
+    timeout_s: float
+    rows_id: RowsId | None = None
+
+
+class Scanner(NamedTuple):
+    """An open scanner: the request for its next page, and the number of the call that gets it."""
+
+    scan: m.ScanRequest
+    columns: tuple[m.Column, ...]
+    wanted: Mapping[int, m.Value]
+    """The values that rows must have, by position of the column."""
+    width: int
+    """The number of columns that the client gets; the others are only compared."""
+    next_call: int
+
+
+class Link:
+    """One connection; `uuid` and `address` are of the bundled server behind it.
+
+    `places` has the host and port at which each server ("node:port") is reached. Scanners end with
+    their connection, as they end with a server.
+    """
+
+    def __init__(
+        self,
+        rpc: Caller,
+        address: str,
+        uuid_: str,
+        places: Mapping[str, tuple[str, int]],
+        learn: Callable[[str, str], None],
+    ) -> None:
+        """`learn` is called with the address and the uuid of each server that an answer names."""
+        self.uuid = uuid_
+        self.address = address
+        self.learn = learn
+        self._rpc = rpc
+        self._places = places
+        # The Java client sends changes of the catalog without ids, so each copy is a new request.
+        self._client = uuid.uuid4().hex  # determinism: not simulated
+        self._changes = itertools.count(1)
+        self._scanners: dict[bytes, Scanner] = {}
+        self._scanner_ids = itertools.count(1)
+
+    async def ask(self, call: Call[R_co], request: Request) -> R_co:
+        """Call the bundled server. Raises `RpcError`."""
+        return await self._rpc.call(self.address, call, timeout_s=request.timeout_s)
+
+    def change_id(self) -> m.RequestId:
+        """A fresh id for one change of the catalog."""
+        number = next(self._changes)
+        return m.RequestId(self._client, number, f"{self._client}-{number}")
+
+    def host_port(self, address: str) -> Values:
+        """The host and port at which a server is reached, by its address "node:port"."""
+        host, port = self._places.get(address) or _plain(parse_address(address))
+        return {"host": host, "port": port}
+
+    def keep_scanner(self, scanner: Scanner, ident: bytes | None) -> bytes:
+        """Keep a scanner under its id, and return the id; a new scanner gets one."""
+        ident = ident or f"{self._client}-{next(self._scanner_ids)}".encode()
+        self._scanners[ident] = scanner
+        if len(self._scanners) > _SCANNERS_MAX:
+            del self._scanners[next(iter(self._scanners))]
+        return ident
+
+    def take_scanner(self, ident: bytes) -> Scanner | None:
+        """Remove a scanner and return it, if it is open."""
+        return self._scanners.pop(ident, None)
+
+
+def _plain(address: Address) -> tuple[str, int]:
+    return address.node, address.port
+
+
+Handler = Callable[[Link, Request], Awaitable[Any]]
+"""Answers a request with values, or with a `Reply` that has sidecars. Raises `RpcError` and
+`CallError`."""

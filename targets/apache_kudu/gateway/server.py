@@ -1,0 +1,216 @@
+"""The gateway: one listening socket per bundled server, to which Kudu's own clients connect.
+
+It runs in the harness's own process, so its calls take the clients' links and meet their faults.
+Each accepted connection has a connection of its own to its server, and ends if that one breaks or
+the server does not answer the handshake in time. A call that the server does not answer in time
+gets no answer here, as from a server that is paused or cut off. The gateway sends each call once.
+
+A defect of the gateway ends the run without a verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from harness.env import ClientEnv
+from targets.apache_kudu.gateway.groups import MASTER_GROUP_CALLS, TSERVER_GROUP_CALLS
+from targets.apache_kudu.gateway.link import CallError, Handler, Link, Request
+from targets.apache_kudu.gateway.masters import MASTER_CALLS
+from targets.apache_kudu.gateway.tablets import TSERVER_CALLS
+from targets.apache_kudu.wire.connection import Reply
+from targets.apache_kudu.wire.frames import (
+    CONTEXT_ID,
+    FRAME_BYTES_MAX,
+    GREETING,
+    LENGTH_BYTES,
+    NEGOTIATION_ID,
+    Asked,
+    Step,
+    answer_frame,
+    error_frame,
+    read_request,
+    step_frame,
+)
+from targets.apache_kudu.wire.methods import Method
+from targets.apache_kudu.wire.protobuf import WireFormatError, decode, encode
+from targets.kudu import messages as m
+from targets.kudu.rpc import (
+    Caller,
+    RpcBusyError,
+    RpcError,
+    RpcRemoteError,
+    RpcTimeoutError,
+)
+
+_HOST: Final = "127.0.0.1"
+_HANDSHAKE_S: Final = 3.0
+"""Kudu's `rpc_negotiation_timeout_ms`."""
+_CALL_S: Final = 60.0
+"""Time limit of a call whose client names none."""
+_CALLS_MAX: Final = 256
+"""Maximum number of unanswered calls per connection."""
+Calls = Mapping[tuple[str, str], tuple[Method, Handler]]
+
+
+def _by_name(*tables: Mapping[Method, Handler]) -> Calls:
+    return {
+        (method.service, method.name): (method, handler)
+        for table in tables
+        for method, handler in table.items()
+    }
+
+
+MASTER: Final = _by_name(MASTER_CALLS, MASTER_GROUP_CALLS)
+TSERVER: Final = _by_name(TSERVER_CALLS, TSERVER_GROUP_CALLS)
+
+
+class Gateway:
+    """The sockets in front of the bundled servers of one deployment."""
+
+    def __init__(
+        self,
+        env: ClientEnv,
+        dial: Callable[[], Caller],
+        masters: Iterable[str],
+        tservers: Iterable[str],
+    ) -> None:
+        """`dial` makes a client of the bundled RPC; `masters` and `tservers` are "node:port"."""
+        self.places: dict[str, tuple[str, int]] = {}
+        """The host and port at which each server is reached, by its address, once it listens."""
+        self.names: dict[str, str] = {}
+        """The addresses of servers by uuid, as the connections learn them."""
+        self.uuids: dict[str, str] = {}
+        """The uuids of servers by "host:port". A place with two servers, of which one replaced the
+        other, has none."""
+        self._env = env
+        self._dial = dial
+        self._calls = {**dict.fromkeys(masters, MASTER), **dict.fromkeys(tservers, TSERVER)}
+
+    async def start(self) -> None:
+        """Listen for every server, until the environment ends. Later calls do nothing."""
+        for address in self._calls:
+            if address not in self.places:
+                accept = partial(self._accept, address)
+                server = await asyncio.start_server(accept, _HOST, 0)  # determinism: not simulated
+                self.places[address] = server.sockets[0].getsockname()[:2]
+                self._env.spawn(_close_at_end(server), name=f"gateway of {address}")
+
+    def learn(self, address: str, uuid: str) -> None:
+        """Note the uuid of the server at an address, if the gateway listens for it."""
+        if uuid in self.names or address not in self.places:
+            return
+        host, port = self.places[address]
+        if address in self.names.values():
+            self.uuids.pop(f"{host}:{port}", None)
+        else:
+            self.uuids[f"{host}:{port}"] = uuid
+        self.names[uuid] = address
+
+    def _accept(
+        self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._env.spawn(self._serve(address, reader, writer), name=f"gateway of {address}")
+
+    async def _serve(
+        self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer the calls of one connection until it ends."""
+        rpc = self._dial()
+        tasks: dict[asyncio.Task[None], None] = {}
+        try:
+            async with asyncio.timeout(_HANDSHAKE_S):
+                link = await self._shake_hands(rpc, address, reader, writer)
+            while True:
+                asked = read_request(await _read_frame(reader))
+                if asked.call_id == CONTEXT_ID:
+                    continue
+                if len(tasks) >= _CALLS_MAX:
+                    text = f"{len(tasks)} calls of this connection wait for an answer already"
+                    writer.write(error_frame(asked.call_id, CallError.TOO_BUSY, text))
+                    continue
+                call = self._answer(link, asked, writer)
+                task = self._env.spawn(call, name=f"{asked.method} at {address}")
+                tasks[task] = None
+                task.add_done_callback(tasks.pop)
+        except (OSError, EOFError, WireFormatError, RpcError, TimeoutError):
+            return  # the client sees its connection end
+        finally:
+            for task in [*tasks]:
+                task.cancel()
+            rpc.close()
+            writer.transport.abort()
+
+    async def _shake_hands(
+        self,
+        rpc: Caller,
+        address: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> Link:
+        """Shake hands, once the server behind has named itself."""
+        if await reader.readexactly(len(GREETING)) != GREETING:
+            raise WireFormatError("the client does not speak Kudu's RPC")
+        uuid = await self._uuid(rpc, address)
+        self.learn(address, uuid)
+        for step in (Step.NEGOTIATE, Step.SUCCESS):
+            if read_request(await _read_frame(reader)).call_id != NEGOTIATION_ID:
+                raise WireFormatError("a call before the end of the handshake")
+            writer.write(step_frame(step))
+        return Link(rpc, address, uuid, self.places, self.learn)
+
+    async def _uuid(self, rpc: Caller, address: str) -> str:
+        if self._calls[address] is MASTER:
+            asked = m.GetMasterRegistrationRequest()
+            return (await rpc.call(address, asked, timeout_s=_HANDSHAKE_S)).meta.master_uuid
+        return (await rpc.call(address, m.ListTabletsRequest(), timeout_s=_HANDSHAKE_S)).ts_uuid
+
+    async def _answer(self, link: Link, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        """Answer one call, if the server does; end the connection if that to the server broke."""
+        try:
+            frame = await self._frame(link, asked)
+        except RpcTimeoutError:
+            return
+        except RpcError:
+            writer.transport.abort()
+            return
+        with contextlib.suppress(RuntimeError):  # the connection has ended
+            writer.write(frame)
+
+    async def _frame(self, link: Link, asked: Asked) -> bytes:
+        named = self._calls[link.address].get((asked.service, asked.method))
+        if named is None:
+            text = f"the bundled servers have no method {asked.service}.{asked.method}"
+            return error_frame(asked.call_id, CallError.NO_SUCH_METHOD, text)
+        method, handler = named
+        limit_s = asked.timeout_ms / 1000 or _CALL_S
+        try:
+            values = decode(method.request, asked.body)
+            reply = await handler(link, Request(values, limit_s, asked.rows_id))
+        except CallError as error:
+            return error_frame(asked.call_id, error.code, str(error))
+        except WireFormatError as error:
+            return error_frame(asked.call_id, CallError.INVALID_REQUEST, str(error))
+        except RpcBusyError as error:
+            return error_frame(asked.call_id, CallError.TOO_BUSY, str(error))
+        except RpcRemoteError as error:
+            return error_frame(asked.call_id, CallError.APPLICATION, str(error))
+        sidecars = reply.sidecars if isinstance(reply, Reply) else ()
+        return answer_frame(asked.call_id, encode(method.answer, reply), sidecars)
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+    size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+    if size > FRAME_BYTES_MAX:
+        raise WireFormatError(f"a request of {size} bytes; at most {FRAME_BYTES_MAX} fit")
+    return await reader.readexactly(size)
+
+
+async def _close_at_end(server: asyncio.Server) -> None:
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        server.close()
