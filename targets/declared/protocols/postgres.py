@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import socket  # determinism: no node runs this module
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -29,6 +26,7 @@ from targets.declared.protocols.sql import (
     SqlSession,
     Statements,
 )
+from targets.driver_link import DriverLink
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -141,8 +139,7 @@ class PostgresSession(SqlSession):
     ) -> None:
         super().__init__(env, address)
         self._connection, self._settings = connection, settings
-        self._asked: asyncio.Task[Any] | None = None
-        self._closed = False
+        self._link = DriverLink(connection)
 
     @property
     def begin_statements(self) -> Sequence[str]:
@@ -171,10 +168,10 @@ class PostgresSession(SqlSession):
     async def execute(self, text: str, parameters: Sequence[str]) -> Result:
         import psycopg
 
-        if self._closed or self._connection.closed:
+        if self._link.closed:
             raise NotSentError("the connection is closed")
         try:
-            return await self._answer(self._execute(text, parameters))
+            return await self._link.answer(self._execute(text, parameters))
         except psycopg.Error as error:
             raise _translated(error) from error
         except NOT_FROM_DRIVERS:
@@ -193,39 +190,8 @@ class PostgresSession(SqlSession):
             raise MalformedError(f"more than {ROWS_MAX} rows")
         return Result(rows, cursor.rowcount)
 
-    async def _answer(self, asking: Coroutine[Any, Any, Result]) -> Result:
-        """Await the driver in a separate task, which is never cancelled: a cancelled driver asks
-        the server to stop and waits for the reply, which takes seconds if the link is cut.
-        """
-        self._asked = asyncio.ensure_future(asking)
-        try:
-            return await asyncio.shield(self._asked)
-        finally:
-            if not self._asked.done():
-                await self.close()
-
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._asked is None or self._asked.done():
-            await self._connection.close()
-            return
-        # The driver's task is still using the socket, so only shut the socket down; `_end` closes
-        # it.
-        self._asked.add_done_callback(self._end)
-        with (
-            contextlib.suppress(OSError),  # raised if the peer has closed the connection
-            socket.fromfd(
-                self._connection.pgconn.socket, socket.AF_INET, socket.SOCK_STREAM
-            ) as twin,
-        ):
-            twin.shutdown(socket.SHUT_RDWR)
-
-    def _end(self, asked: asyncio.Task[Any]) -> None:
-        if not asked.cancelled():
-            asked.exception()  # retrieve the exception, so that asyncio does not log it
-        self._connection.pgconn.finish()
+        self._link.close()
 
 
 def _translated(error: Exception) -> Exception:

@@ -9,14 +9,13 @@ so a simulation never imports this module.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
-import socket  # determinism: never in a simulation; closes a connection to a silent server
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from harness.env import Address, Env
 from harness.errors import UsageError
+from targets.driver_link import DriverLink
 from targets.hive.sql.protocol import (
     ConnectionLostError,
     Isolation,
@@ -102,10 +101,8 @@ class PostgresSession:
     """A `Session` over psycopg, in autocommit mode: `begin` and `commit` send SQL statements."""
 
     def __init__(self, connection: AsyncConnection[Any], answer_s: float) -> None:
-        self._connection = connection
+        self._connection, self._link = connection, DriverLink(connection)
         self._answer_s = answer_s
-        self._asked: asyncio.Task[Any] | None = None
-        self._closed = False
 
     # --- statements --------------------------------------------------------------------------
 
@@ -181,32 +178,14 @@ class PostgresSession:
         await self._execute("rollback")
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._asked is None or self._asked.done():
-            self._connection.pgconn.finish()
-            return
-        # The driver's task still uses the socket, so only shut the socket down; `_end` closes it.
-        self._asked.add_done_callback(self._end)
-        descriptor = self._connection.pgconn.socket
-        with (
-            contextlib.suppress(OSError),  # raised if the peer has closed the connection
-            socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as twin,
-        ):
-            twin.shutdown(socket.SHUT_RDWR)
-
-    def _end(self, asked: asyncio.Task[Any]) -> None:
-        if not asked.cancelled():
-            asked.exception()  # retrieve the exception, so that asyncio does not log it
-        self._connection.pgconn.finish()
+        self._link.close()
 
     # --- the driver --------------------------------------------------------------------------
 
     @property
     def _status(self) -> _Status:
         """The transaction's status. Raises `ConnectionLostError` if the connection is closed."""
-        if self._closed or self._connection.closed:
+        if self._link.closed:
             raise ConnectionLostError("the connection is closed")
         return _Status(self._connection.info.transaction_status)
 
@@ -225,30 +204,14 @@ class PostgresSession:
 
         assert self._status is not _Status.ACTIVE, "a session has one statement at a time"
         try:
-            return await self._answer(self._connection.execute(query, parameters))
+            asking = self._connection.execute(query, parameters)
+            return await self._link.answer(asking, timeout_s=self._answer_s)
         except TimeoutError as error:
             raise ConnectionLostError(f"no answer within {self._answer_s:g} s") from error
         except psycopg.Error as error:
             if self._connection.closed:
                 raise ConnectionLostError(f"the connection broke: {error}") from error
             raise _translated(error) from error
-
-    async def _answer(self, asking: Coroutine[Any, Any, AsyncCursor[Any]]) -> AsyncCursor[Any]:
-        """Wait at most `answer_s` for the driver's answer. If none comes, close the session.
-
-        The driver runs in a separate task, which is not cancelled: a cancelled driver asks the
-        server to stop and waits for its reply, which takes seconds if the link is cut.
-        """
-        self._asked = asyncio.ensure_future(asking)
-        whole = False
-        try:
-            async with asyncio.timeout(self._answer_s):
-                cursor: AsyncCursor[Any] = await asyncio.shield(self._asked)
-            whole = True
-            return cursor
-        finally:
-            if not whole and not self._asked.done():
-                self.close()
 
 
 def _matching(where: Where) -> Composed:
