@@ -94,7 +94,7 @@ class TargetError(HarnessError):
 
 
 class StartError(TargetError):
-    """A node did not start as it is declared, or the target did not become ready.
+    """A node did not start as declared, or the target did not become ready.
 
     `node` and `part` (`image`, `command`, `setup` or `ready`) name the wrong part of a declaration;
     without a node, the whole target was not ready. `log` has the last lines of the nodes' output,

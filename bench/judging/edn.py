@@ -89,7 +89,7 @@ def spread(line: str) -> str:
     return "{" + "\n ".join((*fields[:-2], *reversed(fields[-2:]))) + "}\n"
 
 
-def told(line: str) -> str:
+def commented(line: str) -> str:
     """Write a comment before the op."""
     return f'; it\'s "next" {{ }}\n{line}'
 
@@ -120,7 +120,7 @@ def one_line(line: str) -> str:
 WRITTEN: dict[str, Callable[[str], str]] = {
     "a tab for every blank": tabbed,
     "one field per line": spread,
-    "comments between": told,
+    "comments between": commented,
     "records": recorded,
     "errors and other keys": erred,
     "tagged literals": tagged,

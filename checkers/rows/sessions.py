@@ -3,10 +3,11 @@
 A session is one process. The process sends with each request the highest timestamp that it received
 in answers (see the vocabulary), its *own timestamp*. So these rules hold:
 
-* **read-your-writes**: a scan in the mode `read-your-writes` has at least the own timestamp. For
-  every row that the process itself wrote, the scan shows that write or a later write;
-* **own-time**: a scan in the mode `snapshot` that named no timestamp has at least the own
-  timestamp, too;
+* **read-your-writes**: a scan in the mode `read-your-writes` has at least its process's own
+  timestamp. For every row that the process itself wrote, the scan shows that write or a later
+  write;
+* **own-time**: a scan in the mode `snapshot` that named no timestamp has at least this timestamp,
+  too;
 * **asked-time**: a scan in one of these two modes has the same timestamp in all its tablets; if the
   scan named a timestamp, it has that timestamp;
 * **causality**: a later write of the process has a higher timestamp, on any tablet. This rule makes

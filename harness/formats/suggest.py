@@ -225,7 +225,7 @@ def _bank(words: _Words) -> str:
 def _inserts(words: _Words) -> str:
     for value in words.asked("insert"):
         if not (_is_list(value) and len(value) == 2 and _is_list(value[1]) and len(value[1]) == 2):
-            raise words.none(f"{clipped(repr(value), 80)} is no [key [a b]] of the model g2")
+            raise words.none(f"{clipped(repr(value), 80)} is not a [key [a b]] of the model g2")
     return "g2"
 
 

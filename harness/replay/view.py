@@ -25,7 +25,7 @@ def within(most: int, items: Collection[T], name: str, left_out: dict[str, int])
 
 
 class MomentView(msgspec.Struct, frozen=True, kw_only=True):
-    """Return the first `most` of the items of a list; store the number of the others in `left_out`.
+    """The moment of a stop.
 
     `events` is the number, and `event` the description, of the event that runs (`within`) or comes
     next.
@@ -53,7 +53,7 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultView(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation of a client that is in progress."""
+    """An active fault, and the nodes that it hits."""
 
     id: str
     kind: str

@@ -150,7 +150,9 @@ class FaultConductor:
         return injection
 
     def _check_aim(self, what: str, aim: object) -> None:
-        """Raise `TargetError` if `aim`, the result of `what`, is no `Aim` or has unknown nodes."""
+        """Raise `TargetError` if `aim`, the result of `what`, is not an `Aim` or has unknown
+        nodes.
+        """
         if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
             raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
         if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):

@@ -55,7 +55,7 @@ class Mark(enum.StrEnum):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of a row: a number out of `of`, `quantiles` of `of` times in ns, or words."""
+    """One side of a row: `hits` out of `of`, the `quantiles` of `of` times in ns, or words."""
 
     hits: int | None = None
     of: int = 0

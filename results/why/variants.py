@@ -50,7 +50,7 @@ def with_recorded_ops(case: Case, history: History) -> Case:
 
 
 def variants_of(case: Case, history: History, environment: Environment) -> list[Variant]:
-    """Return all variants of a planned case; `history` is of a run of the case.
+    """Return all variants of a planned case; `history` comes from a run of the case.
 
     Each variant is checked, since a part that the rest of the case needs cannot be left out.
     """

@@ -42,9 +42,9 @@ class Speaker:
     """The operations of one vocabulary.
 
     Many systems store values as texts, or all numbers as floats, and answer 5 as "5" or 5.0. As
-    long as only whole numbers were asked to be stored, such an answer can only mean the number. An
-    answer of another kind, before any answer with a number, does not convict the system: more
-    likely, the template takes the wrong part of the answer.
+    long as clients stored only whole numbers, such an answer can only mean the number. If no answer
+    has shown a number yet, an answer of another kind does not convict the system: more likely, the
+    template takes the wrong part of the answer.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class DeclaredTarget(Target):
     @override
     def read_file(self, path: Path) -> dict[str, Any]:
         declared = from_disk(path)
-        Parts(declared).nodes(None)  # makes the declaration read all files that it refers to
+        Parts(declared).nodes(None)  # so that the declaration reads all files that it refers to
         return {_OPTION: as_text(declared), SYSTEM_NAME: declared.name}
 
     @override

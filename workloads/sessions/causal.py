@@ -1,7 +1,7 @@
-"""Registers that one client each reads and writes: a read, then writes with a read after each.
+"""Registers with one client each, which reads its register once, and then after each of its writes.
 
-Every client goes on to a new register after some writes, or when an outcome is unknown. Now and
-then another client reads the register at the same time, and may see any state. The vocabulary is
+A client takes a new register after some writes, or when an outcome is unknown. Now and then another
+client reads the register at the same time, and may see any state. The vocabulary is
 `harness.vocabularies.registers`.
 """
 
@@ -27,9 +27,11 @@ VISIT_PERCENT: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _CausalOps:
-    """An endless generator. `at` has the register of each process that has one, and the number of
-    operations that it did there; even numbers are reads. `visiting` are the processes that read the
-    register of another process at the moment, and `visited` is the register to be read next.
+    """An endless generator.
+
+    `at` maps a process to the number of its register, and to the number of operations that it did
+    there; every second one is a write. `visiting` are the processes that are reading another
+    process's register, and `visited` is the next register to read in this way.
     """
 
     writes: int
@@ -74,7 +76,7 @@ class _CausalOps:
     def with_place(
         self, process: int | str, at: tuple[int, int] | None, *, newest: int | None = None
     ) -> _CausalOps:
-        """Return the generator with another place of a process; with none if `at` is `None`."""
+        """Return the generator with the process at this place, or at no place if `at` is `None`."""
         kept = {who: place for who, place in self.at.items() if who != process}
         if at is not None:
             kept[process] = at
@@ -99,12 +101,12 @@ class CausalWorkload(Workload):
         return _CausalOps(int(case.workload_options["writes"]))
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A write and a read of a register of its own."""
+        """Request a write and a read of a register that only the probe uses."""
         del case
         key = f"probe-{attempt}-{retry}"
         return (Request.of(Write(key, probe_number(attempt, retry))), Request.of(Read(key)))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """None: only the client of a register has to see its writes."""
+        """Request no final reads: only the client of a register has to see its writes."""
         del case
         return ()

@@ -1,10 +1,10 @@
-"""Messages that clients send to a few logs, and poll from the beginning of each log.
+"""Sends of messages to a few logs, and polls of each log from its beginning.
 
-After `jepsen/tests/kafka.clj`, with sends and polls of one message or one poll each. The vocabulary
-is `harness.vocabularies.logs`.
+After `jepsen/tests/kafka.clj`, but with one send or one poll per operation. The vocabulary is
+`harness.vocabularies.logs`.
 
-At the end a client assigns itself all logs and polls them to the end, so that a message which was
-acknowledged and cannot be polled is found.
+In the end a client assigns itself all logs and polls them to their ends, which shows acknowledged
+messages that were lost.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class KafkaWorkload(Workload):
         return _LogOps(int(options["sends"]), _keys(case))
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A send and a poll. Only probes send negative messages."""
+        """Request a send and a poll. Only probes send negative messages."""
         key = _keys(case)[0]
         message = probe_number(attempt, retry)
         return (Request.of(Assign([key])), Request.of(Send(key, message)), Request.of(Poll()))

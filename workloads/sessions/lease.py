@@ -1,8 +1,8 @@
-"""One lock with leases that clients acquire, and release or leave to expire.
+"""One lock with leases that clients acquire, and then release or let expire.
 
 Of four leases, clients release one while it lasts, leave one to expire, and try to release two
-after their end, when another client may hold the lock. It never acquires a lock that it may hold.
-The vocabulary is `harness.vocabularies.leases`.
+after their end, when another client may hold the lock. A client never acquires a lock that it may
+hold. The vocabulary is `harness.vocabularies.leases`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _PLANS: Final = ("release", "release late", "leave", "release late")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LeaseOps:
-    """An endless generator. `held` has the processes whose last acquire succeeded: when their lease
-    is over, and their plan. `grants` counts the leases.
+    """An endless generator.
+
+    `held` maps each process whose last acquire succeeded to the end of its lease and to its plan.
+    `grants` counts the leases.
     """
 
     lease_ms: int
@@ -89,11 +91,13 @@ class LeaseWorkload(Workload):
         return (Request.of(Acquire(lease_ms)), Request.of(Release()))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """An acquire and a release: they are judged with the others."""
+        """Request an acquire and a release; they are judged like all other operations."""
         return self.probe(case, 0, 0)
 
     @override
     def serves(self, completion: Completion) -> bool:
-        """A refusal is an answer: another client may still have a lease."""
+        """Whether the answer shows that the lock works. A refusal does, too: another client may
+        still have a lease.
+        """
         refused = completion.type is OpType.FAIL and completion.value is not None
         return refused or super().serves(completion)

@@ -164,7 +164,7 @@ def _known_to_rows(
             ident = tablet["tablet_id"]
             row = snapshot.tablets.get(ident)
             if row is None and snapshot.hides_removed and answer.ident not in snapshot.tables:
-                continue  # the hidden row is of a removed table
+                continue  # the hidden row belongs to a removed table
             if row is None:
                 what = f"the final rows have no tablet {ident}"
             elif row["table_id"] != answer.ident:

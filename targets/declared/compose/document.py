@@ -125,7 +125,7 @@ class ComposeDocument:
             key = str(key_node.value)
             if key in seen:
                 self._lines[*path, key] = key_node.start_mark.line + 1
-                raise self.error((*path, key), "is there twice; keep one of the two")
+                raise self.error((*path, key), "occurs twice; keep one of the two")
             seen.add(key)
 
     def _replaced(self, text: str, path: Path) -> str:

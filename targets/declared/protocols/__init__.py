@@ -131,8 +131,8 @@ class Session(ABC):
         raise InternalError(f"a session of {type(self).__name__} knows no leader")
 
     async def server(self) -> str | None:
-        """Return an identity of the server, which no other server has, or `None` if it has none. A
-        proxy between has the identity of the server that it leads to. Raises as `leadership` does.
+        """Return the unique identity of the server, or `None` if it has none. Through a proxy, it
+        is the identity of the server that the proxy chose. Raises as `leadership` does.
         """
         return None
 

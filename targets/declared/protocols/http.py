@@ -119,7 +119,7 @@ class Exchange(Template):
             return self.answer == "whether" or None
         path = _WHOLE if written.value is None else written.value
         if written.decode == "text":
-            if not response.body:  # nothing tells it from half an answer
+            if not response.body:  # an empty body may be the beginning of an answer
                 raise MalformedError("the body is empty")
             return checked(response.body.decode(), self.answer)
         value = value_at(decoded(response.body), path, optional=written.optional)

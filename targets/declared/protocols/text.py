@@ -76,7 +76,7 @@ ENCODINGS: Final[Mapping[str, Callable[[str, Any], str]]] = {
 def filled(
     template: str, arguments: Mapping[str, Any], plain: Callable[[str, Any], str] = text_of
 ) -> str:
-    """The template with its placeholders replaced; `plain` encodes those without an encoding."""
+    """The template with its placeholders replaced; `plain` is the default encoding."""
 
     def replacement(match: re.Match[str]) -> str:
         name, encoding = match.groups()
@@ -97,12 +97,12 @@ def check_names(where: str, written: object, known: Collection[str]) -> None:
         if name not in known:
             choices = ", ".join(f"{{{each}}}" for each in sorted(known)) or "none"
             raise UsageError(
-                f"{where}: {match[0]} in {shown(written)} is no argument of this operation; "
+                f"{where}: {match[0]} in {shown(written)} is not an argument of this operation; "
                 f"there is {choices}"
             )
         if encoding is not None and encoding not in ENCODINGS:
             choices = ", ".join(ENCODINGS)
-            raise UsageError(f"{where}: {match[0]} names no encoding; there is {choices}")
+            raise UsageError(f"{where}: {match[0]} has an unknown encoding; there is {choices}")
 
 
 def _texts(written: object) -> Iterator[str]:

@@ -214,7 +214,7 @@ class ZooKeeperSession(VersionedSession):
 
     async def server(self) -> str | None:
         """The epoch in the last answer to `leadership`: an epoch has one leader. Words and sessions
-        have connections of their own, which a proxy may lead to different servers.
+        have connections of their own, which a proxy may connect to different servers.
         """
         return self._server
 
