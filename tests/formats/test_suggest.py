@@ -78,7 +78,7 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("read", 4, [4, ["4_0", None, "4_2"]]), "is a collection"),
         (did("poll", [[":read", 1, 2]]), "their values are not micro-operations"),
         (did("read", None, [[0, 10]]) + did("transfer", {"from": 0}), "does not map accounts"),
-        (did("insert", [1, 2]), "no .key .a b.. of the model g2"),
+        (did("insert", [1, 2]), "is not a .key .a b.. of the model g2"),
         (did("write", [7, 0]) + did("read", [7, None], [7, {SET: [0]}]), "is a collection"),
         (did("write", 7) + did("read", None, [7]), "is a collection"),
         (did("write", [["w", 1, 1]]), "their values are transactions"),  # a long fork's writes
