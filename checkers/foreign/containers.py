@@ -138,7 +138,7 @@ class MutexModel(_ContainerModel):
         return True
 
 
-class SetModel(_ContainerModel):
+class SetModel(_ContainerModel, milder="set-full"):
     """The history model of a set that is empty at first."""
 
     name = "set"

@@ -39,7 +39,7 @@ from harness.vocabularies.edn import members
 NAMED_MAX: Final = 20
 
 
-class TotalQueue(StepsModel, version="1"):
+class TotalQueue(StepsModel, version="1", milder="at-least-once-queue"):
     """The history model of a queue that delivers each element exactly once."""
 
     name = "total-queue"
@@ -122,7 +122,7 @@ class TotalQueue(StepsModel, version="1"):
         return repeated
 
 
-class AtLeastOnceQueue(TotalQueue, version="1"):
+class AtLeastOnceQueue(TotalQueue, version="1", milder=None):
     """The history model of a queue that may deliver an element several times."""
 
     name = "at-least-once-queue"

@@ -161,7 +161,18 @@ def _set(words: _Words) -> str:
             )
         if members(value) is None:
             raise words.none("a read is answered with a map, which is not a set")
-    added = [exact(value) for value in words.asked("add")]
+    asked = words.asked("add")
+    if None in asked:
+        raise words.none("'add' asks for nothing, and the elements of a set are in the requests")
+    elements = [each for value in answers for each in members(value) or ()]
+    if elements and {members(each) is None for each in elements}.isdisjoint(
+        members(value) is None for value in asked
+    ):
+        raise words.none(
+            f"'add' has values such as {clipped(repr(asked[0]), 40)}, but a read shows "
+            f"{clipped(repr(elements[0]), 40)}, so an element of the set is no value of 'add'"
+        )
+    added = [exact(value) for value in asked]
     if not words.answers("read") and len(set(added)) < len(added):
         raise words.none("no read is answered, and elements are added twice, as to a counter")
     return "set"

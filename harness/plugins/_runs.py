@@ -219,6 +219,7 @@ class ModelTraits(CheckerTraits, total=False):
     """Optional data of a model, for its class header."""
 
     kind: str
+    milder: str | None
 
 
 class HistoryModel(Checker):
@@ -229,6 +230,10 @@ class HistoryModel(Checker):
 
     kind: str = "model"
     """The option of `harness check` that selects the model: "model" or "elle"."""
+    milder: str | None = None
+    """The name of a model of the same operations that permits more. If operations suggest this
+    model, the milder one must convict as well.
+    """
 
     def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
         set_traits(cls, ModelTraits, traits)

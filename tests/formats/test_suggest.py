@@ -72,6 +72,13 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         ([*did("add", "a"), *did("read", None, 1)], "a read is answered with 1"),
         ([*ADDED, *did("remove", 1), *did("read", None, 1)], "'remove' belongs to a set"),
         ([*ADDED, *did("read", None, {"a": 1})], "answered with a map"),
+        # groups of elements, as in FaunaDB's test of pages
+        ([*did("add", [1, 2]), *did("read", None, {SET: [1, 2]})], "'add' has values such as"),
+        ([*did("add", [7, [1]]), *did("read", [7, None], [7, [1]])], "'add' has values such as"),
+        # keys only in requests
+        ([*did("add", [0, 1]), *did("read", [0, None], [1])], "'add' has values such as"),
+        # rows with timestamps, as in CockroachDB's monotonic test
+        ([*did("add", None, {"val": 1}), *did("read", None, [{"val": 1}])], "asks for nothing"),
         ([*ADDED, *ADDED, ("1!", "read", None)], "as to a counter"),
         (did("read", None, {"0": 10, "1": 5}), "may be a bank"),
         (did("txn", [[":sent", 1, 2]], [[":sent", 1, [0, 2]]]), "micro-operations such as"),

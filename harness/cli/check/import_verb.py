@@ -19,6 +19,7 @@ from typing import Final
 
 from harness import __version__
 from harness.case import IMPORTED, Case, imported_case
+from harness.cli.check.guess import require_decided
 from harness.cli.check.tasks import located_in
 from harness.cli.check.verb import require_kind
 from harness.cli.output import note, say
@@ -32,6 +33,8 @@ from harness.store import RunFolder, RunRecord, check_place, new_run_id
 from harness.store.parquet import ops_of_table, read_sealed
 from harness.verdict.judge import checkers_of, load_model
 
+GUESS_S: Final = 30.0
+"""The time limit for the check whether a suggested model is decided."""
 TRIAL_S: Final = 0.1
 """The time limit for the trial check that finds out whether a checker can read the history."""
 
@@ -149,6 +152,8 @@ def _case(
     try:
         name = model or model_for(format_, history, independent)
         judge = load_model(name)
+        if model is None:
+            require_decided(name, history, ModelSettings(independent=independent), GUESS_S)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
             # Plain values of some models look like pairs, so a history that cannot be judged by
             # key is judged as a whole, unless the user chose `--independent`.

@@ -18,6 +18,7 @@ import msgspec
 from harness.case import IMPORTED
 from harness.cli.check.counterexample_page import render_page
 from harness.cli.check.find_tasks import Failed, Task
+from harness.cli.check.guess import guessed
 from harness.errors import (
     EXIT_CRASH,
     EXIT_USAGE,
@@ -81,7 +82,10 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
         raise HistoryError(f"{task.path}: it contains no operations, so it is not a history")
     try:
         name = request.model or model_for(source.format, history, request.settings.independent)
-        check = load_model(name).prepare(history, request.settings)
+        if request.model is None:
+            check = guessed(name, history, request.settings)
+        else:
+            check = load_model(name).prepare(history, request.settings)
     except HistoryError as error:
         raise located_in(task.path, source, error) from error
     except UsageError as error:

@@ -1,0 +1,79 @@
+"""Suggested models convict only what a milder model of the same operations convicts, too."""
+
+import json
+
+import pytest
+
+from harness.cli import main
+from harness.cli.check.guess import UNDECIDED_MODEL, guessed
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
+from harness.ops import History, ModelSettings, Verdict
+from tests.support.histories import written
+
+ADDED = [("0!", "add", 1), ("0+", "add", 1)]
+STALE = [*ADDED, ("0!", "read", None), ("0+", "read", []), ("0!", "read", None)]
+IN = [("0!", "enqueue", 1), ("0+", "enqueue", 1), ("0!", "drain", None)]
+CASES = {
+    "valid": ("set", [*ADDED, ("0!", "read", None), ("0+", "read", [1])], EXIT_VALID),
+    "stale": ("set", [*STALE, ("0+", "read", [1])], EXIT_UNKNOWN),
+    "lost": ("set", [*STALE, ("0+", "read", [])], EXIT_INVALID),
+    "wrong": ("set", [*STALE, ("0+", "read", [1, 2])], EXIT_INVALID),
+    "once": ("total-queue", [*IN, ("0+", "drain", [1])], EXIT_VALID),
+    "twice": ("total-queue", [*IN, ("0+", "drain", [1, 1])], EXIT_UNKNOWN),
+    "lost-in-queue": ("total-queue", [*IN, ("0+", "drain", [])], EXIT_INVALID),
+}
+MILDER = {"set": "set-full", "total-queue": "at-least-once-queue"}
+
+
+def keyed(ops):
+    """The same operations for each of two independent keys."""
+    return [(word, f, [key, value]) for key in (7, 8) for word, f, value in ops]
+
+
+def file_of(ops, tmp_path):
+    path = tmp_path / "h.jsonl"
+    types = {"!": "invoke", "+": "ok"}
+    path.write_text(
+        "\n".join(
+            json.dumps({"process": int(w[0]), "type": types[w[1]], "f": f, "value": value})
+            for w, f, value in ops
+        )
+    )
+    return str(path)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_a_guess_convicts_no_history_that_the_milder_model_accepts(name, apart, tmp_path, capsys):
+    model, ops, code = CASES[name]
+    path = file_of(keyed(ops) if apart else ops, tmp_path)
+    assert main(["check", path, "--json"]) == code
+    report = json.loads(capsys.readouterr().out)
+    assert report["model"] == model
+    if code == EXIT_UNKNOWN:
+        assert f"--model {model} or --model {MILDER[model]}" in report["reason"]
+        assert main(["check", path, "--model", model]) == EXIT_INVALID
+        assert main(["check", path, "--model", MILDER[model]]) == EXIT_VALID
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_import_records_no_guess_that_matters(name, tmp_path, capsys):
+    model, ops, code = CASES[name]
+    arguments = ["import", file_of(ops, tmp_path), "--store", str(tmp_path / "store")]
+    assert main(arguments) == (EXIT_USAGE if code == EXIT_UNKNOWN else EXIT_VALID)
+    assert main([*arguments, "--model", model]) == EXIT_VALID
+
+
+def test_what_the_milder_model_cannot_read_is_judged_by_the_suggested_one():
+    ops = [*STALE, ("0+", "read", [1]), ("0!", "remove", 1), ("0+", "remove", 1)]
+    check = guessed("set", History(written(*ops), foreign=True), ModelSettings())
+    assert check.check(time_limit_s=9, draw=False)[0].verdict is Verdict.INVALID
+
+
+def test_an_undecided_guess_shows_both_verdicts():
+    check = guessed("set", History(written(*STALE, ("0+", "read", [1]))), ModelSettings())
+    result, drawn = check.check(time_limit_s=9, draw=True)
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, UNDECIDED_MODEL)
+    assert drawn is None
+    assert result.explanation[0].startswith("As set: ")
+    assert result.explanation[-1].startswith("As set-full: ")
