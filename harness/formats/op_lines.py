@@ -127,7 +127,7 @@ class OpLines:
     def _form(self, match: re.Match[str], line: int) -> dict[str, Any]:
         process, kind, text = match["process"], match["type"], match["value"] or "nil"
         values: list[Any]
-        if _NUMBER.fullmatch(text):
+        if _NUMBER.fullmatch(text) and str(int(text)) == text:
             values = [int(text)]
         elif kind in {":fail", ":info"} and text == _TIMED_OUT and self.format == "porcupine-etcd":
             values = [None, text]

@@ -54,6 +54,7 @@ _CHARACTER: Final = re.compile(r"#\\.", re.DOTALL)
 _DIGITS: Final = re.compile(r"#[+-]?[0-9][0-9.eE+-]*(?:M|/[0-9]+)")
 _UNENDING: Final = ("##Inf", "##-Inf", "##NaN")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
+_OCTAL: Final = re.compile(r"([+-]?)0([0-9]+)N?")
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
 _RATIO: Final = re.compile(r"([+-]?[0-9]+)/([0-9]+)")
 _PLAIN_EXPONENT_MAX: Final = 40
@@ -73,8 +74,12 @@ def members(value: Any) -> list[Any] | None:
 
 def number_of(token: str) -> Any:
     """Return the number that `token` denotes in EDN, or `None` if it denotes no number; raises
-    `ValueError` if the number is out of range.
+    `ValueError` if the number is out of range. As in Clojure, a leading zero means octal digits.
     """
+    if (octal := _OCTAL.fullmatch(token)) is not None:
+        if not octal[2].strip("01234567"):
+            return int(octal[1] + octal[2], 8)
+        raise ValueError("begins with a zero, so its digits are octal")
     if _INTEGER.fullmatch(token):
         return int(token.rstrip("N"))
     if (ratio := _RATIO.fullmatch(token)) is not None:

@@ -45,6 +45,18 @@ def test_records_without_indices_and_times_in_seconds_are_read(fields, tmp_path,
     assert checked(tmp_path, edn(fields), "h.edn") == EXIT_VALID
 
 
+@pytest.mark.parametrize(("written", "read"), [("010", "8"), ("-007", "-7"), ("00", "0")])
+def test_a_leading_zero_means_octal_digits_as_in_clojure(written, read, tmp_path, capsys):
+    lines = [f"0 :{kind} :write {written}" for kind in ("invoke", "ok")]
+    lines += ["1 :invoke :read nil", f"1 :ok :read {read}"]
+    assert checked(tmp_path, "\n".join(lines), "history.txt") == EXIT_VALID
+
+
+def test_addresses_of_objects_may_be_in_exceptions(tmp_path, capsys):
+    text = edn(':exception {:via [#object[a.B 0x1f "a.B@1f"]]}')
+    assert checked(tmp_path, text, "h.edn") == EXIT_VALID
+
+
 @pytest.mark.parametrize("f", ["nil", "[:kill 1]", "{:a 1}", "3"])
 def test_the_nemesis_may_do_anything(f, tmp_path, capsys):
     note = f"\n{{:process :nemesis :type :info :f {f} :value nil}}"

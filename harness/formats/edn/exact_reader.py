@@ -255,7 +255,11 @@ def _number(token: str, start: int) -> Any:
         number = number_of(token)
     except ValueError as error:
         raise MistakeError(f"the number {_short(token)} {error}", start) from error
-    return f"#'{token}" if number is None else number  # not a number but a symbol, such as + or ->
+    if number is not None:
+        return number
+    if token.lstrip("+-")[:1].isdecimal() and not token.startswith("0x"):
+        raise MistakeError(f"{_short(token)} is neither a number nor a symbol of EDN", start)
+    return f"#'{token}"  # a symbol such as + or ->, or the address in an #object
 
 
 def _short(text: str) -> str:

@@ -32,6 +32,7 @@ from harness.vocabularies.edn import edn_of, loose, settled
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NAME_CHARS_MAX: Final = 200
 _NAN: Final = b'"##NaN"'
+_HEXADECIMAL: Final = b"\"#'0x"
 _FIELDS_MIN: Final = 4  # process, type, f and value
 _TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind.value}")}
 
@@ -50,7 +51,8 @@ class EdnOps:
         pairing = Pairing(foreign=True)
         position = 0
         for piece in stream_pieces(self._path):
-            value_of = _settled if b"##NaN" in piece.data else settled
+            suspect = b"##NaN" in piece.data or b"0x" in piece.data
+            value_of = comparable if suspect else settled
             for number, form in enumerate(piece.forms):
                 try:
                     op = op_of(form, position, value_of)
@@ -75,18 +77,23 @@ def load_edn(path: Path | str) -> History:
     return History(EdnOps(Path(path)), foreign=True)
 
 
-def _settled(value: Any) -> Any:
-    """Make a client's value plain JSON; raises `HistoryError` for NaN, which equals nothing."""
+def comparable(value: Any) -> Any:
+    """Make a client's value plain JSON; raises `HistoryError` for NaN, which equals nothing, and
+    for hexadecimal numbers, which are symbols to EDN: addresses of objects in exceptions.
+    """
     value = settled(value)
-    if _NAN in msgspec.json.encode(value):
+    text = msgspec.json.encode(value)
+    if _NAN in text:
         raise HistoryError(
             "its value holds ##NaN, which equals nothing, so no check can compare it; leave the "
             "operation out"
         )
+    if _HEXADECIMAL in text:
+        raise HistoryError("its value holds a hexadecimal number; write it in decimal")
     return value
 
 
-def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) -> Op:
+def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = comparable) -> Op:
     """The op that `form` describes; `position` is its number in the file (from 0).
 
     The keys of `form` are keywords. `value_of` converts the value of a client's op.
