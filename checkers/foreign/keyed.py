@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from checkers.foreign.readings import (
+    EitherCheck,
+    Reading,
+    answers_of_changes,
+    as_asked,
+    either_of_answers,
+)
 from harness.errors import HistoryError, counted
 from harness.independent import VACUOUS, Shape, shape_of, split
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
@@ -37,11 +44,31 @@ def by_key(
 ) -> PreparedCheck:
     """Prepare the check of `ops`, key by key if the settings say so or the values have keys.
 
+    If completions of changes hold answers in place of the requests, both readings must convict.
     `whole` prepares the check of a single object's history. If the settings say that values have
     keys, `of_key` returns the function that prepares the check of one key. Raises `HistoryError` if
     the model cannot parse the values as the settings or the shape of the values demand.
     """
     history = ops if isinstance(ops, History) else History(ops)
+    check = _by_key(name, history, settings, whole, of_key)
+    answers = answers_of_changes(history)
+    if not answers:
+        return check
+    try:
+        asked = _by_key(name, as_asked(history, answers), settings, whole, of_key)
+    except HistoryError:
+        return check
+    return either_of_answers(name, check, asked, answers[0])
+
+
+def _by_key(
+    name: str,
+    history: History,
+    settings: ModelSettings,
+    whole: Callable[[History], PreparedCheck],
+    of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None,
+) -> PreparedCheck:
+    """Prepare the check of one reading of the values of completions."""
     if settings.independent and history.pairs:
         return _keyed(name, history, of_key or (lambda _: whole), seen=False)
     shape = Shape.NO if settings.independent is False else shape_of(history.pairs)
@@ -68,9 +95,23 @@ def _either(
     except HistoryError:
         return whole(history)
     try:
-        return EitherCheck(name, whole(history), apart)
+        plain = whole(history)
     except HistoryError:
         return apart
+
+    def reason(first: Verdict, second: Verdict) -> str:
+        return (
+            f"values may be [key value] tuples (jepsen.independent), then it is {second}, or "
+            f"values, then it is {first}: say --independent or --no-independent"
+        )
+
+    return EitherCheck(
+        name,
+        Reading("As they are (--no-independent)", plain),
+        Reading("As tuples (--independent)", apart),
+        reason,
+        UNDECIDED_SHAPE,
+    )
 
 
 def _keyed(
@@ -228,49 +269,3 @@ def _labelled(picture: Counterexample | None, key: Hashable) -> Counterexample |
         return None
     labels = {index: f"{key!r}: {label}" for index, label in picture.labels.items()}
     return replace(picture, labels=labels)
-
-
-@dataclass(frozen=True, slots=True)
-class EitherCheck:
-    """The check of two readings of one history.
-
-    In the reading `whole`, values are plain. In `apart`, values are tuples of key and value.
-    """
-
-    name: str
-    whole: PreparedCheck
-    apart: PreparedCheck
-
-    @property
-    def operations(self) -> int:
-        return self.whole.operations
-
-    def check(
-        self, *, time_limit_s: float, draw: bool
-    ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge both readings; the verdict is `unknown` if their verdicts differ."""
-        begin_s = time.monotonic()
-        first = self.whole.check(time_limit_s=time_limit_s / 2, draw=draw)
-        left_s = max(0.0, time_limit_s - (time.monotonic() - begin_s))
-        second = self.apart.check(time_limit_s=left_s, draw=draw)
-        results: Sequence[CheckResult] = (first[0], second[0])
-        verdicts = [result.verdict for result in results]
-        if verdicts[0] is verdicts[1]:
-            return first
-        text = [
-            f"As they are (--no-independent), {verdicts[0].value}: {results[0].reason}.",
-            *(f"  {sentence}" for sentence in results[0].explanation),
-            f"As tuples (--independent), {verdicts[1].value}: {results[1].reason}.",
-            *(f"  {sentence}" for sentence in results[1].explanation),
-        ]
-        reason = (
-            f"values may be [key value] tuples (jepsen.independent), then it is "
-            f"{verdicts[1].value}, or values, then it is {verdicts[0].value}: say --independent "
-            "or --no-independent"
-        )
-        details = {
-            "operations": self.operations,
-            "configurations": sum(r.details.get("configurations", 0) for r in results),
-            "rule": UNDECIDED_SHAPE,
-        }
-        return CheckResult(self.name, Verdict.UNKNOWN, reason, tuple(text), details=details), None

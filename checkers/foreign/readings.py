@@ -1,0 +1,157 @@
+"""Histories whose values can be read in two ways: the check of both readings.
+
+In Jepsen the value of an `ok` completion overrides the request. But many clients record the answer
+of the system there, such as "OK" or a count of rows. So if completions of changes look like
+answers, a history is only convicted if it is also invalid with the requests of these changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from harness.errors import clipped
+from harness.ops import CheckResult, Counterexample, History, OpType, Pair, Verdict
+from harness.plugins import PreparedCheck
+
+UNDECIDED_ANSWERS: Final = "answers-or-requests"
+_ADDITIONS: Final = frozenset({"add", "remove", "enqueue"})
+_CHANGES: Final = _ADDITIONS | {"write", "cas"}
+
+
+class Reading(NamedTuple):
+    """One reading of a history's values: its title in explanations, and its check."""
+
+    title: str
+    check: PreparedCheck
+
+
+@dataclass(frozen=True, slots=True)
+class EitherCheck:
+    """The check of two readings of one history; their verdicts must agree.
+
+    With `only_convictions`, the second reading is judged only if the first one convicts. `reason`
+    gets the verdicts of both readings, and `rule` is the rule of the verdict `unknown`.
+    """
+
+    name: str
+    first: Reading
+    second: Reading
+    reason: Callable[[Verdict, Verdict], str]
+    rule: str
+    only_convictions: bool = False
+
+    @property
+    def operations(self) -> int:
+        return self.first.check.operations
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge both readings; the verdict is `unknown` if their verdicts differ."""
+        begin_s = time.monotonic()
+        first = self.first.check.check(time_limit_s=time_limit_s / 2, draw=draw)
+        if self.only_convictions and first[0].verdict is not Verdict.INVALID:
+            return first
+        left_s = max(0.0, time_limit_s - (time.monotonic() - begin_s))
+        second = self.second.check.check(time_limit_s=left_s, draw=draw)
+        results: Sequence[CheckResult] = (first[0], second[0])
+        if results[0].verdict is results[1].verdict:
+            return first
+        text: list[str] = []
+        for reading, result in zip((self.first, self.second), results, strict=True):
+            text.append(f"{reading.title}, {result.verdict.value}: {result.reason}.")
+            text += (f"  {sentence}" for sentence in result.explanation)
+        details = {
+            "operations": self.operations,
+            "configurations": sum(r.details.get("configurations", 0) for r in results),
+            "rule": self.rule,
+        }
+        reason = self.reason(results[0].verdict, results[1].verdict)
+        return CheckResult(self.name, Verdict.UNKNOWN, reason, tuple(text), details=details), None
+
+
+def either_of_answers(
+    name: str, overriding: PreparedCheck, asked: PreparedCheck, first: Pair
+) -> EitherCheck:
+    """Return the check of a history with the values of completions and with those of requests.
+
+    `first` is the first change whose completion holds an answer.
+    """
+    request, answer = (clipped(repr(value), 40) for value in (first.invoke.value, _answer(first)))
+
+    def reason(with_answers: Verdict, with_requests: Verdict) -> str:
+        return (
+            f"op {first.invoke.index} asks for {first.invoke.f} {request}, and its completion "
+            f"holds {answer}: if these override requests, as in Jepsen, it is {with_answers}, "
+            f"if they are answers, it is {with_requests}; repeat the requests in the completions"
+        )
+
+    return EitherCheck(
+        name,
+        Reading("With the values of completions", overriding),
+        Reading("With the values of requests", asked),
+        reason,
+        UNDECIDED_ANSWERS,
+        only_convictions=True,
+    )
+
+
+def answers_of_changes(history: History) -> list[Pair]:
+    """Return the changes whose completions hold an answer in place of the request.
+
+    The clients of some registers know a written value only at its completion. So another value of
+    the same kind overrides the request of a write, unless all writes have the same answer.
+    """
+    differing = [pair for pair in history.pairs if _differs(pair)]
+    answers: dict[str, list[Any]] = {}
+    for pair in differing:
+        answers.setdefault(pair.invoke.f, []).append(_answer(pair))
+    equal = {f for f, held in answers.items() if len(held) > 1 and held.count(held[0]) == len(held)}
+    return [
+        pair
+        for pair in differing
+        if pair.invoke.f in _ADDITIONS | equal or _kind(pair.invoke.value) != _kind(_answer(pair))
+    ]
+
+
+def _answer(pair: Pair) -> Any:
+    return None if pair.completion is None else pair.completion.value
+
+
+def _differs(pair: Pair) -> bool:
+    call, done = pair.invoke, pair.completion
+    return (
+        call.f in _CHANGES
+        and done is not None
+        and done.type is OpType.OK
+        and call.value is not None
+        and done.value is not None
+        and done.value != call.value
+        and not _holds_map(done.value)  # as in our vocabularies
+    )
+
+
+def _kind(value: Any) -> tuple[Any, ...]:
+    """The types of a value and of its members; keywords, strings and numbers are different."""
+    if isinstance(value, (list, tuple)):
+        return (list, *map(_kind, value))
+    return (type(value), isinstance(value, str) and value[:1] == ":")
+
+
+def _holds_map(value: Any) -> bool:
+    pair = isinstance(value, (list, tuple)) and len(value) == 2
+    return isinstance(value[1] if pair else value, Mapping)
+
+
+def as_asked(history: History, answers: Sequence[Pair]) -> History:
+    """Return the history in which these changes succeeded with the requested values."""
+    asked = {pair.completion.index: pair.invoke.value for pair in answers if pair.completion}
+    return History(
+        (replace(op, value=asked[op.index]) if op.index in asked else op for op in history),
+        foreign=True,
+    )
