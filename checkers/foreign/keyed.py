@@ -22,6 +22,8 @@ from checkers.foreign.readings import (
     answers_of_changes,
     as_asked,
     either_of_answers,
+    either_of_orders,
+    in_order_of_time,
 )
 from harness.errors import HistoryError, counted
 from harness.independent import VACUOUS, Shape, shape_of, split
@@ -50,6 +52,24 @@ def by_key(
     the model cannot parse the values as the settings or the shape of the values demand.
     """
     history = ops if isinstance(ops, History) else History(ops)
+    check = _with_answers(name, history, settings, whole, of_key)
+    by_time = in_order_of_time(history)
+    if by_time is None:
+        return check
+    try:
+        return either_of_orders(name, check, _with_answers(name, by_time, settings, whole, of_key))
+    except HistoryError:
+        return check
+
+
+def _with_answers(
+    name: str,
+    history: History,
+    settings: ModelSettings,
+    whole: Callable[[History], PreparedCheck],
+    of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None,
+) -> PreparedCheck:
+    """Prepare the check of the values of completions, and of requests if there are answers."""
     check = _by_key(name, history, settings, whole, of_key)
     answers = answers_of_changes(history)
     if not answers:

@@ -3,6 +3,10 @@
 In Jepsen the value of an `ok` completion overrides the request. But many clients record the answer
 of the system there, such as "OK" or a count of rows. So if completions of changes look like
 answers, a history is only convicted if it is also invalid with the requests of these changes.
+
+In Jepsen the order of the ops counts, and their times may contradict it by microseconds. If many
+times contradict it, the file is not in the order of events: for example, it has the ops of one
+client after the ops of another. Then both orders must have the same verdict.
 """
 
 from __future__ import annotations
@@ -14,11 +18,14 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from harness.errors import clipped
+from harness.errors import HistoryError, clipped
 from harness.ops import CheckResult, Counterexample, History, OpType, Pair, Verdict
 from harness.plugins import PreparedCheck
 
 UNDECIDED_ANSWERS: Final = "answers-or-requests"
+UNDECIDED_ORDER: Final = "order-or-times"
+LATE_MAX: Final = 0.1
+"""The largest share of ops with an earlier time than an op before them in a file in order."""
 _ADDITIONS: Final = frozenset({"add", "remove", "enqueue"})
 _CHANGES: Final = _ADDITIONS | {"write", "cas"}
 
@@ -78,7 +85,7 @@ class EitherCheck:
 def either_of_answers(
     name: str, overriding: PreparedCheck, asked: PreparedCheck, first: Pair
 ) -> EitherCheck:
-    """Return the check of a history with the values of completions and with those of requests.
+    """Return the check of both readings: the values of completions, and the values of requests.
 
     `first` is the first change whose completion holds an answer.
     """
@@ -154,4 +161,44 @@ def as_asked(history: History, answers: Sequence[Pair]) -> History:
     return History(
         (replace(op, value=asked[op.index]) if op.index in asked else op for op in history),
         foreign=True,
+    )
+
+
+def in_order_of_time(history: History) -> History | None:
+    """Return the history in the order of its times, with new indices; `None` if its order counts,
+    or if its times are no times of one clock, so that operations would end before they begin.
+    """
+    ops = [op for op in history if op.is_client]
+    latest, late = ops[0].time if ops else 0, 0
+    for op in ops:
+        late += op.time < latest
+        latest = max(latest, op.time)
+    if late <= LATE_MAX * len(ops):
+        return None
+    try:
+        ordered = History(
+            (replace(op, index=n) for n, op in enumerate(sorted(ops, key=lambda op: op.time))),
+            foreign=True,
+        )
+        return ordered if len(ordered.pairs) == len(history.pairs) else None
+    except HistoryError:
+        return None
+
+
+def either_of_orders(name: str, of_file: PreparedCheck, of_times: PreparedCheck) -> EitherCheck:
+    """Return the check of a history in the order of the file and in the order of its times."""
+
+    def reason(first: Verdict, second: Verdict) -> str:
+        return (
+            f"many ops have an earlier time than ops before them: in the order of the ops it is "
+            f"{first}, and in the order of the times {second}; sort the ops by time, or leave the "
+            "times out"
+        )
+
+    return EitherCheck(
+        name,
+        Reading("In the order of the ops", of_file),
+        Reading("In the order of the times, with op numbers of this order", of_times),
+        reason,
+        UNDECIDED_ORDER,
     )

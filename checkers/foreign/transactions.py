@@ -19,16 +19,29 @@ from msgspec.structs import replace
 from checkers.elle.recorded import mops_of
 from checkers.elle.verdict import certified, told
 from checkers.foreign.keyed import by_key
-from checkers.foreign.model import LABEL_CHARS_MAX, refuse_initial
+from checkers.foreign.model import LABEL_CHARS_MAX, NOTHING_OBSERVED, refuse_initial
 from checkers.foreign.permits import excused
 from harness.errors import UsageError, clipped
-from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
+from harness.ops import (
+    CheckResult,
+    Counterexample,
+    History,
+    ModelSettings,
+    Op,
+    OpType,
+    Pair,
+    Verdict,
+)
 from harness.plugins import Checker, HistoryModel, PreparedCheck
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
 
 DEFAULT_MODELS: Final = ("strict-serializable",)
+NOTHING_READ: Final = (
+    "nothing was checked: no read was answered, and writes alone contradict nothing"
+)
+_READS: Final = frozenset({"r", ":r", "rp", ":rp"})
 VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
 
 
@@ -59,9 +72,18 @@ class ElleCheck:
         promised = [order.replace("_", "-") for order in orders]
         result, proof = certified(result, self.history, self.name, promised)
         judged = told(self.name, result, proof, self.operations)
+        if judged.verdict is Verdict.VALID and not any(map(_was_read, self.history.pairs)):
+            details = {**judged.details, "rule": NOTHING_OBSERVED}
+            return CheckResult(self.name, Verdict.UNKNOWN, NOTHING_READ, details=details), None
         if not draw or result.verdict is not Verdict.INVALID:
             return judged, None
         return judged, Counterexample(None, judged.operations, (), self.labels())
+
+
+def _was_read(pair: Pair) -> bool:
+    """Whether the transaction has a read with an answer."""
+    mops = mops_of(pair) if pair.type is OpType.OK else ()
+    return any(mop[0] in _READS for mop in mops or () if isinstance(mop, (list, tuple)) and mop)
 
 
 def _label(pair: Pair) -> str:

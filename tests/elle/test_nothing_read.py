@@ -1,0 +1,32 @@
+"""Transactions of which no read was answered: nothing could contradict, so they are not valid."""
+
+import pytest
+
+from harness.ops import History, ModelSettings, Verdict
+from harness.registry import load_plugin
+from tests.support.histories import written
+
+READ = [["r", "x", None]]
+
+
+def judged(kind, *lines):
+    history = History(written(*lines), foreign=True)
+    check = load_plugin("checkers", kind).prepare(history, ModelSettings(independent=False))
+    return check.check(time_limit_s=60, draw=False)[0]
+
+
+@pytest.mark.parametrize(("kind", "f"), [("list-append", "append"), ("rw-register", "w")])
+def test_writes_alone_are_not_valid(kind, f):
+    writes = [
+        (f"0{end}", "txn", [[f, "x", value]]) for value in (1, 2) for end in "!+"
+    ]  # in real time
+    result = judged(kind, *writes)
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "nothing-observed")
+    for end in "-?":
+        lost = ("1!", "txn", READ), (f"1{end}", "txn", READ)
+        assert judged(kind, *writes, *lost).verdict is Verdict.UNKNOWN
+    answer = [["r", "x", [1, 2] if kind == "list-append" else 2]]
+    good = judged(kind, *writes, ("1!", "txn", READ), ("1+", "txn", answer))
+    assert good.verdict is Verdict.VALID
+    bad = judged(kind, *writes, ("1!", "txn", READ), ("1+", "txn", READ))
+    assert bad.verdict is Verdict.INVALID
