@@ -23,7 +23,7 @@ FORMS: Final = "op=812, time=8.4 or event=KIND[:NTH][,FIELD=VALUE ...]"
 NTH_MAX: Final = 1_000_000_000
 STEPS_MAX: Final = 1_000_000
 _TIME_S_MAX: Final = 1e9
-_KIND: Final = re.compile(r"(?P<kind>[A-Za-z][\w-]*)(?::(?P<nth>\d+))?")
+_KIND: Final = re.compile(r"(?P<kind>[A-Za-z][\w-]*)(?::(?P<nth>[0-9]+))?")
 
 
 class AtOp(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ def parse_until(text: str) -> Until:
     """Parse a moment; raises `UsageError` that names the mistake."""
     what, equals, value = text.partition("=")
     if what == "op" and equals:
-        if not re.fullmatch(r"\d{1,12}", value):
+        if not re.fullmatch(r"[0-9]{1,12}", value):
             raise _wrong(text, "the index of an op is a whole number, such as op=812")
         return AtOp(int(value))
     if what == "time" and equals:

@@ -128,15 +128,35 @@ class Replay:
 
 
 def _never(order: Order, watch: Watch, ended: Ended) -> str:
+    """Say why `order` never came, and what the run has instead."""
+    if ended.differs_at is None:
+        changed = ""
+    else:
+        changed = (
+            f"; the replay differs from the stored run, from op {ended.differs_at} on: the code or "
+            "a plug-in has changed since"
+        )
+    return f"{order} never came: {_instead(order, watch, ended)}{changed}"
+
+
+def _instead(order: Order, watch: Watch, ended: Ended) -> str:
     if isinstance(order, AtOp):
-        return f"{order} never came: the run has {counted(ended.ops, 'op')}, from 0 on"
-    if isinstance(order, AtEvent):
-        count = watch.kinds[order.trigger.event]
-        if count:
-            return (
-                f"{order} never came: nodes announced {order.trigger.event!r} "
-                f"{counted(count, 'time')}, but not often enough with these fields"
-            )
+        return f"the last op of the run is op={ended.ops - 1}"
+    if not isinstance(order, AtEvent):
+        return f"the run ended at {ended.time_s:.3f} s"
+    count = watch.kinds[order.trigger.event]
+    if not count:
         kinds = listed([kind for kind, _ in watch.kinds.most_common()], limit=_KINDS_SHOWN_MAX)
-        return f"{order} never came: no node announced such an event; the run has {kinds}"
-    return f"{order} never came: the run ended at {ended.time_s:.3f} s"
+        return f"no node announced such an event; the run has {kinds}"
+    text = f"nodes announced {order.trigger.event!r} {counted(count, 'time')}"
+    if not order.trigger.where:
+        return text
+    since = " after the last stop" if watch.stops else ""
+    other = ",".join(f"{name}={_plain(value)}" for name, value in watch.unlike.items())
+    return f"{text}, {watch.matched} of them with these fields{since}" + (
+        f"; the last of the others had {other}" if other else ""
+    )
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -67,7 +67,10 @@ class Watch:
         self._on_stop = on_stop
         self._name = name
         self._traced: Trace | None = None
-        self._matched = 0
+        self.matched = 0
+        """the number of events since the last stop that match the awaited event"""
+        self.unlike: dict[str, Any] = {}
+        """the fields of the last event of the awaited kind that does not match"""
         self._steps = 0
         self._over = False  # whether the last event of `Steps` has begun
         self._quit = False
@@ -122,9 +125,11 @@ class Watch:
         if isinstance(order, AtEvent) and what == order.trigger.event:
             fields = {"node": node, **msgspec.json.decode(data)}
             if order.trigger.matches(what, fields):
-                self._matched += 1
-                if self._matched == order.trigger.nth:
+                self.matched += 1
+                if self.matched == order.trigger.nth:
                     self._stop(f"{node} announces {noted_text(what, data)}", node=node)
+            else:
+                self.unlike = fields
 
     def sent(self, now_ns: int, link: Link, pipe: int, at_ns: int, frame: bytes) -> None:
         if self._traced is not None:
@@ -159,7 +164,8 @@ class Watch:
         if not within:
             node = node_of(*self._event)
         self.stops += 1
-        self._steps = self._matched = 0
+        self._steps = self.matched = 0
+        self.unlike = {}
         stop = Stop(what=what, node=node, op=op, within=within, event=self._event)
         armed, world.tripwires.armed = world.tripwires.armed, False
         try:

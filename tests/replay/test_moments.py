@@ -32,7 +32,7 @@ def test_moments_are_parsed(text, moment):
     [
         *("", "op", "op=", "op=-1", "op=x", "time=", "time=-1", "time=nan", "time=inf", "8.4"),
         *("event=", "event=:2", "event=leader:0", "event=leader:x", "event=leader,term", "ops=1"),
-        "event=leader,=3",
+        *("event=leader,=3", "op=\u0663", "event=leader:\u0663"),
     ],
 )
 def test_mistakes_are_named(text):
