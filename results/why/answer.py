@@ -13,8 +13,8 @@ from results.statistics.estimates import Interval, wilson
 WHY_FILE: Final = "why.json"
 SCHEMA: Final = 1
 NECESSARY: Final = "necessary"
-RAISES: Final = "raises the rate"
-LOWERS: Final = "lowers the rate"
+RAISES: Final = "rarer without it"
+LOWERS: Final = "more frequent without it"
 NO_DIFFERENCE: Final = "no difference shown"
 IMPOSSIBLE: Final = "cannot be left out"
 UNKNOWN: Final = "unknown"

@@ -1,10 +1,10 @@
 """The failure rates without each part of a case, and what these rates prove.
 
 A part is *necessary* if no run failed without it and the difference to the case is significant
-(Fisher's exact test over seeds, corrected by Holm's method for the number of parts, at 5 %). It
-raises or lowers the rate if the difference is significant. Otherwise no difference is shown. This
-does not prove that there is none: of two parts that can replace each other, neither shows a
-difference.
+(Fisher's exact test over seeds, corrected by Holm's method for the number of parts, at 5 %). Other
+significant differences make the failure rarer or more frequent without the part. Otherwise no
+difference is shown. This does not prove that there is none: of two parts that can replace each
+other, neither shows a difference.
 """
 
 from __future__ import annotations

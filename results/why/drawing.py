@@ -2,8 +2,8 @@
 
 The first drawing has one row per part of the case. It shows the failure rate without the part, as a
 dot on its 95 % interval, on top of the interval of the whole case. The second drawing shows the
-rate over the time of the run, as a line with a band, with the faults below. The file contains no
-scripts.
+rate over the time of the run, as a line with a band, with the faults below. The answer in words and
+a key come before each drawing. The file contains no scripts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from results.why.answer import (
     Point,
     Why,
 )
-from results.why.words import notes_of, others_in_words, seconds, turns_in_words
+from results.why.words import notes_of, others_in_words, seconds, summary_of, turns_in_words
 
 PAGE_FILE: Final = "why.html"
 WIDTH: Final = 960
@@ -44,8 +44,9 @@ TIME_RIGHT: Final = 24
 TIME_HEIGHT: Final = 200
 LANE: Final = 20
 LANES_MAX: Final = 12
+LANE_LABEL_MAX: Final = 18
 TICKS: Final = 8
-_TOP: Final = 16
+_TOP: Final = 24
 _CLASSES: Final = {
     NECESSARY: "necessary",
     RAISES: "raises",
@@ -70,10 +71,10 @@ def page_of(why: Why) -> str:
     fillings = {
         "POLICY": html.escape(policy, quote=True),
         "STYLE": style,
-        "TITLE": html.escape(f"Why: {why.kind}"),
+        "TITLE": html.escape(f"Why it failed: {why.kind}"),
         "ABOUT": html.escape(about),
         "REASON": html.escape(why.reason),
-        "CAUSES": _section("Causes", causes_svg(why)) if why.causes else "",
+        "CAUSES": _causes_section(why) if why.causes else "",
         "TIME": _time_section(why) if why.points else "",
         "NOTES": "".join(f"<li>{html.escape(note)}</li>" for note in notes_of(why)),
     }
@@ -84,10 +85,13 @@ def _asset(name: str) -> str:
     return (resources.files("results.why") / "assets" / name).read_text("utf-8")
 
 
-def _section(title: str, drawing: str, text: str = "") -> str:
-    words = f"<p>{html.escape(text)}</p>" if text else ""
-    head = f"<section><h2>{html.escape(title)}</h2>{words}"
-    return f'{head}<div class="scroll">{drawing}</div></section>'
+def _section(title: str, answer: Sequence[str], key: str, drawing: str) -> str:
+    """One question: its answer in words, a key to the drawing, and the drawing."""
+    return (
+        f"<section><h2>{html.escape(title)}</h2><p>{html.escape(' '.join(answer))}</p>"
+        f'<p class="soft">{html.escape(key)}</p>'
+        f'<div class="scroll">{drawing}</div></section>'
+    )
 
 
 def _text(x: float, y: float, kind: str, text: str) -> str:
@@ -99,12 +103,24 @@ def _line(kind: str, x: tuple[float, float], y: tuple[float, float]) -> str:
     return f'<line class="{kind}" {ends}/>'
 
 
-def _time_section(why: Why) -> str:
-    lines = turns_in_words(why)
-    return _section("When it became inevitable", time_svg(why), "; ".join(map(str.strip, lines)))
-
-
 # --- causes --------------------------------------------------------------------------------------
+
+
+def _causes_section(why: Why) -> str:
+    key = (
+        "Each row is the case without one part. The dot is the share of runs with other seeds that "
+        "fail in the same way, on its 95 % interval; the shaded column is the interval of the "
+        "whole case. Other seeds change delays, timeouts and the random choices of the workload, "
+        "but not the planned faults."
+    )
+    if why.recorded is not None:
+        key += (
+            " Operations can only be left out of a fixed list, so rows without operations are "
+            "compared with the second row, in which the operations of this run are fixed."
+        )
+    if any(others_in_words(cause.without) for cause in why.causes):
+        key += " * Some runs fail in another way or are unknown: point at the row."
+    return _section("Which parts it needs", summary_of(why), key, causes_svg(why))
 
 
 def causes_svg(why: Why) -> str:
@@ -122,7 +138,7 @@ def causes_svg(why: Why) -> str:
         x = _x(part / 4)
         back += [_line("grid", (x, x), (0, bottom)), _text(x, bottom + 15, "tick", _quarter(part))]
     left_out = len(why.causes) - len(drawn)
-    more = _text(4, bottom + 15, "soft", f"{left_out} more parts") if left_out else ""
+    more = _text(4, bottom + 15, "soft", f"{left_out} more in why.json") if left_out else ""
     title = "The rate of the failure without each part of the case"
     return _svg(bottom + 24, title, [*back, *rows, more])
 
@@ -163,6 +179,15 @@ def _row(place: int, label: str, count: Count, kind: str, verdict: str) -> str:
 # --- time ----------------------------------------------------------------------------------------
 
 
+def _time_section(why: Why) -> str:
+    key = (
+        "Each dot stands for runs that equal this run until then and go on with other random "
+        "draws: the share that fails in the same way, on its 95 % interval. The bars are the "
+        "faults of this run; as planned, they come in all of these runs."
+    )
+    return _section("When it became inevitable", turns_in_words(why), key, time_svg(why))
+
+
 def time_svg(why: Why) -> str:
     """Draw the failure rate over the time of the run, with the run's faults below."""
     end_ns = max(why.shown_ns, *(point.at_ns for point in why.points), 1)
@@ -184,7 +209,8 @@ def time_svg(why: Why) -> str:
         parts.append(_text(x, bottom + 16, "tick", f"{time / NS_PER_S:g} s"))
     for place, (name, spans) in enumerate(lanes):
         y = TIME_HEIGHT + place * LANE + 4
-        parts.append(_text(TIME_LEFT - 10, y + 12, "label soft", clipped(name, 18)))
+        label = _text(TIME_LEFT - 10, y + 12, "label soft", clipped(name, LANE_LABEL_MAX))
+        parts.append(f"<g><title>{html.escape(name)}</title>{label}</g>")
         parts += [_fault_bar(span, across, round(y), end_ns) for span in spans]
     parts += _curve(why.points, across)
     parts += _moments(why, across, bottom)
@@ -217,7 +243,7 @@ def _curve(points: Sequence[Point], across: Callable[[int], float]) -> list[str]
 
 def _moments(why: Why, across: Callable[[int], float], bottom: int) -> list[str]:
     """Mark the time from which the failure was inevitable, and the time at which it shows."""
-    moments = [(why.shown_ns, "it shows", "shown", TIME_HEIGHT - 14)]
+    moments = [(why.shown_ns, "a checker sees it", "shown", TIME_HEIGHT - 14)]
     if why.inevitable.from_ns is not None:
         moments.append((why.inevitable.from_ns, "inevitable", "inevitable", 11))
     parts = []

@@ -140,7 +140,7 @@ def _without_operations(case: Case, history: History) -> Iterator[Variant]:
         yield Variant(
             "operations",
             f,
-            f"all {count:,} operations {f}" if count > 1 else f"the operation {f}",
+            f"all {count:,} {f} operations" if count > 1 else f"the {f} operation",
             msgspec.structs.replace(recorded, ops=rest),
             recorded=case.ops is None,
         )

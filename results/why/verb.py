@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.cli.parser import Parser, add_place, check_counts
 from harness.cli.run.verb import default_name
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_INTERRUPTED, UsageError, counted
+from harness.ops import NS_PER_S
 from harness.plan.planning import plan_case
 from harness.plugins import Environment, Reporter
 from harness.registry import load_plugin
@@ -87,6 +89,11 @@ def main(arguments: Sequence[str]) -> int:
         workers = counted(parsed.jobs, "worker")
         say(f"{time.monotonic() - begin_s:.0f} s on {workers}")
         say(*(f"{name:8} {path}" for name, path in files.items()))
+        moment_ns = why.inevitable.before_ns
+        if why.inevitable.from_ns is not None and moment_ns is not None:
+            moment = f"time={moment_ns / NS_PER_S:.10g}"
+            look = shlex.join(["harness", "replay", str(folder), "--until", moment])
+            say(f"{'replay':8} {look}")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from harness.errors import clipped, counted
+from harness.errors import clipped, counted, listed
 from harness.ops import NS_PER_S
 from results.statistics.estimates import zero_bound
 from results.why.answer import (
@@ -13,6 +13,7 @@ from results.why.answer import (
     NECESSARY,
     NO_DIFFERENCE,
     NOT_TRIED,
+    RAISES,
     Cause,
     Count,
     Inevitable,
@@ -22,6 +23,8 @@ from results.why.answer import (
 
 ROWS_MAX: Final = 22
 PART_MAX: Final = 58
+PARTS_MAX: Final = 6
+"""The most parts that one sentence names."""
 REASON_MAX: Final = 150
 RISE_MIN: Final = 0.3
 """The smallest rise of the rate between two points that the text names."""
@@ -32,6 +35,8 @@ LOW_RATE: Final = 0.3
 def text_of(why: Why) -> list[str]:
     """Return the answer as lines of text."""
     lines = [f"{why.kind}, run {why.run}, seed {why.seed}", clipped(why.reason, REASON_MAX), ""]
+    if summary := summary_of(why):
+        lines += [*summary, ""]
     if why.causes or why.base.runs:
         lines += [*_causes(why), ""]
     if why.points:
@@ -39,6 +44,38 @@ def text_of(why: Why) -> list[str]:
     lines += notes_of(why)
     lines += ["", f"{counted(why.trials, 'run')}, {why.cpu_s:.0f} s of CPU time"]
     return lines
+
+
+def summary_of(why: Why) -> list[str]:
+    """Name the parts that the failure needs, and the parts without which it is rarer."""
+    if not why.causes:
+        return []
+    by_verdict: dict[str, list[Cause]] = {}
+    for cause in why.causes:
+        by_verdict.setdefault(cause.verdict, []).append(cause)
+    parts = by_verdict.get(NECESSARY, [])
+    of_kinds = {cause.kind for cause in parts}
+    for narrower, wider in (("fault", "faults"), ("fault", "all-faults"), ("faults", "all-faults")):
+        if narrower in of_kinds:
+            parts = [cause for cause in parts if cause.kind != wider]
+    lines = []
+    if parts:
+        words = listed([cause.words for cause in parts], limit=PARTS_MAX)
+        lines.append(f"The failure needs {words}: no run failed without {_one_of(parts)}.")
+    else:
+        lines.append("No part of the case is shown to be necessary.")
+    if "fault" not in of_kinds and of_kinds & {"faults", "all-faults"}:
+        lines.append(
+            "No single fault is shown to be necessary: perhaps they can replace each other."
+        )
+    if rarer := by_verdict.get(RAISES):
+        words = listed([cause.words for cause in rarer], limit=PARTS_MAX)
+        lines.append(f"The failure is rarer without {words}.")
+    return lines
+
+
+def _one_of(parts: list[Cause]) -> str:
+    return "it" if len(parts) == 1 else "any one of them"
 
 
 def _causes(why: Why) -> list[str]:
@@ -74,9 +111,8 @@ def others_in_words(count: Count) -> str:
 
 
 def _time(why: Why) -> list[str]:
-    lines = [
-        f"rate of the failure among runs that are equal until a time ({why.reseeds} futures each)"
-    ]
+    futures = counted(why.reseeds, "other future")
+    lines = [f"runs that equal this run until a time, with {futures} each: the share that fails"]
     for begin in range(0, len(why.points), 8):
         row = why.points[begin : begin + 8]
         lines.append("  " + "".join(f"{seconds(point.at_ns):>9}" for point in row))
@@ -97,8 +133,8 @@ def turns_in_words(why: Why) -> list[str]:
     if rise < RISE_MIN or before.at_ns == why.inevitable.before_ns:
         return lines
     text = (
-        f"it rises most from {_percent(before)} at {seconds(before.at_ns)} to {_percent(after)} at "
-        f"{seconds(after.at_ns)}"
+        f"The share rises most from {_percent(before)} at {seconds(before.at_ns)} to "
+        f"{_percent(after)} at {seconds(after.at_ns)}."
     )
     return [text, *lines]
 
@@ -116,24 +152,33 @@ def inevitable_in_words(
     inevitable: Inevitable, points: tuple[Point, ...], shown_ns: int
 ) -> list[str]:
     """State from when the failure was inevitable, and the events just before."""
+    shows = f"A checker sees it at {seconds(shown_ns)}."
     if inevitable.from_ns is None:
+        until = seconds(inevitable.before_ns or 0)
         return [
-            "no inevitable failure: some runs still pass that are equal to the failed run until "
-            f"{seconds(at_ns)}"
-            for at_ns in [inevitable.before_ns or 0]
+            f"It never became inevitable: some runs that equal this run until {until} pass.",
+            shows,
         ]
     by_time = {point.at_ns: point for point in points}
     first = by_time[inevitable.from_ns]
-    text = (
-        f"inevitable from {seconds(first.at_ns)} on: all {first.count.runs} futures fail "
-        f"(at least {first.low * 100:.0f} % do, at 95 %); it shows at {seconds(shown_ns)}"
+    all_fail = (
+        f"all {first.count.runs} futures fail (so at least {first.low * 100:.0f} % of all futures "
+        "do, at 95 % confidence)"
     )
     if inevitable.before_ns is None:
-        return [f"{text}; no run passed at any earlier point, so the case itself decides"]
+        since = "the start" if first.at_ns == 0 else f"{seconds(first.at_ns)}, the first time tried"
+        return [
+            f"Inevitable from {since}: {all_fail}.",
+            f"So the case with its planned faults decides, not chance. {shows}",
+        ]
     before = by_time[inevitable.before_ns].count
-    passed = before.runs - before.failed
-    lines = [text, f"{passed} of {before.runs} still pass from {seconds(inevitable.before_ns)}"]
-    lines += [f"  in between: {event}" for event in inevitable.between]
+    passed = f"{before.runs - before.failed} of {before.runs} futures still passed"
+    lines = [
+        f"Inevitable from {seconds(first.at_ns)} on: {all_fail}. {shows}",
+        f"At {seconds(inevitable.before_ns)}, {passed}.",
+    ]
+    if inevitable.between:
+        lines.append(f"Between these two times: {'; '.join(inevitable.between)}.")
     return lines
 
 
@@ -155,17 +200,15 @@ def notes_of(why: Why) -> list[str]:
         fewest = min(cause.without.runs for cause in why.causes if cause.verdict == NECESSARY)
         bound = zero_bound(fewest)
         notes.append(
-            f"Necessary: no run failed without it, so at most {bound * 100:.0f} % do (at 95 %)."
+            "Necessary: no run failed without the part, so at most "
+            f"{bound * 100:.0f} % of such runs fail, at 95 % confidence."
         )
-    verdicts = {cause.kind: set[str]() for cause in why.causes}
-    for cause in why.causes:
-        verdicts[cause.kind].add(cause.verdict)
-    together = NECESSARY in verdicts.get("all-faults", ())
-    if together and NECESSARY not in verdicts.get("fault", ()):
-        notes.append("Some fault is necessary, but no single one: they can replace each other.")
-    if any(2 * cause.without.failed_otherwise > cause.without.runs for cause in why.causes):
+    others = [c for c in why.causes if 2 * c.without.failed_otherwise > c.without.runs]
+    if others:
+        words = listed([cause.words for cause in others], limit=2)
         notes.append(
-            "If most runs without a part fail in another way, the part decides how the case "
+            f"Most runs without {words} fail in another way: "
+            f"{'this part decides' if len(others) == 1 else 'these parts decide'} how the case "
             "fails, and perhaps not whether it fails."
         )
     if NO_DIFFERENCE in of:

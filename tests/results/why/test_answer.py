@@ -11,6 +11,7 @@ from results.why.answer import (
     NECESSARY,
     NO_DIFFERENCE,
     NOT_TRIED,
+    RAISES,
     WHY_FILE,
     Cause,
     Count,
@@ -21,7 +22,7 @@ from results.why.answer import (
     load_why,
 )
 from results.why.drawing import page_of, write_page
-from results.why.words import ROWS_MAX, text_of
+from results.why.words import ROWS_MAX, summary_of, text_of
 from tests.results.run.page.runs import S, small_run, stale_read, write_run
 
 EVIL = "<script>alert(1)</script>\"&'"
@@ -109,22 +110,39 @@ def test_the_text_names_the_largest_rise_if_it_is_not_the_last():
     assert "rises most" not in "\n".join(text_of(answer()))
 
 
+def test_the_summary_names_needed_parts_and_the_parts_that_make_it_likelier():
+    def summary(*causes):
+        return " ".join(summary_of(answer(causes=causes)))
+
+    needed, same = cause(1, 0, NECESSARY, "this"), cause(2, 28, NO_DIFFERENCE, "that")
+    assert summary(needed, same) == "The failure needs this: no run failed without it."
+    assert "the rest" in summary(needed, cause(3, 9, RAISES, "the rest"))
+    assert "No part" in summary(same)
+    wider = [
+        msgspec.structs.replace(cause(3 + number, 0, NECESSARY, kind), kind=kind)
+        for number, kind in enumerate(("all-faults", "faults"))
+    ]
+    assert "faults" not in summary(needed, *wider)
+    assert "all-faults" not in summary(*wider)
+    assert summary_of(answer(causes=())) == []
+
+
 def test_faults_that_can_replace_each_other_are_called_so():
     together = msgspec.structs.replace(cause(0, 0, NECESSARY), kind="all-faults")
 
     def text(*causes):
         return "\n".join(text_of(answer(causes=causes)))
 
-    assert "no single one" in text(together, cause(1, 28, NO_DIFFERENCE))
-    assert "no single one" not in text(together, cause(1, 0, NECESSARY))
-    assert "no single one" not in text(cause(1, 28, NO_DIFFERENCE))
+    assert "No single fault" in text(together, cause(1, 28, NO_DIFFERENCE))
+    assert "No single fault" not in text(together, cause(1, 0, NECESSARY))
+    assert "No single fault" not in text(cause(1, 28, NO_DIFFERENCE))
 
 
 @pytest.mark.parametrize(
     ("inevitable", "word"),
     [
-        (Inevitable(before_ns=2 * S), "no inevitable failure"),
-        (Inevitable(from_ns=0), "the case itself decides"),
+        (Inevitable(before_ns=2 * S), "never became inevitable"),
+        (Inevitable(from_ns=0), "from the start"),
     ],
 )
 def test_the_text_says_if_there_is_no_turn(inevitable, word):
