@@ -216,7 +216,10 @@ def load_case(path: Path) -> Case:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read the case file {str(path)!r}: {error.strerror}") from error
+        hint = f"; give {str(path / 'case.json')!r}" if path.is_dir() else ""
+        raise UsageError(
+            f"cannot read the case file {str(path)!r}: {error.strerror}{hint}"
+        ) from error
     try:
         return msgspec.json.decode(data, type=Case)
     except (msgspec.DecodeError, UnicodeDecodeError, UsageError, RecursionError) as error:

@@ -11,8 +11,10 @@ first. If less than half of some other seeds fail, too, up to two further failin
 it. The case is cut right after the failure, if it then still fails. It is tried without all its
 faults, and without the faults of each nemesis that the row names. The table says how many seeds
 fail each time. A row is `named` if the faults that it names are necessary: each of them or, if they
-can replace each other, all of them together. A row is `open` if no run failed without them, but the
-case itself fails too rarely to show a difference without more seeds. Else it is `missed`.
+can replace each other, all of them together. A row is `rarer` if the failure also comes
+without them, but significantly less often. It is `open` if the numbers show no difference, but no
+run failed without them: the case itself fails too rarely for so few seeds. It is `none needed` if
+its case fails before any fault begins. Else it is `missed`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from harness.store import load_run
 from harness.trials.trials import Kind, Trials, kinds_of
 from results.exam.rows import Row
 from results.run.page.summary import read_results
-from results.why.answer import NECESSARY, Cause
+from results.why.answer import NECESSARY, RAISES, Cause
 from results.why.causes import Rates, find_causes, with_seeds
 from results.why.search import failure_of
 from results.why.variants import Variant, variants_of
@@ -58,6 +60,7 @@ SHORT_SEEDS_MAX: Final = 8
 AFTER_S: Final = 1.0
 """Time that is left after the failure when a case is cut."""
 LIVENESS: Final = "liveness"
+NONE_NEEDED: Final = "none needed"
 FAULTY: Final = ("--nemesis", "--fault")
 """The options of a row that name faults."""
 
@@ -138,11 +141,13 @@ def parts_of(subject: Subject) -> list[Variant]:
 
 
 def judged(causes: tuple[Cause, ...]) -> str:
-    """Return whether the faults of the row are necessary: `named`, `open` or `missed`."""
+    """Return whether the faults of the row matter: `named`, `rarer`, `open` or `missed`."""
     together = [cause for cause in causes if cause.kind == "all-faults"] or list(causes)
-    if not together or any(cause.without.failed for cause in together):
-        return "missed"
-    return "named" if all(cause.verdict == NECESSARY for cause in together) else "open"
+    if together and all(cause.verdict == NECESSARY for cause in together):
+        return "named"
+    if together and all(cause.verdict in {NECESSARY, RAISES} for cause in together):
+        return "rarer"
+    return "missed" if any(cause.without.failed for cause in together) else "open"
 
 
 def lines_of(row: Row, subject: Subject, rates: Rates, cpu_s: float) -> Iterator[str]:
@@ -180,8 +185,12 @@ def main() -> None:
                 continue
             before_s = trials.cpu_s
             subject = subject_of(row, case, trials)
-            if subject is None or not subject.case.faults:
+            if subject is None:
                 passed_over.append(row.name)
+                continue
+            if not subject.case.faults:
+                verdicts[NONE_NEEDED] += 1
+                print(f"{row.name:20} {NONE_NEEDED}: {subject.kind}, before any fault", flush=True)
                 continue
             rates = find_causes(
                 subject.case,

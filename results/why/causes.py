@@ -38,6 +38,8 @@ FIRST_MIN: Final = 10
 """The minimum number of seeds of a variant, unless the search has fewer."""
 FUTILE_P: Final = 0.5
 """Above this p-value after the first seeds, a variant gets no more seeds."""
+SEEDS_NAMED_STEP: Final = 10
+SEEDS_NAMED_MAX: Final = 1000
 _SEEDS: Final = 2**63
 
 
@@ -79,6 +81,24 @@ def _may_differ(count: Count, base: Count) -> bool:
     return fisher_exact(count.failed, count.runs, base.failed, base.runs) < FUTILE_P
 
 
+def can_show_necessary(base: Count, seeds: int) -> bool:
+    """Whether `seeds` runs without a failure would differ significantly from the base.
+
+    True also for so few seeds that they show nothing with any base: then the rates alone are asked.
+    """
+    if fisher_exact(0, seeds, seeds, seeds) >= ALPHA:
+        return True
+    return fisher_exact(0, seeds, base.failed, base.runs) < ALPHA
+
+
+def seeds_to_show(base: Count) -> int | None:
+    """The number of seeds that suffice at the base's rate, up to `SEEDS_NAMED_MAX`, or `None`."""
+    for seeds in range(SEEDS_NAMED_STEP, SEEDS_NAMED_MAX + 1, SEEDS_NAMED_STEP):
+        if fisher_exact(0, seeds, round(base.rate * seeds), seeds) < ALPHA:
+            return seeds
+    return None
+
+
 def find_causes(
     case: Case,
     recorded: Case,
@@ -93,7 +113,7 @@ def find_causes(
     limit.
 
     If the first third of a variant's seeds shows no sign of a difference, the variant gets no more
-    seeds.
+    seeds. If its base fails so rarely that no variant could be shown to be necessary, it gets none.
 
     `recorded` is the case with recorded operations, for the variants that are compared with it.
     `on_trial` is called after each trial.
@@ -103,7 +123,6 @@ def find_causes(
     cases = [*bases, *(variant.case for variant in possible if variant.case is not None)]
     counts = [Count() for _ in cases]
     first = min(seeds, max(FIRST_MIN, -(-seeds // 3)))
-    all_bases = range(len(bases))
 
     def run(todo: Sequence[tuple[int, range]]) -> None:
         places = [place for place, numbers in todo for _ in numbers]
@@ -115,12 +134,14 @@ def find_causes(
                 counts[place] = counted_in(counts[place], trial, kind)
                 on_trial()
 
-    run([(place, range(seeds if place in all_bases else first)) for place in range(len(cases))])
-    open_still = [
-        len(bases) + place
+    run([(place, range(seeds)) for place in range(len(bases))])
+    tried_places = [
+        (len(bases) + place, int(variant.recorded))
         for place, variant in enumerate(possible)
-        if _may_differ(counts[len(bases) + place], counts[int(variant.recorded)])
+        if can_show_necessary(counts[int(variant.recorded)], seeds)
     ]
+    run([(place, range(first)) for place, _ in tried_places])
+    open_still = [place for place, base in tried_places if _may_differ(counts[place], counts[base])]
     run([(place, range(first, seeds)) for place in open_still])
     base, *rest = counts
     of_recorded = rest.pop(0) if len(bases) > 1 else None

@@ -181,9 +181,9 @@ def _row(place: int, label: str, count: Count, kind: str, verdict: str) -> str:
 
 def _time_section(why: Why) -> str:
     key = (
-        "Each dot stands for runs that equal this run until then and go on with other random "
-        "draws: the share that fails in the same way, on its 95 % interval. The bars are the "
-        "faults of this run; as planned, they come in all of these runs."
+        "Each dot is the share of runs that fail in the same way, on its 95 % interval. These runs "
+        "equal this run until then, and go on with other random draws. The bars are the faults of "
+        "this run; as planned, they come in all of these runs."
     )
     return _section("When it became inevitable", turns_in_words(why), key, time_svg(why))
 

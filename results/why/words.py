@@ -16,13 +16,14 @@ from results.why.answer import (
     RAISES,
     Cause,
     Count,
-    Inevitable,
     Point,
     Why,
 )
+from results.why.causes import can_show_necessary, seeds_to_show
 
 ROWS_MAX: Final = 22
 PART_MAX: Final = 58
+_MS: Final = 1_000_000
 PARTS_MAX: Final = 6
 """The most parts that one sentence names."""
 REASON_MAX: Final = 150
@@ -62,7 +63,7 @@ def summary_of(why: Why) -> list[str]:
     if parts:
         words = listed([cause.words for cause in parts], limit=PARTS_MAX)
         lines.append(f"The failure needs {words}: no run failed without {_one_of(parts)}.")
-    else:
+    elif by_verdict.keys() - {NOT_TRIED, IMPOSSIBLE}:
         lines.append("No part of the case is shown to be necessary.")
     if "fault" not in of_kinds and of_kinds & {"faults", "all-faults"}:
         lines.append(
@@ -71,6 +72,8 @@ def summary_of(why: Why) -> list[str]:
     if rarer := by_verdict.get(RAISES):
         words = listed([cause.words for cause in rarer], limit=PARTS_MAX)
         lines.append(f"The failure is rarer without {words}.")
+    if rare := _too_rare(why):
+        lines.append(rare)
     return lines
 
 
@@ -126,17 +129,19 @@ def turns_in_words(why: Why) -> list[str]:
         (after.count.rate - before.count.rate, before, after)
         for before, after in itertools.pairwise(why.points)
     ]
-    lines = inevitable_in_words(why.inevitable, why.points, why.shown_ns)
+    lines = inevitable_in_words(why)
     if not rises:
         return lines
     rise, before, after = max(rises, key=lambda each: each[0])
-    if rise < RISE_MIN or before.at_ns == why.inevitable.before_ns:
+    if rise < RISE_MIN or (
+        why.inevitable.from_ns is not None and before.at_ns == why.inevitable.before_ns
+    ):
         return lines
     text = (
         f"The share rises most from {_percent(before)} at {seconds(before.at_ns)} to "
         f"{_percent(after)} at {seconds(after.at_ns)}."
     )
-    return [text, *lines]
+    return [*lines, text]
 
 
 def _percent(point: Point) -> str:
@@ -148,18 +153,17 @@ def seconds(time_ns: int) -> str:
     return f"{time_ns / NS_PER_S:.3f} s"
 
 
-def inevitable_in_words(
-    inevitable: Inevitable, points: tuple[Point, ...], shown_ns: int
-) -> list[str]:
+def inevitable_in_words(why: Why) -> list[str]:
     """State from when the failure was inevitable, and the events just before."""
-    shows = f"A checker sees it at {seconds(shown_ns)}."
+    inevitable = why.inevitable
+    shows = f"A checker sees it at {seconds(why.shown_ns)}."
     if inevitable.from_ns is None:
-        until = seconds(inevitable.before_ns or 0)
-        return [
-            f"It never became inevitable: some runs that equal this run until {until} pass.",
-            shows,
-        ]
-    by_time = {point.at_ns: point for point in points}
+        last = max(point.at_ns for point in why.points)
+        passed = f"some runs that equal this run until {seconds(last)} pass"
+        if why.cut and last < why.shown_ns - _MS:
+            return [f"So far not inevitable: {passed}, and later times were not tried. {shows}"]
+        return [f"It never became inevitable: {passed}. {shows}"]
+    by_time = {point.at_ns: point for point in why.points}
     first = by_time[inevitable.from_ns]
     all_fail = (
         f"all {first.count.runs} futures fail (so at least {first.low * 100:.0f} % of all futures "
@@ -191,7 +195,8 @@ def notes_of(why: Why) -> list[str]:
             "The limit of CPU time ended the search: the same command with a higher --cpu "
             "continues."
         )
-    if why.base.runs and why.base.rate < LOW_RATE:
+    too_rare = bool(_too_rare(why))
+    if why.base.runs and why.base.rate < LOW_RATE and not too_rare:
         notes.append(
             f"The case itself fails in only {why.base.failed} of {why.base.runs} seeds, so few "
             "differences can be shown: give more --seeds, or a smaller case that fails more often."
@@ -216,7 +221,7 @@ def notes_of(why: Why) -> list[str]:
             "“No difference shown” does not prove that a part is irrelevant: parts that can "
             "replace each other show no difference each."
         )
-    if NOT_TRIED in of:
+    if NOT_TRIED in of and not too_rare:
         count = sum(cause.verdict == NOT_TRIED for cause in why.causes)
         notes.append(f"{counted(count, 'part')} {'was' if count == 1 else 'were'} not tried.")
     notes += [f"{cause.words}: {cause.why_not}" for cause in _needed(why)[:3]]
@@ -227,6 +232,30 @@ def notes_of(why: Why) -> list[str]:
             f"{counted(crashed, 'run')} crashed and {'is' if crashed == 1 else 'are'} not counted."
         )
     return notes
+
+
+def _too_rare(why: Why) -> str:
+    """Say that the case fails too rarely for its seeds, if parts were therefore not tried."""
+    bases = {
+        base
+        for cause in why.causes
+        if cause.verdict == NOT_TRIED
+        and not can_show_necessary(base := _base_of(cause, why), why.seeds)
+    }
+    if not bases or why.cut:
+        return ""
+    base = min(bases, key=lambda each: each.rate)
+    enough = seeds_to_show(base)
+    more = "" if enough is None else f", or give about --seeds {enough}"
+    return (
+        f"The case fails in only {base.failed} of {base.runs} seeds: {counted(why.seeds, 'seed')} "
+        "without a failure would prove nothing, so parts were not tried. Explain a case that "
+        f"fails more often, such as a shrunk one{more}."
+    )
+
+
+def _base_of(cause: Cause, why: Why) -> Count:
+    return why.recorded if cause.recorded and why.recorded is not None else why.base
 
 
 def _needed(why: Why) -> list[Cause]:

@@ -118,6 +118,10 @@ def test_the_summary_names_needed_parts_and_the_parts_that_make_it_likelier():
     assert summary(needed, same) == "The failure needs this: no run failed without it."
     assert "the rest" in summary(needed, cause(3, 9, RAISES, "the rest"))
     assert "No part" in summary(same)
+    untried = msgspec.structs.replace(same, verdict=NOT_TRIED, without=Count())
+    rare = answer(causes=(untried,), base=Count(3, 30))
+    assert "in only 3 of 30 seeds" in "\n".join(text_of(rare))
+    assert "1 part was not tried" not in "\n".join(text_of(rare))
     wider = [
         msgspec.structs.replace(cause(3 + number, 0, NECESSARY, kind), kind=kind)
         for number, kind in enumerate(("all-faults", "faults"))
@@ -147,6 +151,13 @@ def test_faults_that_can_replace_each_other_are_called_so():
 )
 def test_the_text_says_if_there_is_no_turn(inevitable, word):
     assert word in "\n".join(text_of(answer(inevitable=inevitable)))
+
+
+def test_an_unfinished_search_does_not_say_never():
+    cut = answer(points=(point(0, 12), point(1, 15)), inevitable=Inevitable(before_ns=S), cut=True)
+    text = "\n".join(text_of(cut))
+    assert "never became" not in text
+    assert "later times were not tried" in text
 
 
 def test_the_drawing_is_one_file_that_nothing_of_a_run_can_break(tmp_path):

@@ -14,7 +14,13 @@ from results.why.answer import (
     UNKNOWN,
     Count,
 )
-from results.why.causes import FIRST_MIN, find_causes, verdict_of
+from results.why.causes import (
+    FIRST_MIN,
+    can_show_necessary,
+    find_causes,
+    seeds_to_show,
+    verdict_of,
+)
 from results.why.variants import Variant
 from tests.results.why.fakes import KIND, OTHER, FakeTrials, case, result
 
@@ -80,6 +86,22 @@ def test_a_variant_without_a_sign_of_a_difference_gets_no_more_seeds():
     _, found = causes(variant("same", 5.0), variant("never", 0.001))
     assert found["same"].without.runs == FIRST_MIN
     assert found["never"].without.runs == SEEDS
+
+
+def test_no_part_is_tried_if_the_case_fails_too_rarely_to_show_anything():
+    def rarely(one):
+        return result(one.seed, *([KIND] if one.seed % 10 == 0 else []))
+
+    trials = FakeTrials(rarely)
+    rates, found = causes(variant("part", 5.0), trials=trials)
+    assert (rates.base.failed, found["part"].verdict) == (3, NOT_TRIED)
+    assert trials.runs == SEEDS
+    enough = seeds_to_show(rates.base)
+    assert enough is not None
+    assert can_show_necessary(Count(round(enough / 10), enough), enough)
+    assert not can_show_necessary(Count(round(enough / 10) - 1, enough), enough)
+    assert seeds_to_show(Count(0, SEEDS)) is None
+    assert can_show_necessary(Count(0, 1), 1)  # one seed proves nothing with any base
 
 
 def test_many_parts_require_stronger_evidence():
