@@ -273,7 +273,7 @@ class DdlWorkload(Workload):
         kinds: tuple[type[Get | Locate | IsCreateDone | IsAlterDone], ...]
         kinds = (Get, Locate, IsCreateDone, IsAlterDone)
         if int(case.workload_options["unplaceable"]):
-            kinds = (Get, IsCreateDone, IsAlterDone)  # a master may refuse to locate for ever
+            kinds = (Get, IsCreateDone, IsAlterDone)  # a master may refuse to locate forever
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]
         return tuple(map(Request.of, [List(), *looks, *map(Get, names[DONE_MAX:])]))
 

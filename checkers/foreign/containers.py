@@ -211,7 +211,7 @@ class UnorderedQueueModel(FifoQueueModel):
         return UnorderedQueue().to_model()
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        # If no dequeue found the queue empty, every element may stay in the queue for ever, so lost
+        # If no dequeue found the queue empty, every element may stay in the queue forever, so lost
         # dequeues are left out.
         if not any(isinstance(o.input, Dequeue) and o.output is None for o in operations):
             operations = [

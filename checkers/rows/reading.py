@@ -190,7 +190,7 @@ class _Reader:
         for pair in pairs:
             call = _object(pair.invoke)
             if not isinstance(call.get("table"), str):
-                raise _bad(pair.invoke, "the table must be a text")
+                raise _bad(pair.invoke, "the table must be a string")
             done = pair.completion
             if done is not None and done.type is not OpType.INFO and done.f != pair.invoke.f:
                 raise _bad(done, f"it completes op {pair.invoke.index}, a {pair.invoke.f}")

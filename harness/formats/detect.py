@@ -102,7 +102,7 @@ def open_history(path: Path) -> Source:
     """Open a file as a source of ops; raises `HistoryError` if its format is unknown."""
     try:
         # Refuse pipes: reading the head consumes it, and the rest would pass for the whole file.
-        # Check this before opening: opening a pipe without a writer would wait for ever.
+        # Check this before opening: opening a pipe without a writer would wait forever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise HistoryError(
                 f"{str(path)!r} is not a regular file, and a history is read more than once; write "

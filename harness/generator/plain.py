@@ -247,7 +247,7 @@ class _Repeat(Around, frozen=True):
 
 
 def repeat(generator: GeneratorLike, n: int | None = None) -> Generator:
-    """Ask the generator for its first operation again and again, for ever or `n` times.
+    """Ask the generator for its first operation again and again, forever or `n` times.
 
     The generator's state does not change, but a random generator may emit different operations.
     """

@@ -3,7 +3,7 @@
 A generator that is restricted to some threads has a restricted context and receives only the events
 of these threads. `reserve` takes its ranges from the threads of its own context, in order, so that
 it can be nested (in Jepsen it always counts from thread 0). A `reserve` of too many threads would
-wait for ever, so it raises `UsageError` when it is first asked.
+wait forever, so it raises `UsageError` when it is first asked.
 
 `each_thread` has one generator per thread. It asks the generators in rotation and takes the first
 operation that is due now. It asks all generators only if no operation is due: always asking all

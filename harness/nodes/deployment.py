@@ -79,7 +79,7 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
         if spec.faulty_disk and spec.entry is not None:
             raise UsageError(
                 f"node {spec.name!r} declares `faulty_disk`, which is for foreign programs: the "
-                "disk of a node with an `entry` is the harness's already; leave it out"
+                "disk of a node with an `entry` is already the harness's; leave it out"
             )
         for name, variant in spec.variants.items():
             _check_variant(spec, name, variant)

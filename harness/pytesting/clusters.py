@@ -72,7 +72,7 @@ class Deployment:
         __tracebackhide__ = True
         refuse_running_loop("cluster(...).run")
         if self._runs.live is not None:
-            raise UsageError("a cluster of this test runs already; run one cluster at a time")
+            raise UsageError("a cluster of this test is already running; run one cluster at a time")
         folder = self._runs.new_folder(self._plan.case)
         plan = DeploymentPlan(
             run_id=folder.path.name,

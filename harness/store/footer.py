@@ -133,7 +133,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         raise HistoryError(f"{str(path)!r} has an invalid footer: {error}") from error
     if footer.schema != SCHEMA:
         raise HistoryError(
-            f"{str(path)!r} is of schema {footer.schema}; this version of harness reads schemas 1 "
+            f"{str(path)!r} has schema {footer.schema}; this version of harness reads schemas 1 "
             f"and {SCHEMA}; read the file with the version that wrote it"
         )
     if footer.order != BY_INDEX:

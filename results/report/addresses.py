@@ -35,7 +35,7 @@ def short(run: str) -> str:
 
 
 def folder_in(store: Path, run: str) -> Path:
-    """Return the folder of the run `NAME/ID`, also if `store` is itself the folder `NAME`."""
+    """Return the folder of the run `NAME/ID`, even if `store` is itself the folder `NAME`."""
     beside = store / run.rpartition("/")[2]
     return beside if is_seen(beside / _CASE) else store / run
 

@@ -68,7 +68,7 @@ class Upgrade:
         left = [name for name in (*self._masters, *self._tservers) if name in nodes]
         left = [name for name in left if name not in self._done]
         if not left:
-            return "all these servers have the new release already"
+            return "all these servers already have the new release"
         upgraded = [name for name in left if await self._upgrade(name, restart)]
         return f"upgraded {', '.join(upgraded)} in turn" if upgraded else None
 

@@ -226,7 +226,7 @@ def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
             owners = [each for each, shapes in SHAPES.items() if name in shapes]
             if owners:
                 raise UsageError(
-                    f"operations.{name}: an operation of the vocabulary {owners[0]!r} belongs into "
+                    f"operations.{name}: an operation of the vocabulary {owners[0]!r} belongs in "
                     f"the table [operations.{owners[0]}]"
                 )
             choices = [*_FLAT, SETUP, *SHAPES]
@@ -317,7 +317,7 @@ def _number(value: Any) -> int:
 
 def _id(value: Any) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise MalformedError(f"an id must be a number or a text, and not {shown(value)}")
+        raise MalformedError(f"an id must be a number or a string, and not {shown(value)}")
     return value
 
 

@@ -6,7 +6,7 @@ its connections. A stopped metastore runs as the variant `IDLE`, which serves no
 environment has variants, and faults can still hit the node. The last metastore is never removed.
 
 A metastore that is down, or does not answer in time, is not added. A metastore that cannot be
-stopped is off the list nevertheless, and still serves clients that kept the old list.
+stopped is off the list anyway, and still serves clients that kept the old list.
 """
 
 from __future__ import annotations

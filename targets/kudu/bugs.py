@@ -253,7 +253,7 @@ class Bug(Switch):
         find=Find("--named-twice m1,m2 --nemesis none --time-limit 15", "bounds", 1),
     )
     KUDU_3344 = Row(
-        title="deleted tables and tablets stay in the masters' memory for ever",
+        title="deleted tables and tablets stay in the masters' memory forever",
         upstream="no row of the system tablet was ever removed, and a new leader loaded all rows. "
         "The fix is off by default (enable_metadata_cleanup_for_deleted_tables_and_tablets)",
         fixed="2022-02-21 (1.16)",
@@ -308,7 +308,7 @@ class Bug(Switch):
         find=None,
     )
     KUDU_2443 = Row(
-        title="the replacement of a tablet's only replica is evicted and added again for ever",
+        title="the replacement of a tablet's only replica is evicted and added again forever",
         upstream="for a tablet with one replica, masters did not except a leader from the replicas "
         "marked REPLACE, so the new replica was evicted as soon as it had a vote. Then the marked "
         "replica was replaced again (cb2037292)",
@@ -331,7 +331,7 @@ class Bug(Switch):
         find=Find("--workload ranges --nemesis none --time-limit 10", "catalog-invariants", 1),
     )
     KUDU_3789 = Row(
-        title="the mark of a replica whose move has failed stays for ever",
+        title="the mark of a replica whose move has failed stays forever",
         upstream="the auto-rebalancer asked the tablet's leader once to remove the mark REPLACE, "
         "and a leader that is busy or out of reach refuses. A marked leader cannot be evicted, so "
         "its tablet keeps one replica too many (cf54a3ecc; masters have made marked leaders step "

@@ -837,7 +837,7 @@ async def check_clocks_outlast_nodes(session: Session) -> None:
 
 
 async def check_slow_processor(session: Session) -> None:
-    """Computing takes longer, also across a pause, until the fault is healed."""
+    """Computing takes longer, even across a pause, until the fault is healed."""
     cluster = session.cluster
     await wait_serving(session, "a")
 
@@ -993,7 +993,7 @@ async def check_aliases(session: Session) -> None:
 
 
 async def check_bit_rot(session: Session) -> None:
-    """Synced data is read with one wrong bit, also after a restart, until the fault is healed."""
+    """Synced data is read with one wrong bit, even after a restart, until the fault is healed."""
     env, cluster = session.env, session.cluster
     text = "0123456789" * 30
 

@@ -55,5 +55,5 @@ def test_a_simulation_has_none():
 
 def test_a_node_on_env_has_one_already():
     both = NodeSpec(name="b", role="r", ports=(1,), entry=ON_ENV.entry, faulty_disk=True)
-    with pytest.raises(UsageError, match="is the harness's already; leave it out"):
+    with pytest.raises(UsageError, match="is already the harness's; leave it out"):
         check_nodes([both])

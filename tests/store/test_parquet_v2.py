@@ -103,7 +103,7 @@ def rewritten(path, **changed):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"schema": "3"}, "is of schema 3"),
+        ({"schema": "3"}, "has schema 3"),
         ({"schema": "two"}, "footer"),
         ({"n_ops": "3"}, "counts 3 ops"),
         ({"order": "key,index"}, "in the order 'key,index'"),

@@ -154,7 +154,7 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
     assert await tablets.delete_tablet(tombstone) is None
     assert (
         await tablets.delete_tablet(tombstone) is None
-    )  # the replica is a tombstone already, so nothing happens
+    )  # the replica is already a tombstone, so nothing happens
     restarted = await opened(disk)
     for server in (tablets, restarted):
         (reported,), _ = server.report(None)

@@ -172,7 +172,7 @@ def test_a_target_that_appends_but_cannot_be_read_is_not_live(monkeypatch):
 
     def unsettled(call: object, response: object) -> str | None:
         del call
-        return "ALTERING: for ever" if isinstance(response, GetTableSchemaResponse) else None
+        return "ALTERING: forever" if isinstance(response, GetTableSchemaResponse) else None
 
     monkeypatch.setattr(_append._Transaction, "unsettled", unsettled)
     judgement = simulated("none", time_limit_s=2.0)

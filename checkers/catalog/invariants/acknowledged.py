@@ -1,6 +1,6 @@
 """Compare acknowledged changes with the final rows (I3 and I5 of `checkers.verdict.invariants`).
 
-The final snapshot is taken after all answers, and rows of removed tables are kept for ever. So
+The final snapshot is taken after all answers, and rows of removed tables are kept forever. So
 every table that an answer showed must have a row, no matter which answers were lost. A lost delete
 can explain only that a row's *state* is "removed", and only if the table had the name in the delete
 at or after the delete's invocation. (A lost delete may take effect at any time after its

@@ -54,7 +54,7 @@ class Rename(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a table for ever."""
+    """Delete a table forever."""
 
     name: str
     f: str = "delete"

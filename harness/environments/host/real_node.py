@@ -197,7 +197,7 @@ class RealNode(ABC):
         return True
 
     async def slow(self, factor: float) -> None:
-        """Make the node's computing take `factor` times as long, also after restarts."""
+        """Make the node's computing take `factor` times as long, even after restarts."""
         async with self.turn:
             if factor != self.slowed:
                 self.slowed = factor

@@ -158,7 +158,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
 
 
 def _require_plain(folder: Path) -> None:
-    """Raise `HistoryError` for a link (it may lead anywhere) or a pipe (it may block for ever)."""
+    """Raise `HistoryError` for a link (it may lead anywhere) or a pipe (it may block forever)."""
     for name in ("case.json", "run.json", "results.json", "history.parquet", "ops.log"):
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG((folder / name).lstat().st_mode):

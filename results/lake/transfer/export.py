@@ -89,7 +89,7 @@ def rows_of_runs(
 def _write(
     row: Mapping[str, Any], rows: Mapping[str, pa.Table], files: FileSystem, store: Path
 ) -> bool:
-    """Write one run to its folder; return `False` if the folder holds this run already."""
+    """Write one run to its folder; return `False` if the folder already has this run."""
     case, record = case_of(row), record_of(row)
     final = store / row["name"] / row["id"]
     if final.exists():

@@ -169,7 +169,7 @@ def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
 def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> Iterator[pa.Table]:
     """Yield the rows of these files in parts, in the order of runs, with the current columns.
 
-    Readers depend on that order (`results.lake.log.run_streams`), also across parts.
+    Readers depend on that order (`results.lake.log.run_streams`), even across parts.
     """
     left_out = pa.array(without, pa.string())
     parts: list[pa.Table] = []

@@ -139,7 +139,7 @@ class JavaClients:
         """The nodes of `core`, with the leading master in place of another one if it is missing.
 
         The Java client takes the first master that says it leads. A deposed leader that is cut off
-        from the core, but not from the clients, could keep them from the core's leader for ever.
+        from the core, but not from the clients, could keep them from the core's leader forever.
         """
         led = [name for name, address in masters.items() if address == self.leads.leader()]
         replaced = [name for name in masters if name in core][: len(led)]

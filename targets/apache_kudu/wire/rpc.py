@@ -192,5 +192,5 @@ class WireRpc:
             link = self._links[address] = connection, server
             return link
         finally:
-            if connection is not None and link is None:  # also if `close` cancels this task
+            if connection is not None and link is None:  # even if `close` cancels this task
                 connection.close()

@@ -112,7 +112,7 @@ class ComposeDocument:
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node)
             if not isinstance(key, str | int | float | bool):
-                raise self.error(path, f"has the key {shown(key)}; a key must be a text")
+                raise self.error(path, f"has the key {shown(key)}; a key must be a string")
             inner = (*path, str(key))
             self._lines[inner] = key_node.start_mark.line + 1
             table[str(key)] = self._value(loader, value_node, inner)

@@ -281,7 +281,7 @@ class _Services:
         except UsageError as error:
             raise self.document.error(
                 mount.path,
-                f"binds {mount.source!r}: {error}; data belong into a named volume, and programs "
+                f"binds {mount.source!r}: {error}; data belong in a named volume, and programs "
                 "into an image",
             ) from error
         return {
@@ -388,6 +388,6 @@ def _roles(declared: Declared) -> dict[str, str]:
         for name in names:
             if roles.setdefault(name, role) != role:
                 raise declared.error(
-                    f"roles.{role}", f"has {name!r}, which is a {roles[name]!r} already; drop one"
+                    f"roles.{role}", f"has {name!r}, which is already a {roles[name]!r}; drop one"
                 )
     return roles

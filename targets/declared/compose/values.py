@@ -47,7 +47,7 @@ class Reader:
 
     def text(self, path: Path, value: object) -> str:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise self.wrong(path, value, "it must be a text")
+            raise self.wrong(path, value, "it must be a string")
         return str(value)
 
     def words(self, path: Path, value: object) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ class Http(Protocol):
             )
         method, path, inline = match.groups()
         if inline is not None and parsed.body is not None:
-            raise UsageError(f"{where}: {parsed.request!r} has a body already; remove `body`")
+            raise UsageError(f"{where}: {parsed.request!r} already has a body; remove `body`")
         if parsed.decode == "text" and parsed.value is not None:
             raise UsageError(f'{where}.value: remove it; `decode = "text"` takes the whole body')
         _check_headers(f"{where}.headers", parsed.headers)

@@ -306,7 +306,7 @@ def _joined(result: Result) -> list[Any]:
         return []
     (text,) = result.rows[0]
     if not isinstance(text, str):
-        raise MalformedError(f"a list must be a text of elements: {shown(text)}")
+        raise MalformedError(f"a list must be a string of elements: {shown(text)}")
     value = decoded(f"[{text}]")
     assert isinstance(value, list)
     return value

@@ -48,7 +48,7 @@ class TokenStore(Protocol):
         ...
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Store a token, unless its identifier is in the store already."""
+        """Store a token, unless the store already has its identifier."""
         ...
 
     async def get(self, ident: str) -> StoredToken | None:

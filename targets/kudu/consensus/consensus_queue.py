@@ -423,7 +423,7 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit the entries that a majority of voters has on disk, if the last is of this term."""
+        """Commit entries that a majority of voters has on disk, if the last is from this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return

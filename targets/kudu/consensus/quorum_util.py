@@ -137,7 +137,7 @@ class ConfigHistory:
         return uuid in self.voters or uuid in voters_of(self.committed)
 
     def append(self, entry: Entry) -> None:
-        """Add the configuration in `entry`, unless this history has it already."""
+        """Add the configuration in `entry`, unless this history already has it."""
         config = decode_config(entry)
         if config.opid_index > self._items[-1].opid_index:
             self._items.append(config)

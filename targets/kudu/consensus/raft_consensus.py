@@ -197,7 +197,7 @@ class Replica:
 
     @property
     def pending_config(self) -> RaftConfig | None:
-        """The pending configuration, which is active already; `None` if there is none."""
+        """The pending configuration, which is already active; `None` without one."""
         if self._core is None or not self._core.configs.pending:
             return None
         return self._core.config

@@ -25,7 +25,7 @@ Guarantees, and their mechanisms:
   The removed members may continue with a log of their own; the remaining members refuse messages
   that contradict their committed entries.
 * **A leader without a majority steps down** after the longest election timeout (profile `strict`;
-  in Kudu, the leader continues to lead for ever).
+  in Kudu, the leader continues to lead forever).
 
 Assertions check the index arithmetic. A failed assertion means a bug, or a node that lost data that
 it had acknowledged as durable.
@@ -322,7 +322,7 @@ class RaftCore:
             return
         if response.responder_term > self.term:
             # Adopt the newer term even in a pre-election: two replicas could otherwise refuse each
-            # other for ever, one for its old term and one for its old log.
+            # other forever, one for its old term and one for its old log.
             lost = self._election is not None
             self._become_follower(response.responder_term, None)
             self.failed_elections += lost

@@ -105,7 +105,7 @@ class RaftState:
         self.effects.append(self.log.append(entries))
 
     def commit_to(self, index: int) -> None:
-        """Commit the entries up to `index`; do nothing if `index` is committed already."""
+        """Commit the entries up to `index`; do nothing if `index` is already committed."""
         if index <= self.log.commit_index:
             return
         if self.log.commit_to(index):

@@ -143,7 +143,7 @@ class HmsDdl(Ddl):
                 return await super()._commit(epoch, plan, request_id)
             except RefusedError as refusal:
                 # If the outcome is unknown, the next leader decides about the entry (`Repair`).
-                # Switch CREATE-HMS-GHOST drops the entry nevertheless.
+                # Switch CREATE-HMS-GHOST drops the entry anyway.
                 if not refusal.error.indeterminate or Bug.CREATE_HMS_GHOST in self._bugs:
                     await self._drop_entry(table)
                 raise

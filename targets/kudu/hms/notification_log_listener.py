@@ -224,7 +224,8 @@ class Listener:
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
         """Carry out a drop or a rename that the log reports.
 
-        Raises `RefusedError` if another master leads; under KUDU-2475 also if a plan is refused.
+        Raises `RefusedError` if another master leads; under KUDU-2475 it also raises if a plan is
+        refused.
         """
         reserved = self._epoch.catalog.reserved
         while True:

@@ -10,7 +10,7 @@ with its own call id. A frame is the msgpack array `[kind, call_id, method, body
 * **Frames may be lost, doubled or reordered** by the nemesis. Answers to unknown call ids are
   ignored; a call id that was already seen on a connection is not run again (within a bounded
   window; older ids count as seen).
-* **Nothing waits for ever.** Every call has a deadline; all deadlines of a connection share one
+* **Nothing waits forever.** Every call has a deadline; all deadlines of a connection share one
   lazily re-armed timer. If a call times out and its connection has received nothing since the call
   was sent, the client retires the connection. Later calls open a new connection. They would
   otherwise queue on a connection that stays dead even after a partition has healed.

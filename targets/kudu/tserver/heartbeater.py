@@ -78,7 +78,7 @@ class _MasterLoop:
             self._wake.set()
 
     async def run(self, tablets: TabletManager, *, only_leader: bool = False) -> None:
-        """Send heartbeats for ever or, with `only_leader`, while the master leads and answers."""
+        """Send heartbeats forever or, with `only_leader`, while the master leads and answers."""
         while True:
             self._wake.clear()
             await self._beat(tablets)

@@ -195,7 +195,7 @@ def history_of(name: str) -> Writer:
             h.fail(3, "create", {"name": "a", "nonce": "n2", "columns": []}, "exists")
             h.ret(1, OpType.FAIL, None)
             h.get(2, "a", None)
-        case "dirty for ever":
+        case "dirty forever":
             h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
             h.ret(1, OpType.FAIL, None)
             h.get(2, "a", "A", comment="n")
@@ -218,7 +218,7 @@ def history_of(name: str) -> Writer:
         ("deleted twice", "ddl-twice", Verdict.PERMITTED),
         ("deleted twice, sent once", "ddl-twice", Verdict.INVALID),
         ("dirty", "dirty-create", Verdict.PERMITTED),
-        ("dirty for ever", "dirty-create", Verdict.INVALID),
+        ("dirty forever", "dirty-create", Verdict.INVALID),
     ],
 )
 def test_each_permit_covers_its_case_and_no_more(name, permit, verdict):

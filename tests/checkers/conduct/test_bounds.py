@@ -447,7 +447,7 @@ def copied(installs: int, refused: int = 0) -> Json:
     [
         (CHANGE, moved(103), 10, 0, "valid"),  # measured: as many as moves, and a few more
         (CHANGE, moved(900), 10, 0, "valid"),  # each move was asked again and again
-        (CHANGE, moved(1100), 10, 0, "invalid"),  # a tablet evicts and adds for ever (KUDU-2443)
+        (CHANGE, moved(1100), 10, 0, "invalid"),  # a tablet evicts and adds forever (KUDU-2443)
         (CHANGE, moved(1100), 10, 2, "valid"),  # lost replicas are added elsewhere
         (CARRIED, copied(103), 10, 0, "valid"),  # one per copy: measured
         (CARRIED, copied(206), 10, 0, "valid"),

@@ -2,7 +2,7 @@
 
 PREPARING tablets become CREATING on chosen tablet servers. A tablet that stays CREATING beyond
 `tablet_creation_timeout_ms` is REPLACED by a new tablet with the same partition. The timeout counts
-from the time in the stored record, so that failovers do not postpone the replacement for ever (bug
+from the time in the stored record, so that failovers do not postpone the replacement forever (bug
 BG-CLOCK-RESET). If that time is in the future, because the clock of the leader that stored it ran
 ahead, the timeout counts from the start of this leadership.
 """

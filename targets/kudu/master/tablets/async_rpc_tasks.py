@@ -152,7 +152,7 @@ class Tasks:
                 self.submit([call])
 
     def unplaced(self) -> int:
-        """Return the number of calls that wait until their tablet is placed, perhaps for ever."""
+        """Return the number of calls that wait until their tablet is placed, perhaps forever."""
         tablets = self._catalog.tablets
         return sum(
             isinstance(call, AlterTablet)

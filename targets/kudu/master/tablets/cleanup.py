@@ -1,6 +1,6 @@
 """The end of deleted tables: which rows of dead tables and tablets the leader may forget.
 
-Kudu kept these rows for ever, on disk and in the memory of every master (KUDU-3344). Since 1.16 a
+Kudu kept these rows forever, on disk and in the memory of every master (KUDU-3344). Since 1.16 a
 flag lets the leader remove them some time after the deletion; the flag is off in Kudu, but on in
 profile `strict`. A master ignores reports about tablets that it does not know. So a row must stay
 until no tablet server holds a replica of its tablet, and Kudu hopes that the time is long enough.
