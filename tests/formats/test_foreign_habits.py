@@ -52,6 +52,24 @@ def test_a_leading_zero_means_octal_digits_as_in_clojure(written, read, tmp_path
     assert checked(tmp_path, "\n".join(lines), "history.txt") == EXIT_VALID
 
 
+def test_a_file_without_processes_is_the_history_of_one_client(tmp_path, capsys):
+    """The examples of Elle omit processes, and f as well."""
+    ops = ["[[:append 1 1]]", "[[:append 2 1] [:r 1 [1]]]", "[[:r 1 [1]] [:r 2 [%s]]]"]
+    lines = [f"{{:type :{kind}, :value {op}}}" for op in ops for kind in ("invoke", "ok")]
+    assert checked(tmp_path, "\n".join(lines) % (1, 1), "h.edn") == EXIT_VALID
+    assert checked(tmp_path, "\n".join(lines) % ("", ""), "h.edn") == EXIT_INVALID
+    concurrent = [lines[0], lines[2], lines[1], lines[3]]
+    assert checked(tmp_path, "\n".join(concurrent), "h.edn") == EXIT_USAGE
+    assert "line 2, column 1: op 1: process 0 invokes" in capsys.readouterr().err
+    op = "{:process 1, :type :invoke, :f :txn, :value [[:r 1 nil]]}"
+    for text, words in [
+        ("\n".join([*lines, op]) % (1, 1), "op 6 has a process, and the ops before it have none"),
+        (f"{op}\n{lines[0]}", "line 2, column 1: op 1 lacks process"),
+    ]:
+        assert checked(tmp_path, text, "h.edn") == EXIT_USAGE
+        assert words in capsys.readouterr().err
+
+
 def test_addresses_of_objects_may_be_in_exceptions(tmp_path, capsys):
     text = edn(':exception {:via [#object[a.B 0x1f "a.B@1f"]]}')
     assert checked(tmp_path, text, "h.edn") == EXIT_VALID

@@ -41,7 +41,7 @@ class EdnOps:
     """The ops of a file in EDN; every iteration and every `position` reads the file again.
 
     Raises `HistoryError` with line and column for text that is not EDN, forms that are not ops, and
-    ops that no clients could produce.
+    ops that no clients could produce. If no op has a process, one client does all of them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,12 +50,16 @@ class EdnOps:
     def __iter__(self) -> Iterator[Op]:
         pairing = Pairing(foreign=True)
         position = 0
+        nameless = False
         for piece in stream_pieces(self._path):
             suspect = b"##NaN" in piece.data or b"0x" in piece.data
             value_of = comparable if suspect else settled
             for number, form in enumerate(piece.forms):
                 try:
-                    op = op_of(form, position, value_of)
+                    if not position:
+                        nameless = _lacks_process(form)
+                    whole = _of_one_client(form, position) if nameless else form
+                    op = op_of(whole, position, value_of)
                     pairing.take(op)
                 except HistoryError as error:
                     raise piece.error(number, str(error)) from error
@@ -66,7 +70,8 @@ class EdnOps:
         position = 0
         for piece in stream_pieces(self._path):
             for number, form in enumerate(piece.forms):
-                if op_of(form, position).index == index:
+                whole = _of_one_client(form, position) if _lacks_process(form) else form
+                if op_of(whole, position).index == index:
                     return piece.position(number)
                 position += 1
         return None
@@ -75,6 +80,17 @@ class EdnOps:
 def load_edn(path: Path | str) -> History:
     """Read a Jepsen history; raises `HistoryError` with the position of a mistake."""
     return History(EdnOps(Path(path)), foreign=True)
+
+
+def _lacks_process(form: Any) -> bool:
+    return isinstance(form, dict) and ":process" not in form and ":type" in form
+
+
+def _of_one_client(form: Any, position: int) -> Any:
+    """Return an op of a file without processes with the process of its only client."""
+    if isinstance(form, dict) and ":process" in form:
+        raise HistoryError(f"op {position} has a process, and the ops before it have none")
+    return {**form, ":process": 0} if _lacks_process(form) else form
 
 
 def comparable(value: Any) -> Any:
