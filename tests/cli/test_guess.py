@@ -77,3 +77,12 @@ def test_an_undecided_guess_shows_both_verdicts():
     assert drawn is None
     assert result.explanation[0].startswith("As set: ")
     assert result.explanation[-1].startswith("As set-full: ")
+
+
+def test_a_milder_model_that_does_not_convict_is_enough():
+    twice = [("0!", "dequeue", None), ("0+", "dequeue", 1)] * 2
+    ops = [*IN[:2], *twice, ("0!", "drain", None), ("0?", "drain", None)]
+    check = guessed("total-queue", History(written(*ops), foreign=True), ModelSettings())
+    result = check.check(time_limit_s=9, draw=False)[0]
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, UNDECIDED_MODEL)
+    assert "unknown as at-least-once-queue" in result.reason
