@@ -7,11 +7,10 @@ import uuid  # determinism: not simulated
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from harness.env import Address
 from targets.apache_kudu.wire.frames import RowsId
 from targets.apache_kudu.wire.protobuf import Values
 from targets.kudu import messages as m
-from targets.kudu.rpc import Call, Caller, R_co, parse_address
+from targets.kudu.rpc import Call, Caller, R_co
 
 _SCANNERS_MAX: Final = 100
 """Maximum number of open scanners per connection; the oldest expires."""
@@ -54,8 +53,8 @@ class Scanner(NamedTuple):
 class Link:
     """One connection; `uuid` and `address` are of the bundled server behind it.
 
-    `places` has the host and port at which each server ("node:port") is reached. Scanners end with
-    their connection, as they end with a server.
+    `place_of` finds the host and port at which a server is reached (`Gateway.place_of`). Scanners
+    end with their connection, as they end with a server.
     """
 
     def __init__(
@@ -63,15 +62,12 @@ class Link:
         rpc: Caller,
         address: str,
         uuid_: str,
-        places: Mapping[str, tuple[str, int]],
-        learn: Callable[[str, str], None],
+        place_of: Callable[[str, str | None], tuple[str, int]],
     ) -> None:
-        """`learn` is called with the address and the uuid of each server that an answer names."""
         self.uuid = uuid_
         self.address = address
-        self.learn = learn
         self._rpc = rpc
-        self._places = places
+        self._place_of = place_of
         # The Java client sends changes of the catalog without ids, so each copy is a new request.
         self._client = uuid.uuid4().hex  # determinism: not simulated
         self._changes = itertools.count(1)
@@ -87,9 +83,9 @@ class Link:
         number = next(self._changes)
         return m.RequestId(self._client, number, f"{self._client}-{number}")
 
-    def host_port(self, address: str) -> Values:
-        """The host and port at which a server is reached, by its address "node:port"."""
-        host, port = self._places.get(address) or _plain(parse_address(address))
+    def host_port(self, address: str, uuid: str | None = None) -> Values:
+        """The host and port at which clients reach a server, by its address and its uuid."""
+        host, port = self._place_of(address, uuid)
         return {"host": host, "port": port}
 
     def keep_scanner(self, scanner: Scanner, ident: bytes | None) -> bytes:
@@ -103,10 +99,6 @@ class Link:
     def take_scanner(self, ident: bytes) -> Scanner | None:
         """Remove a scanner and return it, if it is open."""
         return self._scanners.pop(ident, None)
-
-
-def _plain(address: Address) -> tuple[str, int]:
-    return address.node, address.port
 
 
 Handler = Callable[[Link, Request], Awaitable[Any]]

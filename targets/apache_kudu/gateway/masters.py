@@ -222,8 +222,6 @@ async def _get_table_locations(link: Link, request: Request) -> Values:
         any_replica=values.get("replica_type_filter") == _ANY_REPLICA,
     )
     answer = await link.ask(asked, request)
-    for replica in [replica for tablet in answer.tablets for replica in tablet.replicas]:
-        link.learn(replica.address, replica.ts_uuid)
     return master_error(answer) or {
         "tablets": [
             {
@@ -233,7 +231,7 @@ async def _get_table_locations(link: Link, request: Request) -> Values:
                     {
                         "ts_info": {
                             "uuid": replica.ts_uuid,
-                            "rpc_addresses": [link.host_port(replica.address)],
+                            "rpc_addresses": [link.host_port(replica.address, replica.ts_uuid)],
                         },
                         "role": ROLE_NUMBERS.get(replica.role, _FOLLOWER),
                     }

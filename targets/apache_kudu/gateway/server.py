@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket  # determinism: not simulated
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
@@ -44,6 +45,7 @@ from targets.kudu.rpc import (
     RpcError,
     RpcRemoteError,
     RpcTimeoutError,
+    parse_address,
 )
 
 _HOST: Final = "127.0.0.1"
@@ -80,35 +82,55 @@ class Gateway:
     ) -> None:
         """`dial` makes a client of the bundled RPC; `masters` and `tservers` are "node:port"."""
         self.places: dict[str, tuple[str, int]] = {}
-        """The host and port at which each server is reached, by its address, once it listens."""
+        """The host and port at which each server is reached, by its address."""
         self.names: dict[str, str] = {}
-        """The addresses of servers by uuid, as the connections learn them."""
+        """The addresses of servers by uuid, as connections and answers name them."""
         self.uuids: dict[str, str] = {}
-        """The uuids of servers by "host:port". A place with two servers, of which one replaced the
-        other, has none."""
+        """The uuids of servers by "host:port"."""
+        self._own: dict[str, tuple[str, int]] = {}
         self._env = env
         self._dial = dial
         self._calls = {**dict.fromkeys(masters, MASTER), **dict.fromkeys(tservers, TSERVER)}
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Listen for every server, until the environment ends. Later calls do nothing."""
         for address in self._calls:
             if address not in self.places:
-                accept = partial(self._accept, address)
-                server = await asyncio.start_server(accept, _HOST, 0)  # determinism: not simulated
-                self.places[address] = server.sockets[0].getsockname()[:2]
-                self._env.spawn(_close_at_end(server), name=f"gateway of {address}")
+                self.places[address] = self._open(address)
 
-    def learn(self, address: str, uuid: str) -> None:
-        """Note the uuid of the server at an address, if the gateway listens for it."""
-        if uuid in self.names or address not in self.places:
-            return
-        host, port = self.places[address]
-        if address in self.names.values():
-            self.uuids.pop(f"{host}:{port}", None)
-        else:
+    def _open(self, address: str) -> tuple[str, int]:
+        held = socket.create_server((_HOST, 0))
+        host, port = held.getsockname()
+        self._env.spawn(self._listen(address, held), name=f"gateway of {address}")
+        return host, port
+
+    async def _listen(self, address: str, held: socket.socket) -> None:
+        with held:
+            accept = partial(self._accept, address)
+            server = await asyncio.start_server(accept, sock=held)  # determinism: not simulated
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                server.close()
+
+    def place_of(self, address: str, uuid: str | None = None) -> tuple[str, int]:
+        """The host and port at which a server is reached, by its address, or also by its uuid.
+
+        Kudu's clients know the replicas of a tablet by host and port only. So if a server was wiped
+        and has a new uuid, it gets another place, and each place is of one server.
+        """
+        if address not in self.places:
+            node, port = parse_address(address)
+            return node, port
+        if uuid is None:
+            return self.places[address]
+        if uuid not in self._own:
+            is_first = address not in self.names.values()
+            host, port = self.places[address] if is_first else self._open(address)
+            self._own[uuid] = host, port
+            self.names[uuid] = address
             self.uuids[f"{host}:{port}"] = uuid
-        self.names[uuid] = address
+        return self._own[uuid]
 
     def _accept(
         self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -155,12 +177,12 @@ class Gateway:
         if await reader.readexactly(len(GREETING)) != GREETING:
             raise WireFormatError("the client does not speak Kudu's RPC")
         uuid = await self._uuid(rpc, address)
-        self.learn(address, uuid)
+        self.place_of(address, uuid)
         for step in (Step.NEGOTIATE, Step.SUCCESS):
             if read_request(await _read_frame(reader)).call_id != NEGOTIATION_ID:
                 raise WireFormatError("a call before the end of the handshake")
             writer.write(step_frame(step))
-        return Link(rpc, address, uuid, self.places, self.learn)
+        return Link(rpc, address, uuid, self.place_of)
 
     async def _uuid(self, rpc: Caller, address: str) -> str:
         if self._calls[address] is MASTER:
@@ -207,10 +229,3 @@ async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     if size > FRAME_BYTES_MAX:
         raise WireFormatError(f"a request of {size} bytes; at most {FRAME_BYTES_MAX} fit")
     return await reader.readexactly(size)
-
-
-async def _close_at_end(server: asyncio.Server) -> None:
-    try:
-        await asyncio.get_running_loop().create_future()
-    finally:
-        server.close()

@@ -68,7 +68,7 @@ class JavaKuduSystem(KuduSystem):
         state = await super().ready()
         if not state.ok or self._java_is_ready:
             return state
-        await self._gateway.start()
+        self._gateway.start()
         pending = await self._java.pending()
         self._java_is_ready = not pending
         return Convergence(ok=not pending, pending=pending)

@@ -195,7 +195,7 @@ def with_uuids(reply: Reply, uuids: Mapping[str, str]) -> Reply:
             for tablet in reply.answer["tablets"]
         ]
     except KeyError as error:
-        return reply._replace(answer=None, error=("NO_UUID", f"two servers were at {error}"))
+        return reply._replace(answer=None, error=("NO_UUID", f"no server is known at {error}"))
     return reply._replace(answer={**reply.answer, "tablets": tablets})
 
 

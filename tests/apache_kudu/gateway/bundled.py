@@ -79,7 +79,7 @@ async def gateway(bundled):
     """Yield a gateway in front of scripted servers, and a client of Kudu's RPC on it."""
     env = FakeEnv("client")
     front = Gateway(env, lambda: bundled, [MASTER], [TSERVER])
-    await front.start()
+    front.start()
     client = WireRpc(through(env, front), front.names)
     try:
         yield front, client

@@ -128,9 +128,16 @@ async def test_locations_name_the_gateway_and_teach_it_uuids():
         (tablet,) = answer.tablets
         assert [replica.ts_uuid for replica in tablet.replicas] == [UUIDS[TSERVER]]
         assert front.uuids[place] == UUIDS[TSERVER]
-        # another server at the same address: the place alone does not say which one is meant
-        front.learn(TSERVER, "another")
-        assert place not in front.uuids
+        # a server that was wiped has another uuid at the same address, and another place
+        host, port = front.place_of(TSERVER, "another")
+        assert front.uuids == {
+            **front.uuids,
+            place: UUIDS[TSERVER],
+            f"{host}:{port}": "another",
+        }
+        front.places[TSERVER] = host, port
+        ping = await client.administer(TSERVER, lambda s: s.ask(w.PING_TSERVER), timeout_s=LIMIT_S)
+        assert ping == {}
 
 
 @pytest.mark.parametrize(
