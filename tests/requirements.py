@@ -16,7 +16,7 @@ from harness.environments.host.faketime import find_library
 from harness.errors import HarnessError, UsageError
 from harness.support.java import check_java
 from results.spark.diagnosis import SparkAndJava
-from targets.apache_hive.artefacts import require
+from targets.apache_hive.artefacts import HIVE4
 from targets.apache_kudu import fetching as kudu
 from targets.apache_kudu.javaclient import fetching as kudu_client
 from targets.hive.sql.postgres import require_driver
@@ -108,7 +108,7 @@ def missing_hive():
     """Return why no real metastore can be started, or `None`; download nothing."""
     try:
         check_java("Hive")
-        require()
+        HIVE4.require()
     except HarnessError as error:
         return str(error)
     there = all(importlib.util.find_spec(name) for name in ("pymetastore", "thrift"))

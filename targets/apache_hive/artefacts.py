@@ -1,45 +1,68 @@
-"""Files from Maven Central that a real metastore needs, pinned by `artefacts.lock` and cached.
+"""Files from Maven Central that a real metastore needs, pinned by lists of artefacts and cached.
 
 The metastore's own archive lacks Hadoop, which the metastore needs for configuration and file
 systems. `fetching` checks the hash of each file and finally writes a stamp into the folder: a hash
-of the lock file and of the bundled sources. If that hash changes, `harness fetch hive` fetches
+of the lists and of the bundled sources. If that hash changes, `harness fetch hive` fetches
 everything again.
+
+Real Kudu needs 3.1.3: its masters read entries by `get_table`, which Hive 4 no longer has.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path  # determinism: no node runs this module
-from typing import Final
+from typing import Final, NamedTuple
 
 from targets.artefacts import CacheFolder
 
-VERSION: Final = "4.0.1"
-ARCHIVE: Final = "hive-standalone-metastore-server"
-"""Name of the only artefact that is an archive; all other artefacts are jars."""
-LISTENER: Final = Path(__file__).parent / "EventLog.java"
-"""Java source of the metastores' event listener, which `fetching` compiles."""
-DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
+_HERE: Final = Path(__file__).parent
+_LOCK: Final = _HERE / "artefacts.lock"
+"""The list of 4.0.1, from which other releases take all jars, but not the archive."""
+ARCHIVES: Final = "tar.gz"
+"""The type of artefacts that are unpacked: a release's own archive. All others are jars."""
+DOCKERFILE: Final = _HERE / "Dockerfile"
 """The Dockerfile of the metastores' image, copied into the folder of the artefacts."""
-_LOCK: Final = Path(__file__).parent / "artefacts.lock"
 
 
-def lock_text() -> str:
-    """The text of `artefacts.lock`, the list of this target's pinned artefacts."""
-    return _LOCK.read_text(encoding="utf-8")
+class Release(NamedTuple):
+    """A release of the Hive Metastore."""
+
+    version: str
+    listener: Path
+    """Java source of a listener for changes of tables, which `fetching` compiles."""
+    schema_version: str
+    more: str = ""
+    """The file that lists what this release needs in addition to the jars of `_LOCK`."""
+
+    @property
+    def schema(self) -> str:
+        """The path of PostgreSQL's schema in the folder of the artefacts."""
+        folder = "hive/scripts/metastore/upgrade/postgres"
+        return f"{folder}/hive-schema-{self.schema_version}.postgres.sql"
+
+    def lock_text(self) -> str:
+        """The list of this release's pinned artefacts."""
+        usual = _LOCK.read_text(encoding="utf-8")
+        if not self.more:
+            return usual
+        jars = [line for line in usual.splitlines() if f":{ARCHIVES}" not in line]
+        return "\n".join([(_HERE / self.more).read_text(encoding="utf-8"), *jars])
+
+    def folder(self) -> CacheFolder:
+        """The cache's folder of the artefacts."""
+        ours = self.listener.read_bytes() + DOCKERFILE.read_bytes()
+        stamp = hashlib.sha256(self.lock_text().encode() + ours).hexdigest()
+        return CacheFolder(f"apache-hive-{self.version}", stamp)
+
+    def require(self) -> Path:
+        """The folder with all artefacts. Raises `UsageError` if they were not fetched."""
+        verb = f"harness fetch hive {self.version}"
+        return self.folder().require(f"Hive Metastore {self.version}", verb)
 
 
-def lock_digest() -> str:
-    """The stamp of a complete folder: a hash of the lock file and the bundled sources."""
-    ours = LISTENER.read_bytes() + DOCKERFILE.read_bytes()
-    return hashlib.sha256(lock_text().encode() + ours).hexdigest()
-
-
-def folder() -> CacheFolder:
-    """The cache's folder of the artefacts."""
-    return CacheFolder(f"apache-hive-{VERSION}", lock_digest())
-
-
-def require() -> Path:
-    """The folder with all artefacts. Raises `UsageError` if they were not fetched."""
-    return folder().require(f"Hive Metastore {VERSION}", "harness fetch hive")
+HIVE4: Final = Release("4.0.1", _HERE / "EventLog.java", "4.0.0")
+HIVE3: Final = Release(
+    "3.1.3", _HERE / "KuduMetastorePlugin.java", "3.1.0", more="artefacts-3.1.3.lock"
+)
+RELEASES: Final = {release.version: release for release in (HIVE4, HIVE3)}

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv
+from targets.apache_hive.artefacts import HIVE4, Release
 from targets.apache_hive.messages import event_of
 from targets.hive.client.calls import NONCE, event_row
 from targets.hive.sql.postgres import DATABASE, USER
 from targets.hive.sql.server import server_node
 from targets.hive.system import DATABASE_NODE, DATABASE_PORT
 
-_SCHEMA: Final = "hive/scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
 _CONNECTIONS_MAX: Final = 400
 """PostgreSQL's limit of connections; each metastore pools about 40 of them."""
 _IDLE_S: Final = 2.0
@@ -38,13 +38,13 @@ order by "EVENT_ID", "NL_ID"
 _SEQUENCE: Final = 'select "NEXT_EVENT_ID" from "NOTIFICATION_SEQUENCE"'
 
 
-def database_node(place: Path) -> NodeSpec:
-    """Declare the node `db`; `place` is the folder of the fetched artefacts.
+def database_node(place: Path, release: Release = HIVE4) -> NodeSpec:
+    """Declare the node `db`; `place` is the folder of the release's artefacts.
 
     Hive's schema file has a semicolon and an empty line after each statement, as PostgreSQL's
     single-user mode requires. If a statement fails, the metastores refuse to start.
     """
-    schema = (place / _SCHEMA).read_text(encoding="utf-8")
+    schema = (place / release.schema).read_text(encoding="utf-8")
     return server_node(
         DATABASE_NODE,
         DATABASE_PORT,

@@ -1,7 +1,7 @@
 """`harness fetch hive`: fetch a real metastore's files with Maven, which may use mirrors.
 
 The files are collected and hashed in a temporary folder, which is then moved into the cache. The
-bundled event listener (`EventLog.java`) is compiled against the files.
+bundled listener of the release is compiled against the files.
 """
 
 from __future__ import annotations
@@ -16,17 +16,10 @@ from xml.sax.saxutils import escape
 
 from harness.errors import InfrastructureError
 from harness.support.java import check_java, compile_java, java_compiler
-from targets.apache_hive.artefacts import (
-    ARCHIVE,
-    DOCKERFILE,
-    LISTENER,
-    VERSION,
-    folder,
-    lock_text,
-)
+from targets.apache_hive.artefacts import ARCHIVES, DOCKERFILE, RELEASES
 from targets.artefacts import Artefact, lock_of, sha256_of
 
-VERSIONS: Final = (VERSION,)
+VERSIONS: Final = tuple(RELEASES)
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _MAVEN_S: Final = 1800
 _LOG_LINES_MAX: Final = 12
@@ -47,14 +40,15 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-def fetch(progress: Callable[[str], None], version: str = VERSION) -> Path:
+def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
     """Fetch all artefacts if they are missing or outdated, and return their folder.
 
-    Raises `InfrastructureError` if Java or Maven is missing, or if the hash of a file differs from
-    `artefacts.lock`.
+    Raises `InfrastructureError` if Java or Maven is missing, or if a file has another hash than
+    the list requires.
     """
     java = check_java("Hive")
-    cache, wanted = folder(), lock_of(lock_text())
+    release = RELEASES[version]
+    cache, wanted = release.folder(), lock_of(release.lock_text())
     place = cache.place
     if cache.is_complete:
         progress(f"Hive Metastore {version} is already in {place}; it runs on {java}")
@@ -66,11 +60,11 @@ def fetch(progress: Callable[[str], None], version: str = VERSION) -> Path:
         jars.mkdir()
         _run_maven(maven, wanted, jars, scratch / "pom.xml")
         check_hashes(jars, wanted)
-        (archive,) = (jars / each.file for each in wanted if each.name == ARCHIVE)
+        (archive,) = (jars / each.file for each in wanted if each.type == ARCHIVES)
         _unpack(archive, new / "hive")
         archive.unlink()
         classes = f"{new / 'hive' / 'lib'}/*:{new / 'hadoop'}/*"
-        compile_java(compiler, LISTENER, classes, new / "listener")
+        compile_java(compiler, release.listener, classes, new / "listener")
         shutil.copyfile(DOCKERFILE, new / DOCKERFILE.name)
     progress(f"Hive Metastore {version} is in {place}; it runs on {java}")
     return place

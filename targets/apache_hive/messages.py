@@ -7,6 +7,7 @@ code, but without a directory. The metastores have no shared file system for dir
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from thrift.Thrift import TException
 
 from targets.apache_hive.tokens import read_hadoop, read_text
 from targets.hive import api
+from targets.hive.metastore.kudu_rules import is_kudu
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
@@ -55,6 +57,25 @@ def _exchange(method: str, read: Callable[[Any], Any] = _nothing, **arguments: A
     )
 
 
+class KuduEntry(api.MetaTable, frozen=True):
+    """The entry of a Kudu table, with the whole struct of the metastore.
+
+    A change through Hive must keep what `MetaTable` leaves out, such as the types of columns.
+    """
+
+    row: Any = None
+
+
+def _written(table: api.MetaTable) -> Any:
+    """The struct by which a change replaces a table."""
+    if not isinstance(table, KuduEntry):
+        return _view(table)
+    row = copy.deepcopy(table.row)
+    row.dbName, row.tableName = table.database, table.name
+    row.parameters = dict(table.parameters)
+    return row
+
+
 def _view(table: api.MetaTable) -> Any:
     columns = [ttypes.FieldSchema(name, "string", "") for name in table.columns]
     return ttypes.Table(
@@ -81,6 +102,12 @@ def _view(table: api.MetaTable) -> Any:
 def _table(found: Any) -> api.MetaTable:
     columns = tuple(column.name for column in found.sd.cols or ())
     return api.MetaTable(found.dbName, found.tableName, columns, dict(found.parameters))
+
+
+def _whole(found: Any) -> api.MetaTable:
+    """The answer to a get, from which a client may make a change."""
+    table = _table(found)
+    return KuduEntry(**msgspec.structs.asdict(table), row=found) if is_kudu(table) else table
 
 
 def _names(metas: Any) -> list[tuple[str, str]]:
@@ -135,7 +162,7 @@ def exchange_for(call: api.ApiCall) -> Exchange:
                 "alter_table_with_environment_context",
                 dbname=database,
                 tbl_name=name,
-                new_tbl=_view(table),
+                new_tbl=_written(table),
                 environment_context=_context(),
             )
         case api.DropTable(database, name):
@@ -148,7 +175,14 @@ def exchange_for(call: api.ApiCall) -> Exchange:
             )
         case api.GetTable(database, name):
             request = ttypes.GetTableRequest(database, name)
-            return _exchange("get_table_req", lambda found: _table(found.table), req=request)
+            return _exchange("get_table_req", lambda found: _whole(found.table), req=request)
+        case api.GetTableObjects(database, names):
+            wanted = ttypes.GetTablesRequest(database, list(names))
+            return _exchange(
+                "get_table_objects_by_name_req",
+                lambda found: [*map(_table, found.tables)],
+                req=wanted,
+            )
         case api.GetTableMeta():
             return _exchange("get_table_meta", _names, db_patterns="*", tbl_patterns="*")
         case api.GetCurrentEventId():

@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from harness.cluster import NodeSpec, ReadyPort, Variant
+from targets.apache_hive.artefacts import HIVE3, HIVE4, Release
 from targets.apache_hive.kdc import (
     KDC_NODE,
     KDC_PORT,
@@ -57,6 +58,29 @@ _KERBEROS: Final = (
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
     "-Djava.security.krb5.conf={files}/krb5.conf",
 )
+_LISTENERS: Final = "metastore.transactional.event.listeners"
+_OF_RELEASE: Final[Mapping[Release, Mapping[str, str]]] = {
+    HIVE4: {
+        _LISTENERS: "harness.EventLog",
+        "metastore.event.message.factory": (
+            "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
+        ),
+    },
+    # Kudu's masters leave a metastore that lacks one of these listeners, and one that compares the
+    # types of columns by position.
+    HIVE3: {
+        _LISTENERS: "org.apache.hive.hcatalog.listener.DbNotificationListener,"
+        "org.apache.kudu.hive.metastore.KuduMetastorePlugin",
+        "hive.metastore.disallow.incompatible.col.type.changes": "false",
+        # The usual classes are in Hive's query engine.
+        "metastore.expression.proxy": (
+            "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy"
+        ),
+        "metastore.task.threads.always": (
+            "org.apache.hadoop.hive.metastore.events.EventCleanerTask"
+        ),
+    },
+}
 _STORES: Final = {
     StoreKind.MEMORY: "MemoryTokenStore",
     StoreKind.DB: "DBTokenStore",
@@ -77,10 +101,6 @@ def _settings() -> Mapping[str, str]:
         "metastore.thrift.bind.host": "{host}",
         # Hive refuses one of two concurrent creates only after a retry, by default after 2 s.
         "metastore.hmshandler.retry.interval": "300ms",
-        "metastore.transactional.event.listeners": "harness.EventLog",
-        "metastore.event.message.factory": (
-            "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
-        ),
         # By default, only a Hadoop proxy user may read the notification log.
         "hive.metastore.event.db.notification.api.auth": "false",
     }
@@ -151,6 +171,8 @@ def metastore_node(
     place: Path,
     events: Mapping[str, str],
     security: Mapping[str, str] | None = None,
+    *,
+    release: Release = HIVE4,
 ) -> NodeSpec:
     """Declare a metastore that starts once the nodes `after` are ready.
 
@@ -168,7 +190,9 @@ def metastore_node(
         ports=(METASTORE_PORT,),
         dockerfile=str(place),
         files={
-            "metastore-site.xml": _site({**_settings(), **events, **(security or {})}),
+            "metastore-site.xml": _site(
+                {**_settings(), **_OF_RELEASE[release], **events, **(security or {})}
+            ),
             **(_secure_files() if secure else {}),
         },
         setup=(("sh", "-c", _CHECK_JAVA), *((_MAKE_KEYTAB,) if secure else ())),

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from harness.plugins.options import default_values
-from targets.apache_hive.artefacts import VERSION, require
+from targets.apache_hive.artefacts import HIVE4
 from targets.apache_hive.database import database_node
 from targets.apache_hive.kdc import KDC_NODE, kdc_node
 from targets.apache_hive.metastore import (
@@ -40,7 +40,7 @@ _OPTIONS: Final = (
     *("event-ttl-ms", "spare-metastores", "uri-list"),
 )
 """Options that mean the same for real and for bundled metastores."""
-_USUAL: Final = {"socket-timeout-ms": 3000}
+USUAL: Final = {"socket-timeout-ms": 3000}
 """Defaults that differ from the bundled target's: Java is slow, and Hive waits before retries."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
@@ -64,12 +64,13 @@ _STALE: Final = Permit(
 )
 """Permit for tokens in ZooKeeper, which allows stale reads; Hive 4.0.1 does not prevent them.
 """
+START_WITHOUT_DATABASE: Final = Permit(
+    name="start-without-database",
+    why="a metastore that cannot reach its database at start-up exits",
+    signs=("HMSHandler.init(",),
+)
 _HIVE4: Final = (
-    Permit(
-        name="start-without-database",
-        why="a metastore that cannot reach its database at start-up exits",
-        signs=("HMSHandler.init(",),
-    ),
+    START_WITHOUT_DATABASE,
     Permit(
         name=CHANGE_RENAMED,
         why="an alter reads the table by name and writes changed columns by id, without a lock",
@@ -106,13 +107,13 @@ class ApacheHiveTarget(
 
     api_version = TARGET_API_VERSION
     name = "apache-hive"
-    doc = f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
+    doc = f"real Hive Metastores {HIVE4.version} over a real PostgreSQL (harness fetch hive)"
     vocabularies = HiveTarget.vocabularies
     profiles = ("hive4", "strict")
     bugs = MappingProxyType[str, str]({})
     options = (
         *(
-            msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
+            msgspec.structs.replace(option, default=USUAL.get(option.name, option.default))
             for option in HiveTarget.options
             if option.name in (*_OPTIONS, *_TOKEN_OPTIONS)
         ),
@@ -124,13 +125,8 @@ class ApacheHiveTarget(
 
         Raises `UsageError` for impossible settings, or if artefacts or libraries are missing.
         """
-        missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
-        if missing:
-            raise UsageError(
-                "the target 'apache-hive' needs Python libraries that are not installed: "
-                f"{', '.join(missing)}; run pip install 'catalog-harness[hive]'"
-            )
-        place = require()
+        require_libraries("the target 'apache-hive'")
+        place = HIVE4.require()
         layout = _layout(settings)
         names = [address.node for address in (*layout.metastores, *layout.spares)]
         before = [DATABASE_NODE, *names]
@@ -184,6 +180,16 @@ class ApacheHiveTarget(
 
         settings = deployment.settings
         return ApacheHiveSystem(deployment.env, _layout(settings), kdc=settings.options["kdc"])
+
+
+def require_libraries(who: str) -> None:
+    """Raise `UsageError` if `who` lacks the Python libraries that speak to real metastores."""
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"{who} needs Python libraries that are not installed: "
+            f"{', '.join(missing)}; run pip install 'catalog-harness[hive]'"
+        )
 
 
 def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:

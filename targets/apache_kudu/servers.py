@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path  # determinism: no node runs this module
+from types import MappingProxyType
 from typing import Final
 
 from harness.cluster import NodeSpec, ReadyPort, Variant
@@ -85,12 +86,13 @@ def server_nodes(
     members_change: bool = False,
     image: bool = False,
     newer: Path | None = None,
+    master_flags: Mapping[str, str] = MappingProxyType({}),
 ) -> list[NodeSpec]:
     """Declare the servers that run the programs in `place`, with `flags` over the usual ones.
 
     `spares` are masters that wait to be added. If `members_change`, masters start with their stored
     members. With `image`, the servers run in an image built from `place`. With `newer`, all nodes
-    have a variant that runs the programs there.
+    have a variant that runs the programs there. `master_flags` are more flags, of masters only.
     """
 
     def addresses_of(names: Sequence[str]) -> str:
@@ -137,7 +139,8 @@ def server_nodes(
         )
 
     def master(name: str) -> NodeSpec:
-        more = {_MASTERS: addresses_of([*masters, name] if name in spares else masters)}
+        listed = addresses_of([*masters, name] if name in spares else masters)
+        more = {_MASTERS: listed, **master_flags}
         if members_change:
             # A master outside the group must not add itself; one that finds another group exits.
             more["master_auto_join_cluster"] = "false"

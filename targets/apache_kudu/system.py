@@ -28,12 +28,14 @@ from harness.plugins import (
 from targets.apache_kudu.flags import FLAG_FAULTS, FlagFaults
 from targets.apache_kudu.javaclient.client import JavaClients
 from targets.apache_kudu.javaclient.program import JavaProgram
+from targets.apache_kudu.metastores import RealHms, RealMetastores
 from targets.apache_kudu.servers import MASTER_PAGES_PORT
 from targets.apache_kudu.snapshots import Ask, dump_master, dump_tserver
 from targets.apache_kudu.upgrade import UPGRADE, Upgrade
 from targets.apache_kudu.wire import WireRpc
 from targets.kudu import messages as m
 from targets.kudu.consensus.messages import GetConsensusStateRequest, LeaderStepDownRequest
+from targets.kudu.hms.deployment import HmsLayout, Metastores
 from targets.kudu.rpc import RpcError
 from targets.kudu.system import KuduSystem, Layout
 
@@ -54,6 +56,7 @@ class ApacheKuduSystem(KuduSystem):
         """Addresses ("t1:7050") by the uuids of the servers; all RPC clients share this map."""
         self._orphans: dict[str, dict[str, float]] = {}
         """When each replica of a removed table was first seen, by server and tablet."""
+        self._hms: RealMetastores | None = None
         super().__init__(env, layout)
         self._upgrade = Upgrade(
             self._rpc, layout.all_masters, layout.tservers, self._is_ready, self._leader
@@ -82,7 +85,14 @@ class ApacheKuduSystem(KuduSystem):
     @override
     def _dial(self, *, resolve_once: bool = False) -> WireRpc:
         del resolve_once
-        return WireRpc(self._env, self._names)
+        return WireRpc(self._env, self._names, hms=self._layout.hms is not None)
+
+    @override
+    def _open_metastores(self, layout: HmsLayout) -> Metastores:
+        if not isinstance(layout, RealHms):
+            raise TypeError(f"real masters need real metastores, not {type(layout).__name__}")
+        self._hms = RealMetastores(self._env, layout, self._rpc)
+        return self._hms
 
     @override
     def operations(self) -> Mapping[str, Operation]:
@@ -219,8 +229,12 @@ class ApacheKuduSystem(KuduSystem):
         def ask(address: str) -> Ask:
             return partial(self._ask, address, limit_s=_ASK_LIMIT_S)
 
+        followed = await self._followed(roles)
         rows_of_all = await asyncio.gather(*map(dump, roles.candidates))
         masters = dict(zip(roles.candidates, rows_of_all, strict=True))
+        leads = masters.get(roles.leader or "")
+        if followed is not None and leads is not None and leads["ready"]:
+            leads |= followed | {"hms": {**followed["hms"], "masters": self._voters(leads)}}
         owners = {
             tablet["id"]: tablet["table_id"]
             for rows in rows_of_all
@@ -229,6 +243,28 @@ class ApacheKuduSystem(KuduSystem):
         servers = self._layout.tservers
         held = await asyncio.gather(*(dump_tserver(ask(at), owners) for at in servers.values()))
         return masters, dict(zip(servers, held, strict=True))
+
+    async def _followed(self, roles: Roles) -> dict[str, Any] | None:
+        """The cluster's id, and what the leading master has applied of the metastore's events.
+
+        `None` without metastores, and if the leader does not answer.
+        """
+        if self._hms is None or roles.leader is None:
+            return None
+        await self._hms.learn_names(self._layout.all_masters)
+        leader = self._layout.all_masters[roles.leader]
+        last = await self._hms.applied(leader)
+        says = await self._ask(leader, m.ConnectToMasterRequest())
+        if last is None or says is None or says.error is not None:
+            return None
+        # Nothing shows in which writes a master stored the ids of events.
+        return {"cluster_id": says.cluster_id, "hms": {"last_event": last, "events": []}}
+
+    def _voters(self, dump: Mapping[str, Any]) -> list[str]:
+        """The addresses of the voting masters that a master knows."""
+        config = dump["raft"]["config"] or {"peers": []}
+        voters = [peer["uuid"] for peer in config["peers"] if peer["member_type"] == "VOTER"]
+        return [self._names.get(uuid, uuid) for uuid in voters]
 
 
 def _may_stay(replica: Mapping[str, Any], uuid: str, placed: Collection[str]) -> bool:

@@ -17,6 +17,7 @@ from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
 from targets.apache_kudu.flags import FLAG_FAULTS
 from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, check_real
 from targets.apache_kudu.javaclient.fetching import require as require_java
+from targets.apache_kudu.metastores import RealHms, hms_permits
 from targets.apache_kudu.servers import UPGRADED, parse_flags, server_nodes
 from targets.apache_kudu.upgrade import UPGRADE
 from targets.kudu.permits import permits_of_profile
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from targets.apache_kudu.system import ApacheKuduSystem
 
 NATIVE: Final = "native"
-_OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag")
+_OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag", "hms", "hms-poll-ms")
 """Options that mean the same for real and for bundled servers."""
 
 
@@ -55,7 +56,11 @@ class ApacheKuduTarget(
     operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f, UPGRADE, *FLAG_FAULTS),
     variant_of={UPGRADE: UPGRADED},
     extras=("set-flag",),
-    larger=({"kudu_version": VERSIONS[1], "upgrade_to": VERSIONS[0]}, {"spare_masters": 2}),
+    larger=(
+        {"kudu_version": VERSIONS[1], "upgrade_to": VERSIONS[0]},
+        {"spare_masters": 2},
+        {"hms": True},
+    ),
     nemeses=(
         "partition-leader",
         "partition-halves",
@@ -76,7 +81,7 @@ class ApacheKuduTarget(
     api_version = TARGET_API_VERSION
     name = "apache-kudu"
     doc = "real Kudu: masters and tablet servers (harness fetch kudu)"
-    vocabularies = frozenset({"ddl", "rows", "mixed"})
+    vocabularies = frozenset({"ddl", "rows", "mixed", "kudu-hms"})
     profiles = ("modern",)
     bugs: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
     options = (
@@ -108,7 +113,8 @@ class ApacheKuduTarget(
         layout = layout_of(settings)
         flags = parse_flags(settings.options["kudu_flag"])
         spares = [name for name in layout.all_masters if name not in layout.masters]
-        return server_nodes(
+        hms = layout.hms if isinstance(layout.hms, RealHms) else None
+        servers = server_nodes(
             place,
             [*layout.masters],
             [*layout.tservers],
@@ -117,11 +123,15 @@ class ApacheKuduTarget(
             members_change=len(layout.all_masters) > 1,
             image=image,
             newer=later,
+            master_flags={} if hms is None else hms.flags(),
         )
+        return servers if hms is None else [*map(hms.before, servers), *hms.nodes()]
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        return [*permits_of_profile(settings.profile, layout_of(settings).flags), *_REAL]
+        layout = layout_of(settings)
+        hms = hms_permits(layout.hms) if isinstance(layout.hms, RealHms) else ()
+        return [*permits_of_profile(settings.profile, layout.flags), *_REAL, *hms]
 
     def open(self, deployment: Deployment) -> ApacheKuduSystem:
         from targets.apache_kudu.system import ApacheKuduSystem
@@ -135,4 +145,7 @@ def layout_of(settings: TargetSettings) -> Layout:
     """Build the layout; options that only bundled servers have keep their defaults."""
     theirs = default_values(KuduTarget.options)
     chosen = {name: settings.options[name] for name in ("masters", "spare_masters", "tservers")}
-    return Layout(msgspec.structs.replace(settings, options={**theirs, **chosen}))
+    layout = Layout(msgspec.structs.replace(settings, options={**theirs, **chosen}))
+    if settings.options["hms"]:
+        layout.hms = RealHms(settings)
+    return layout

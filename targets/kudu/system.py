@@ -150,7 +150,7 @@ class KuduSystem(System):
         self._env = env
         self._layout = layout
         self._rpc = self._dial()
-        self._metastores = None if layout.hms is None else Metastores(env, layout.hms)
+        self._metastores = None if layout.hms is None else self._open_metastores(layout.hms)
         self._members = tuple(layout.masters)
         """Names of the voting masters in the newest known configuration."""
         self._changing: tuple[str, ...] = ()
@@ -187,6 +187,9 @@ class KuduSystem(System):
         """Return a new RPC client, with connections of its own."""
         return RpcClient(self._env, resolve_once=resolve_once)
 
+    def _open_metastores(self, layout: HmsLayout) -> Metastores:
+        return Metastores(self._env, layout)
+
     def core(self, rng: random.Random) -> Sequence[str]:
         """Draw nodes that suffice to serve: a majority of the masters, and all tablet servers.
 
@@ -218,8 +221,7 @@ class KuduSystem(System):
         leader = roles.leader
         if leader is None or not roles.by_node[leader].ready:
             return Convergence(ok=False, pending=("no master leads and is ready",))
-        request = m.ListTabletServersRequest()
-        listed = await self._ask(self._layout.all_masters[leader], request)
+        listed = await self._ask(self._layout.all_masters[leader], m.ListTabletServersRequest())
         limit_ms = self._layout.flags.tserver_unresponsive_timeout_ms
         servers = () if listed is None else listed.servers
         heard = {s.address for s in servers if s.millis_since_heartbeat <= limit_ms}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from targets.apache_kudu.wire import WireRpc, members, tables, tablets
 from targets.apache_kudu.wire.errors import consensus_error, master_error, tablet_error
+from targets.apache_kudu.wire.events import followed
 from targets.apache_kudu.wire.tables import UNSTATED, Version, shown_versions
 from targets.kudu import messages as m
 from targets.kudu.client.classify import Effect, mutation_effect
@@ -250,6 +251,69 @@ async def test_the_id_of_a_refused_delete_is_not_claimed():
     answer = await tables.delete_table(connection.session(), m.DeleteTableRequest(NAMED, ID))
     assert (answer.error.code, answer.table_id) == (m.MasterErrorCode.TABLE_NOT_FOUND, "")
     assert connection.asked[-1] == ("DeleteTable", {"table": {"table_id": None, "table_name": "t"}})
+
+
+DELETE = (tables.delete_table, m.DeleteTableRequest(NAMED, ID))
+RENAME = (tables.alter_table, m.AlterTableRequest(NAMED, ID, new_table_name="u"))
+ALTER = (tables.alter_table, m.AlterTableRequest(NAMED, ID))
+
+
+@pytest.mark.parametrize(
+    ("change", "afterwards", "applied"),
+    [
+        (DELETE, NOT_FOUND, True),
+        (DELETE, {**SEEN, "table_name": "t"}, False),
+        (DELETE, {**SEEN, "table_name": "u"}, False),
+        (DELETE, failed(7, 9, "Not the leader."), False),
+        (RENAME, {**SEEN, "table_name": "u"}, True),
+        (RENAME, {**SEEN, "table_name": "v"}, False),  # another rename may have come first
+        (RENAME, NOT_FOUND, False),  # so may a drop under the old name
+        (RENAME, {**SEEN, "table_name": "t"}, False),
+        (ALTER, {**SEEN, "table_name": "t"}, True),  # the metastore does not make this change
+    ],
+)
+async def test_a_change_that_the_metastore_made_is_in_the_catalog_or_uncertain(
+    change, afterwards, applied
+):
+    handler, request = change
+    connection = Scripted(
+        GetTableSchema=[SEEN, afterwards],
+        DeleteTable=[{}],
+        AlterTable=[{"table_id": "i1"}],
+        IsAlterTableDone=[version(1)],
+    )
+    answer = await followed(handler, connection.session(), request)
+    assert mutation_effect(answer.error) is (Effect.DONE if applied else Effect.UNKNOWN)
+
+
+async def test_a_drop_of_a_table_whose_id_is_not_certain_has_an_unknown_outcome():
+    connection = Scripted(GetTableSchema=[NOT_FOUND], DeleteTable=[{}])
+    answer = await followed(tables.delete_table, connection.session(), DELETE[1])
+    assert mutation_effect(answer.error) is Effect.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("change", "effect"),
+    [
+        ((tables.create_table, CREATE), Effect.REFUSED),
+        (ALTER, Effect.REFUSED),
+        (RENAME, Effect.UNKNOWN),
+        (DELETE, Effect.UNKNOWN),
+    ],
+)
+async def test_an_error_of_the_metastore_leaves_the_changes_open_that_it_makes(change, effect):
+    handler, request = change
+    failure = [failed(13, 8, "gone")]
+    answers = {"CreateTable": failure, "AlterTable": failure, "DeleteTable": failure}
+    seen = {"GetTableSchema": [SEEN], "IsAlterTableDone": [version(1)]}
+    answer = await followed(handler, Scripted(**answers, **seen).session(), request)
+    assert mutation_effect(answer.error) is effect
+
+
+async def test_a_refused_change_stays_refused_with_a_metastore():
+    connection = Scripted(GetTableSchema=[SEEN], DeleteTable=[failed(14, 10, "no rights")])
+    answer = await followed(tables.delete_table, connection.session(), DELETE[1])
+    assert mutation_effect(answer.error) is Effect.REFUSED
 
 
 @pytest.mark.parametrize(

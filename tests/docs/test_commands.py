@@ -14,7 +14,7 @@ from harness.store import load_run
 from results.run.page import read_results
 from tests.docs.pages import blocks_of, missing_lines, name_of, pages, run_page
 
-ONLY_PARSED_MAX = 13
+ONLY_PARSED_MAX = 14
 CODE_SPAN = re.compile(r"(?<!`)`(?:\$ )?(harness [^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 GRAMMAR = re.compile(r"[\w.-]+(\|[\w.-]+)*")

@@ -21,11 +21,12 @@ from harness.plan.planning import plan_case
 from harness.plugins import TargetSettings
 from harness.plugins.options import with_defaults
 from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
-from targets.apache_hive.artefacts import ARCHIVE, lock_text, require
+from targets.apache_hive.artefacts import HIVE3, HIVE4, RELEASES
 from targets.artefacts import Artefact, lock_of
 from targets.hive import HiveTarget
 from targets.hive.members import IDLE, SERVING
 
+ARCHIVE = "hive-standalone-metastore-server"
 SCHEMA = "scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
 MAVEN = """#!/bin/sh
 into=$(sed -n 's|.*<outputDirectory>\\(.*\\)</outputDirectory>.*|\\1|p' "$3")
@@ -77,9 +78,11 @@ def maven(tmp_path, monkeypatch):
     return repository
 
 
-def test_the_list_pins_every_file():
-    wanted = lock_of(lock_text())
-    assert [each.name for each in wanted if each.name == ARCHIVE] == [ARCHIVE]
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
+def test_the_list_pins_every_file(release):
+    wanted = lock_of(release.lock_text())
+    (archive,) = (each for each in wanted if each.type == "tar.gz")
+    assert archive.version == release.version
     assert {len(each.sha256) for each in wanted} == {64}
     assert len({each.file for each in wanted}) == len(wanted) > 90
     assert lock_of("# x\ng:n:1:jar:linux abc\n") == (
@@ -90,7 +93,7 @@ def test_the_list_pins_every_file():
 
 def test_files_are_fetched_whole_and_once(maven, capsys):
     assert main(["fetch", "hive"]) == 0
-    place = require()
+    place = HIVE4.require()
     assert capsys.readouterr().out == f"{place}\n"
     assert (place / "hive" / SCHEMA).read_text() == "create table x ();\n"
     assert [path.name for path in (place / "hadoop").iterdir()] == ["avro-1.7.7.jar"]
@@ -105,7 +108,7 @@ def test_another_file_is_refused_and_leaves_nothing(maven):
     (maven / "avro-1.7.7.jar").write_bytes(b"another jar")
     with pytest.raises(InfrastructureError, match=r"avro-1\.7\.7\.jar has the SHA-256"):
         fetching.fetch(print)
-    assert list(artefacts.folder().place.parent.iterdir()) == []
+    assert list(HIVE4.folder().place.parent.iterdir()) == []
     (maven / "avro-1.7.7.jar").unlink()
     with pytest.raises(InfrastructureError, match="did not fetch avro"):
         fetching.fetch(print)
@@ -116,9 +119,23 @@ def test_another_list_is_fetched_anew(maven):
     lock = artefacts._LOCK
     lock.write_text(lock.read_text() + "# changed\n")
     with pytest.raises(UsageError, match="another version"):
-        require()
+        HIVE4.require()
     fetching.fetch(print)
-    require()
+    HIVE4.require()
+
+
+def test_a_release_has_its_own_folder_and_list(maven, tmp_path, monkeypatch):
+    fetching.fetch(print)
+    archive = maven / "hive-standalone-metastore-3.1.3-bin.tar.gz"
+    (maven / f"{ARCHIVE}-4.0.1-bin.tar.gz").rename(archive)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    more = tmp_path / "more.lock"
+    more.write_text(f"org.apache.hive:hive-standalone-metastore:3.1.3:tar.gz:bin {digest}\n")
+    older = HIVE3._replace(more=str(more))
+    monkeypatch.setitem(RELEASES, "3.1.3", older)
+    with pytest.raises(UsageError, match=r"harness fetch hive 3\.1\.3"):
+        older.require()
+    assert fetching.fetch(print, "3.1.3") == older.require() != HIVE4.require()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +151,7 @@ def test_failures_are_quoted(maven, tmp_path, name, text, words):
     program(tmp_path / "bin" / name, text)
     with pytest.raises(InfrastructureError, match=words):
         fetching.fetch(print)
-    assert list(artefacts.folder().place.parent.iterdir()) == []
+    assert list(HIVE4.folder().place.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(("name", "package"), [("mvn", "maven"), ("javac", "openjdk-17-jdk")])

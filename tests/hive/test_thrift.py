@@ -20,6 +20,7 @@ from targets.hive import api
 from targets.hive.channel import ChannelError
 from targets.hive.client.calls import COLUMNS, NONCE
 from targets.hive.client.classify import INTERNAL, Proof, proof_of, retries
+from targets.hive.metastore import kudu_rules
 
 HMS1 = Address("hms1", 9083)
 TABLE = api.MetaTable("db1", "t", COLUMNS, {NONCE: "n"})
@@ -211,6 +212,7 @@ def test_a_connection_counts_once_the_metastore_has_answered():
         api.DropTable("db1", "t", "r"),
         GET,
         api.GetTableMeta(),
+        api.GetTableObjects("db1", ("t", "u")),
         api.GetCurrentEventId(),
         api.GetNextEvents(3, 100),
     ],
@@ -230,6 +232,23 @@ def test_tables_and_lists_are_read_as_clients_know_them():
     assert exchange_for(api.GetTableMeta()).read(metas) == [("db1", "b"), ("db2", "a")]
     with pytest.raises(TypeError):
         exchange_for(api.GetEventsCount(0))
+
+
+def test_a_change_of_kudus_entry_keeps_what_a_table_here_leaves_out():
+    entry = thrift_table()
+    entry.tableType, entry.owner = "MANAGED_TABLE", "impala"
+    entry.sd.cols[0].type = "bigint"
+    entry.parameters[kudu_rules.HANDLER_KEY] = kudu_rules.HANDLER
+    read = exchange_for(GET).read(ttypes.GetTableResult(table=entry))
+    renamed = msgspec.structs.replace(read, database="db2", name="u")
+    written = exchange_for(api.AlterTable("db1", "t", renamed, "r")).arguments.new_tbl
+    assert (written.dbName, written.tableName) == ("db2", "u")
+    assert (entry.dbName, entry.tableName) == ("db1", "t")
+    assert (written.tableType, written.owner, written.sd) == ("MANAGED_TABLE", "impala", entry.sd)
+    objects = exchange_for(api.GetTableObjects("db1", ("t",)))
+    (listed,) = objects.read(ttypes.GetTablesResult(tables=[entry]))
+    assert type(listed) is api.MetaTable  # what lists answer is converted by its exact type
+    assert listed == api.MetaTable("db1", "t", COLUMNS, entry.parameters)
 
 
 def test_events_are_read_from_hives_messages():

@@ -23,8 +23,12 @@ def good():
     }
 
 
-def judged(snapshot, *, ok=True):
+def judged(snapshot, *, ok=True, shown=None):
+    """Judge a history; `shown` is an operation about the table, and its answer."""
     h = Writer()
+    if shown is not None:
+        f, answer = shown
+        h.ok(0, f, {"name": "db1.x"}, answer)
     if ok is not None:
         h.fact("converged", {"ok": ok, "took_s": 0.0, "bound_s": 90.0})
     if snapshot is not None:
@@ -48,15 +52,15 @@ def test_consistent_catalogs_are_valid():
     ("rule", "change"),
     [
         ("no-entry", lambda s, _: s["hms"].update(entries=[])),
-        ("no-table", lambda _, leader: leader["tables"].clear()),
-        ("no-table", lambda _, leader: leader["tables"][0].update(state="REMOVED")),
-        ("no-table", lambda _, leader: leader["tables"][0].update(name="db1.y")),
+        ("orphan", lambda _, leader: leader["tables"].clear()),
+        ("orphan", lambda _, leader: leader["tables"][0].update(state="REMOVED")),
+        ("names", lambda _, leader: leader["tables"][0].update(name="db1.y")),
         ("addresses", lambda _, leader: leader["hms"].update(masters=["m1:1"])),
         ("addresses", lambda s, _: s["hms"]["entries"][0].__setitem__(2, ["m1:1", "m1:1"])),
         ("caught-up", lambda s, _: s["hms"].update(event=8)),
         ("events", lambda _, leader: leader["hms"].update(events=[[7, 10], [7, 12]])),
         ("events", lambda s, _: s["masters"]["m2"]["hms"].update(events=[[7, 10], [3, 12]])),
-        ("ids+no-table", lambda s, _: s["hms"]["entries"].append(SECOND)),
+        ("ids+names", lambda s, _: s["hms"]["entries"].append(SECOND)),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_its_own(rule, change):
@@ -74,3 +78,19 @@ def test_what_was_not_at_rest_is_unknown_unless_it_can_never_be_right():
     assert judged(moving) == ("unknown", "not-at-rest")
     moving["masters"]["m2"]["hms"]["events"] = [[5, 1], [4, 2]]
     assert judged(moving, ok=False) == ("invalid", "events")
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "rule"),
+    [
+        ("create", {"table_id": "a"}, "no-table"),
+        ("get", {"table_id": "a", "result": "ok"}, "no-table"),
+        ("list", {"tables": [["db1.x", "a", 1]]}, "no-table"),
+        ("create", {"table_id": "b"}, "orphan"),
+        ("hive-get", {"table_id": "a"}, "orphan"),  # Hive shows entries before their tables exist
+    ],
+)
+def test_an_entry_whose_table_kudu_showed_is_no_orphan(f, value, rule):
+    snapshot = good()
+    snapshot["masters"]["m1"]["tables"].clear()
+    assert judged(snapshot, shown=(f, value)) == ("invalid", rule)

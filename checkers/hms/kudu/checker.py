@@ -3,31 +3,35 @@
 | rule          | promise                                                                      |
 |---------------|------------------------------------------------------------------------------|
 | no-entry      | at rest each live table in Kudu has a metastore entry with its name and id   |
-| no-table      | at rest each entry belongs to a live table in Kudu with the same name        |
+| no-table      | at rest each entry of a table that Kudu created belongs to a live table      |
+| orphan        | at rest each other entry belongs to a live table, too                        |
+| names         | at rest an entry has the name of its table                                   |
 | ids           | at rest no two entries have the same table id                                |
 | addresses     | at rest each entry names exactly the voting masters                          |
 | events        | masters stored the ids of metastore events once each, in rising order        |
 | caught-up     | at rest the leader has stored the newest event                               |
 
 The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). If
-a run has no such record, the verdict is `unknown`, unless another rule is violated.
+a run has no such record, the verdict is `unknown`, unless another rule is violated. Kudu created a
+table if a create was acknowledged with its id, or a get or a list in Kudu shows the id.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import CheckResult, History, Op
+from harness.ops import CheckResult, History, Op, OpType
 from harness.permits import permits_of
 from harness.plugins import Checker
-from harness.vocabularies import fields_of
+from harness.vocabularies import ddl, fields_of
 
 LIVE: Final = frozenset({"RUNNING", "ALTERING"})
+_SHOWS: Final = frozenset({ddl.Create.f, ddl.Get.f, ddl.List.f})
 
 
 class KuduHmsChecker(Checker):
@@ -56,7 +60,7 @@ class KuduHmsChecker(Checker):
         if not gap:
             leaders = [dump for dump in dumps.values() if dump.get("ready")]
             if len(leaders) == 1:
-                _check_rest(findings, leaders[0], snapshot["hms"], op)
+                _check_rest(findings, leaders[0], snapshot["hms"], op, _created(history))
             else:
                 gap = f"{len(leaders)} masters led when their state was read"
         if gap:
@@ -92,8 +96,20 @@ def _check_events(findings: Findings, name: str, events: list[list[int]], op: Op
         findings.hold("events", earlier < later, text, _at(op))
 
 
+def _created(history: History) -> set[str]:
+    """The ids of the tables that Kudu's answers show."""
+    answers = (op for op in history if op.type is OpType.OK and op.f in _SHOWS)
+    fields = [fields_of(op) for op in answers]
+    listed = {str(row[1]) for each in fields for row in each.get("tables") or () if row[1]}
+    return listed | {str(each["table_id"]) for each in fields if each.get("table_id")}
+
+
 def _check_rest(
-    findings: Findings, leader: Mapping[str, Any], seen: Mapping[str, Any], op: Op | None
+    findings: Findings,
+    leader: Mapping[str, Any],
+    seen: Mapping[str, Any],
+    op: Op | None,
+    created: Collection[str],
 ) -> None:
     hms, at = leader["hms"], _at(op)
     text = (
@@ -109,7 +125,10 @@ def _check_rest(
         there = tables.get(table_id)
         known_as = "no such table" if there is None else f"that table under the name {there}"
         text = f"At rest the metastore has {name} with the id {table_id}, and Kudu {known_as}."
-        findings.hold("no-table", there == name, text, at)
+        if there is None:
+            findings.hold("no-table" if table_id in created else "orphan", False, text, at)
+        else:
+            findings.hold("names", there == name, text, at)
         same = Counter(masters) == Counter(hms["masters"])
         text = (
             f"At rest the entry {name} names the masters {_list(masters)}, "

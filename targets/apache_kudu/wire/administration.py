@@ -10,9 +10,10 @@ from typing import Final
 
 from targets.apache_kudu.wire.errors import master_error, tablet_error
 from targets.apache_kudu.wire.messages import ERROR, ERROR_ONLY
-from targets.apache_kudu.wire.methods import Method
+from targets.apache_kudu.wire.methods import DELETE_TABLE, Method
 from targets.apache_kudu.wire.protobuf import Message, bool_, many, nested, text, uint
 from targets.apache_kudu.wire.session import Session
+from targets.kudu.messages import MasterErrorCode
 from targets.kudu.rpc import RpcConnectionError
 
 CHANGE_TSERVER_STATE: Final = Method(
@@ -50,9 +51,20 @@ GET_FLAGS: Final = Method(
         flags=many(nested(1, Message("Flag", name=text(1), value=text(2)))),
     ),
 )
+_NO_TABLE: Final = "default.harness_never_creates_this"
 _ENTER: Final = 1
 _EXIT: Final = 2
 _SET: Final = 1
+
+
+async def applies_events(s: Session) -> bool:
+    """Whether a leading master has applied all earlier events of its metastore, and leads still.
+
+    A leader with a metastore applies all events before it looks for a table that it is to drop.
+    The table here does not exist. Raises `RpcError`.
+    """
+    error = master_error(await s.ask(DELETE_TABLE, {"table": {"table_name": _NO_TABLE}}))
+    return error is not None and error.code is MasterErrorCode.TABLE_NOT_FOUND
 
 
 async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:

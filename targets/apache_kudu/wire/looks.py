@@ -16,7 +16,7 @@ from typing import Final
 from harness.env import Clock
 from targets.apache_kudu.wire.methods import GET_CONSENSUS_STATE
 from targets.apache_kudu.wire.protobuf import WireFormatError
-from targets.apache_kudu.wire.rpc import WireRpc
+from targets.apache_kudu.wire.rpc import LOOK_S, WireRpc
 from targets.apache_kudu.wire.session import Lead, remember
 from targets.apache_kudu.wire.tables import Version, version_of_id, version_of_name
 from targets.apache_kudu.wire.tablets import is_confirmed
@@ -24,23 +24,12 @@ from targets.kudu import messages as m
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import RpcError, parse_address
 
-LOOK_S: Final = 0.5
-"""Time limit of one look: a server that does not answer is not waited for."""
 _EVERY_S: Final = 0.2
 _TABLETS_MAX: Final = 1000
 
 
 class Looker(WireRpc):
     """A client that only looks; addresses are "node:port"."""
-
-    async def advertised(self, address: str) -> str | None:
-        """The "host:port" that a master advertises, if it answers."""
-        deadline = asyncio.get_running_loop().time() + LOOK_S
-        try:
-            host = await self._host_of(address, deadline=deadline)
-        except RpcError:
-            return None
-        return f"{host['host']}:{host['port']}"
 
     async def leads(self, address: str, group: str | None = None) -> dict[str, Lead]:
         """The terms of a Raft group at a server, or of all its groups. Raises `RpcError`."""

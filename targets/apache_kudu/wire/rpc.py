@@ -20,6 +20,7 @@ from harness.errors import UsageError
 from targets.apache_kudu.wire import members, tables, tablets
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.connection import Connection
+from targets.apache_kudu.wire.events import followed
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.session import Memory, Session, unsent
 from targets.kudu import messages as m
@@ -34,6 +35,8 @@ from targets.kudu.rpc import (
 )
 
 T = TypeVar("T")
+LOOK_S: Final = 0.5
+"""Time limit of one look: a server that does not answer is not waited for."""
 _DIAL_S: Final = 2.0
 """Time limit of an attempt to connect, so that a new attempt begins soon after a partition."""
 _IN_ONE_TERM: Final[Mapping[type, Callable[[Session, Any], Awaitable[m.MasterResponse]]]] = {
@@ -67,8 +70,19 @@ class WireRpc:
     addresses that clients may not know, so answers name them by `names`.
     """
 
-    def __init__(self, env: ClientEnv, names: Mapping[str, str], *, user: str = "root") -> None:
-        """Create a client that calls as `user`; admin calls need the user who runs the servers."""
+    def __init__(
+        self,
+        env: ClientEnv,
+        names: Mapping[str, str],
+        *,
+        user: str = "root",
+        hms: bool = False,
+    ) -> None:
+        """Create a client that calls as `user`; admin calls need the user who runs the servers.
+
+        With `hms`, the masters have a metastore.
+        """
+        self._hms = hms
         self._env = env
         self._names = names
         self._user = user
@@ -106,6 +120,8 @@ class WireRpc:
             handler = functools.partial(members.add_master, host_of=host_of)
         if handler is None:
             raise UsageError(f"real Kudu has no method for {kind.__name__}")
+        if self._hms:
+            handler = functools.partial(followed, handler)
         answer, lead = await s.in_one_term(functools.partial(handler, s, request))
         return tables.with_term(answer, lead.term)
 
@@ -125,6 +141,15 @@ class WireRpc:
     ) -> T:
         """Let `work` make the calls of an administrator at a server. Raises `RpcError`."""
         return await work(await self._session_for(address, timeout_s))
+
+    async def advertised(self, address: str, *, timeout_s: float = LOOK_S) -> str | None:
+        """The "host:port" under which a master is known to other programs, if it answers."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        try:
+            host = await self._host_of(address, deadline=deadline)
+        except RpcError:
+            return None
+        return f"{host['host']}:{host['port']}"
 
     async def _host_of(self, address: str, *, deadline: float) -> Values:
         session = await self._session(parse_address(address), deadline)

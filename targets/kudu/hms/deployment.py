@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -15,8 +16,9 @@ from harness.errors import UsageError
 from harness.plugins import TargetSettings
 from harness.plugins.options import default_values
 from targets.hive import api
+from targets.hive.bugs import Bug as HiveBug
 from targets.hive.client import MetastoreClient
-from targets.hive.client.connection import Door, ask_once
+from targets.hive.client.connection import Connect, Door, ask_once
 from targets.hive.metastore import kudu_rules as rules
 from targets.hive.system import DATABASE_NODE
 from targets.hive.system import Layout as HiveLayout
@@ -31,7 +33,6 @@ from targets.kudu.tools.hms import Metastore
 METASTORES: Final = 2
 PROFILE: Final = "strict"
 """The only profile for clusters with metastores: no other profile has permits for them."""
-_ASK_S: Final = 1.0
 
 
 class _SilentError(Exception):
@@ -41,10 +42,12 @@ class _SilentError(Exception):
 class HmsLayout:
     """The nodes of the metastores, and the masters' settings for them."""
 
+    usual: Mapping[str, Any] = MappingProxyType({"metastores": METASTORES})
+    """Options of the metastores that differ from the defaults of the target `hive`."""
+
     def __init__(self, settings: TargetSettings) -> None:
         """Derive the layout. Raises `UsageError` for impossible settings."""
-        options = default_values(HiveTarget.options)
-        options["metastores"] = METASTORES
+        options = {**default_values(HiveTarget.options), **self.usual}
         if settings.profile != PROFILE:
             raise UsageError(
                 f"--hms with --profile {settings.profile}: metastores need the profile {PROFILE}; "
@@ -71,15 +74,28 @@ class HmsLayout:
 class Metastores:
     """Queries to the metastores of one deployment."""
 
-    def __init__(self, env: ClientEnv, layout: HmsLayout) -> None:
+    ask_s = 1.0
+    bugs: frozenset[HiveBug] = frozenset()
+    """Defects of clients, in addition to the defects of the layout."""
+
+    def __init__(
+        self, env: ClientEnv, layout: HmsLayout, *, connect: Connect | None = None
+    ) -> None:
+        """`connect` opens connections to the metastores, by default to bundled ones."""
         self._env = env
         self._layout = layout
+        self._connect: Connect = connect or Door(env)
         self._tool = HaClient(env, layout.masters)
 
     def client(self, process: int) -> MetastoreClient:
         hive = self._layout.hive
         return MetastoreClient(
-            self._env, hive.metastores, hive.client, process=process, bugs=hive.bugs
+            self._env,
+            hive.metastores,
+            hive.client,
+            process=process,
+            bugs=hive.bugs | self.bugs,
+            connect=self._connect,
         )
 
     def core(self, rng: random.Random) -> list[str]:
@@ -157,8 +173,11 @@ class Metastores:
             yield "the metastore's entries have not been compared since the masters changed"
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
-        reply = await ask_once(Door(self._env), address, call, timeout_s=_ASK_S)
+        reply = await self._reply(address, call)
         return None if reply is None or reply.error else reply.result
+
+    async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
+        return await ask_once(self._connect, address, call, timeout_s=self.ask_s)
 
 
 def _row(table: api.MetaTable) -> list[Any]:
