@@ -167,10 +167,10 @@ def test_a_checker_without_a_result_costs_no_other_its_verdict(
 def test_a_conviction_outlives_details_that_cannot_be_stored(details, unruly, monkeypatch, capsys):
     monkeypatch.setenv("UNRULY", f"{CONVICTS[:-1]}, details={details})")
     assert main(RUN) == EXIT_INVALID
-    found = json.loads(capsys.readouterr().out)["checkers"][1]
-    assert found["verdict"] == "invalid"
-    assert "x" not in found["details"]
-    assert found["reason"].startswith("two and two are five (")
+    content = json.loads(capsys.readouterr().out)["checkers"][1]
+    assert content["verdict"] == "invalid"
+    assert "x" not in content["details"]
+    assert content["reason"].startswith("two and two are five (")
 
 
 def test_a_proven_violation_that_cannot_be_kept_is_still_one(unruly, monkeypatch, capsys):

@@ -61,8 +61,8 @@ def test_the_run_is_judged_as_its_file_is_and_a_report_finds_the_key(tmp_path, c
     assert main(["check", str(run.folder)]) == code
     capsys.readouterr()
     assert main(["report", str(tmp_path / "store"), "--executor", "inline", "--json"]) == code
-    told = json.loads(capsys.readouterr().out)
-    assert told["verdicts"]["invalid" if code else "valid"] == told["runs"] == 1
+    content = json.loads(capsys.readouterr().out)
+    assert content["verdicts"]["invalid" if code else "valid"] == content["runs"] == 1
 
 
 @pytest.mark.parametrize(

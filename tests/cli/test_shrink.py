@@ -64,21 +64,21 @@ def test_a_run_shrinks_to_a_run_whose_page_is_linked(capsys, tmp_path, monkeypat
     capsys.readouterr()
     shrink = ["shrink", str(latest), "--cpu", "3", "--seeds", "2", "--jobs", "1"]
     assert main([*shrink, "--json"]) == EXIT_VALID
-    found = json.loads(capsys.readouterr().out)
-    assert (found["checker"], found["rule"]) == ("linearizable-catalog", "stale-read")
-    assert found["faults"] <= 1
-    assert len(found["story"]) <= LINES_MAX
-    shortened = found["story"][:-3]
+    content = json.loads(capsys.readouterr().out)
+    assert (content["checker"], content["rule"]) == ("linearizable-catalog", "stale-read")
+    assert content["faults"] <= 1
+    assert len(content["story"]) <= LINES_MAX
+    shortened = content["story"][:-3]
     assert max(map(len, shortened)) <= WIDTH
     assert latest.resolve() == first, "the link still names the run that was shrunk"
     shrunk = first.with_name(f"{first.name}-shrunk")
-    assert str(shrunk) == found["run"]
+    assert str(shrunk) == content["run"]
     case = load_case(first / "shrunk.case.json")
     assert case == load_run(shrunk).case
     assert case.bugs == BROKEN.bugs
     assert f"../{shrunk.name}/report.html" in (first / "report.html").read_text()
     assert f"../{first.name}/report.html" in (shrunk / "report.html").read_text()
-    assert main(["run", "--env", "sim", "--case", found["case"], "--quiet"]) == EXIT_INVALID
+    assert main(["run", "--env", "sim", "--case", content["case"], "--quiet"]) == EXIT_INVALID
 
 
 @pytest.mark.slow

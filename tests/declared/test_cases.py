@@ -105,8 +105,8 @@ def test_a_self_contained_file_is_a_declaration_too(tmp_path):
 
 def dry_run(capsys, *arguments):
     code = main(["run", "--dry-run", *arguments])
-    said = capsys.readouterr()
-    return code, json.loads(said.out) if code == 0 else {}, said.err
+    output = capsys.readouterr()
+    return code, json.loads(output.out) if code == 0 else {}, output.err
 
 
 def test_the_command_line_keeps_the_declaration(tmp_path, capsys, monkeypatch):

@@ -16,9 +16,9 @@ PACE = ("--time-limit", "6", "--interval", "6", "--duration", "3", "--op-timeout
 
 def judged(capsys, *arguments):
     code = main(["run", "--json", "--quiet", "--reporters", "none", *arguments])
-    said = capsys.readouterr()
-    report = json.loads(said.out) if said.out else {"checkers": []}
-    return code, {each["checker"]: each["verdict"] for each in report["checkers"]}, said.err
+    output = capsys.readouterr()
+    report = json.loads(output.out) if output.out else {"checkers": []}
+    return code, {each["checker"]: each["verdict"] for each in report["checkers"]}, output.err
 
 
 def test_the_page_shows_the_example():

@@ -98,9 +98,9 @@ def judged(capsys, system, store, *words):
             *("--system", str(system), "--store", str(store), *words),
         ]
     )
-    said = capsys.readouterr()
-    assert said.out, said.err
-    return code, {each["checker"]: each["verdict"] for each in json.loads(said.out)["checkers"]}
+    output = capsys.readouterr()
+    assert output.out, output.err
+    return code, {each["checker"]: each["verdict"] for each in json.loads(output.out)["checkers"]}
 
 
 @pytest.mark.parametrize(("file", "faults"), SOUND)

@@ -253,15 +253,15 @@ HISTORIES = {
 def test_an_imported_history_has_the_verdict_of_its_file(name, tmp_path, capsys):
     file = written(tmp_path, HISTORIES[name], "h.edn")
     code = main(["check", str(file), "--json"])
-    found = json.loads(capsys.readouterr().out)
+    content = json.loads(capsys.readouterr().out)
     assert main(["import", str(file), "--store", str(tmp_path / "s")]) == EXIT_VALID
     run = load_run(capsys.readouterr().out.strip())
     assert main(["check", str(tmp_path / "s"), "--json"]) == code
     stored = json.loads(capsys.readouterr().out)
     same = ("verdict", "model", "reason", "operations", "anomalies", "not")
     # An import makes final what was decided from the form of the values.
-    found["reason"] = found["reason"].replace(f"; {TAKEN}, if not: --no-independent", "")
-    assert {key: stored[key] for key in same} == {key: found[key] for key in same}
+    content["reason"] = content["reason"].replace(f"; {TAKEN}, if not: --no-independent", "")
+    assert {key: stored[key] for key in same} == {key: content[key] for key in same}
     assert main(["export", str(run.folder)]) == EXIT_VALID
     again = written(tmp_path, capsys.readouterr().out, "again.edn")
     assert list(open_history(again)) == list(open_history(file))

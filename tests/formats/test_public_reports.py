@@ -136,7 +136,7 @@ def test_the_reports_on_toxiproxy_have_their_right_answers():
     )
     try:
         url = server.stdout.readline().strip()
-        said = subprocess.run(
+        printed = subprocess.run(
             [sys.executable, str(PUBLIC / "toxiproxy_reports.py")],
             env={**os.environ, "TOXI": url},
             capture_output=True,
@@ -148,6 +148,6 @@ def test_the_reports_on_toxiproxy_have_their_right_answers():
         server.terminate()
         server.wait(10)
         server.stdout.close()
-    assert re.search(r"bytes through within 1 s \(upstream: none\): nothing\b", said), said
-    assert re.search(r"after: b'hello'", said), said
-    assert re.search(r"#119 capital keys: \(200,", said), said
+    assert re.search(r"bytes through within 1 s \(upstream: none\): nothing\b", printed), printed
+    assert re.search(r"after: b'hello'", printed), printed
+    assert re.search(r"#119 capital keys: \(200,", printed), printed

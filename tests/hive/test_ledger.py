@@ -71,8 +71,8 @@ def test_permits_are_those_of_the_profile_alone(profile, permitted):
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
 def test_every_switch_is_found_and_its_case_is_clean_without(bug):
     find = bug.value.find
-    found = run(f"--bug {bug.id} {find.words}", find.seed)
-    assert verdicts(found)[find.checker] == "invalid"
+    result = run(f"--bug {bug.id} {find.words}", find.seed)
+    assert verdicts(result)[find.checker] == "invalid"
     assert run(find.words, find.seed).verdict == "valid"
 
 
@@ -81,19 +81,19 @@ def test_every_switch_is_found_and_its_case_is_clean_without(bug):
     ("profile", "permits"), [("hive2.3", {"drop-twice", "drop-renamed"}), ("hive4", {"drop-twice"})]
 )
 def test_behaviour_of_a_profile_is_reported_as_permitted(profile, permits):
-    found = run(f"--profile {profile} --time-limit 20")
-    assert found.verdict == "permitted"
-    assert {*found.permitted} <= permits
-    assert "drop-twice" in found.permitted
+    result = run(f"--profile {profile} --time-limit 20")
+    assert result.verdict == "permitted"
+    assert {*result.permitted} <= permits
+    assert "drop-twice" in result.permitted
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", ["hive2.3", "hive4"])
 def test_tokens_in_memory_are_permitted_where_they_are_usual(profile):
     words = "--workload hms-tokens --time-limit 20"
-    found = run(f"{words} --profile {profile}")
-    assert found.verdict == "permitted"
-    assert {*found.permitted} == {"token-memory", "token-renew-gap"}
+    result = run(f"{words} --profile {profile}")
+    assert result.verdict == "permitted"
+    assert {*result.permitted} == {"token-memory", "token-renew-gap"}
     shared = run(f"{words} --profile {profile} --token-store db")
     assert {*shared.permitted} == {"token-renew-gap"}
     assert verdicts(run(f"{words} --token-store memory"))["hms-tokens"] == "invalid"

@@ -534,8 +534,8 @@ def test_changes_that_have_a_place_are_done_in_that_order(made, data):
         at = operations.index(change)
         given_ = change.input._replace(place=number)
         operations[at] = replace(change, input=given_, output=MetastoreOutput("ok"))
-    found = check_operations(OrderedMetastore(), operations, explained=False)
-    assert found.result is (Result.OK if in_order(operations) else Result.ILLEGAL)
+    outcome = check_operations(OrderedMetastore(), operations, explained=False)
+    assert outcome.result is (Result.OK if in_order(operations) else Result.ILLEGAL)
 
 
 def test_a_place_is_behind_those_of_other_names():
@@ -543,8 +543,8 @@ def test_a_place_is_behind_those_of_other_names():
         change = MetastoreInput("create", name, place=number)
         return Operation(number, change, number, MetastoreOutput("ok"), return_time, number)
 
-    found = check_operations(OrderedMetastore(), [create(1, "d.x", None), create(2, "d.y", 3)])
-    assert found.witness == ((1, 2),)
+    outcome = check_operations(OrderedMetastore(), [create(1, "d.x", None), create(2, "d.y", 3)])
+    assert outcome.witness == ((1, 2),)
 
 
 @pytest.mark.slow

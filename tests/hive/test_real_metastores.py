@@ -133,10 +133,10 @@ def test_a_run_without_any_fault_finds_drops_that_are_acknowledged_twice(
     profile, code, verdict, tmp_path
 ):
     words = ("--profile", profile, "--nemesis", "none", "--time-limit", "20")
-    found = judged(tmp_path, {code}, *words)
-    ordered = found["linearizable-hms"]
+    result = judged(tmp_path, {code}, *words)
+    ordered = result["linearizable-hms"]
     assert ordered["verdict"] == verdict
-    assert found["hms-invariants"]["verdict"] == "valid"
+    assert result["hms-invariants"]["verdict"] == "valid"
     if verdict == "permitted":
         assert ordered["details"]["permitted"]["drop-twice"] >= 1
         return
@@ -198,8 +198,8 @@ def test_old_events_expire_and_members_change(environment):
 def test_readers_fall_behind_the_cleaner_and_miss_nothing_else_under_faults(tmp_path):
     words = ("--workload", "hms-events", "--event-ttl-ms", "1000", "--time-limit", "60")
     faults = ("--nemesis", "kill-metastore,pause-metastore", "--interval", "12")
-    found = judged(tmp_path, {EXIT_VALID}, *words, *faults)
-    details = found["hms-events"]["details"]
+    result = judged(tmp_path, {EXIT_VALID}, *words, *faults)
+    details = result["hms-events"]["details"]
     assert details["sent_to_end"] > 0
     assert {*details.get("by_invariant", ())} <= {"replay", "twice", "times"}
     assert min(details["looked"][rule] for rule in ("anew", "kept", "missed", "once")) > 5

@@ -97,7 +97,7 @@ def test_the_keytab_is_that_of_the_password(tmp_path):
     path.write_bytes(base64.b64decode(keytab()))
     ktutil = shutil.which("ktutil", path="/usr/bin:/bin")
     keys = "aes256-cts-hmac-sha1-96"
-    said = subprocess.run(
+    completed = subprocess.run(
         [ktutil],
         input=f"addent -password -p {principal(METASTORE)} -k 1 -e {keys}\n{PASSWORD}\n"
         f"rkt {path}\nwkt {tmp_path / 'both'}\n",
@@ -108,7 +108,7 @@ def test_the_keytab_is_that_of_the_password(tmp_path):
     )
     both = (tmp_path / "both").read_bytes()
     size = len(path.read_bytes()) - 2
-    assert len(both) == 2 + 2 * size, said
+    assert len(both) == 2 + 2 * size, completed
     one, other = both[2 : 2 + size], both[2 + size :]
     at = 36  # the offset of the time of issue in the encoded token
     assert one[:at] + one[at + 4 :] == other[:at] + other[at + 4 :]

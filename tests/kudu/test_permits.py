@@ -49,8 +49,8 @@ def test_a_profile_permits_the_behaviour_of_its_rows(profile):
 )
 def test_behaviour_of_older_profiles_convicts_newer_ones(profile, checker, rule, verdict):
     permits = {permit.name: permit for permit in permits_of_profile(profile, SYNCED)}
-    found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
-    assert permit_rules(found, permits).verdict is verdict
+    result = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
+    assert permit_rules(result, permits).verdict is verdict
 
 
 @pytest.mark.parametrize("profile", ["strict", "modern", "legacy"])
@@ -72,5 +72,5 @@ def test_only_a_legacy_table_that_may_lack_servers_may_stop_all_creates(profile)
 )
 def test_a_configuration_is_lost_only_where_logs_are_not_synced(flags, verdict, checker, rule):
     permits = {permit.name: permit for permit in permits_of_profile("modern", flags)}
-    found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
-    assert permit_rules(found, permits).verdict is Verdict[verdict]
+    result = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
+    assert permit_rules(result, permits).verdict is Verdict[verdict]

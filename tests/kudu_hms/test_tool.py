@@ -22,9 +22,9 @@ STALE = {"bugs": ("STALE-MASTER-ADDRS", "HMS-ORPHAN"), "masters": 1, "spare_mast
 
 
 async def tool(kudu, line, exit_code=0):
-    said = await kudu.system.tool(line.split())
-    assert said.exit_code == exit_code, said
-    return said.text
+    output = await kudu.system.tool(line.split())
+    assert output.exit_code == exit_code, output
+    return output.text
 
 
 async def sql(kudu, change):
@@ -150,8 +150,9 @@ async def test_missing_tables_are_created_and_orphans_dropped_on_demand(kudu):
     text = await tool(kudu, "hms check", 1)
     assert "missing: db1.x" in text
     assert "orphan: db1.x" in text
-    said = await kudu.system.tool(["hms", "fix"])
-    assert (said.exit_code, said.error.split(":")[0]) == (1, "Remote error")  # the name is taken
+    output = await kudu.system.tool(["hms", "fix"])
+    # the name is taken
+    assert (output.exit_code, output.error.split(":")[0]) == (1, "Remote error")
     text = await tool(kudu, "hms fix --no-create_missing_hms_tables --drop_orphan_hms_tables", 1)
     assert text.splitlines() == [
         "not fixed: missing: db1.x: it has no entry",
@@ -175,8 +176,8 @@ async def test_a_downgrade_is_taken_back_by_a_fix(kudu):
 def test_without_metastores_the_tool_says_so_and_prechecks_names():
     async def body(kudu):
         await kudu.until_ready()
-        said = await kudu.system.tool(["hms", "check"])
-        assert (said.exit_code, said.error.split(":")[0]) == (1, "Configuration error")
+        output = await kudu.system.tool(["hms", "check"])
+        assert (output.exit_code, output.error.split(":")[0]) == (1, "Configuration error")
         client = kudu.new_client()
         for name in ("db1.X", "db1.x", "plain"):
             await kudu.ok(client, "create", name=name)

@@ -30,11 +30,11 @@ def test_same_seed_same_operations():
 
 
 def test_every_kind_of_the_mix_appears_with_nonces_of_their_own():
-    found = drafts(readers=0, mix=",".join(f"{kind}=1" for kind in KINDS))
-    assert {draft.f for draft in found} == {*kudu_hms.BY_NAME}
-    nonces = [draft.value["nonce"] for draft in found if "nonce" in draft.value]
+    drafted = drafts(readers=0, mix=",".join(f"{kind}=1" for kind in KINDS))
+    assert {draft.f for draft in drafted} == {*kudu_hms.BY_NAME}
+    nonces = [draft.value["nonce"] for draft in drafted if "nonce" in draft.value]
     assert len(nonces) == len(set(nonces))
-    for draft in found:
+    for draft in drafted:
         call_of = kudu_hms.call_of if draft.f.startswith("hive-") else ddl.call_of
         assert call_of(draft.f, draft.value).asked() == draft.value
 

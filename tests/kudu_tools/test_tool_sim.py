@@ -32,16 +32,16 @@ async def _with_table(cluster) -> Any:
 
 
 async def _json(cluster: Deployed, line: str) -> Any:
-    said = await _kudu(cluster, line)
-    assert said.exit_code == 0, said
-    return json.loads(said.text)
+    output = await _kudu(cluster, line)
+    assert output.exit_code == 0, output
+    return json.loads(output.text)
 
 
 @on(deploy)
 async def test_a_healthy_cluster_passes_the_check(cluster):
     await _with_table(cluster)
-    said = await _kudu(cluster, "ksck --checksum")
-    assert (said.exit_code, said.text.splitlines()[-1]) == (0, "OK"), said.text
+    output = await _kudu(cluster, "ksck --checksum")
+    assert (output.exit_code, output.text.splitlines()[-1]) == (0, "OK"), output.text
     found = await _json(cluster, "ksck --format json_compact --checksum")
     assert found["errors"] == []
     (version,) = found["version_summaries"]
@@ -60,15 +60,15 @@ async def test_a_healthy_cluster_passes_the_check(cluster):
 async def test_a_dead_server_fails_it(cluster, victim):
     await _with_table(cluster)
     await cluster.session.cluster.kill(victim)
-    said = await _kudu(cluster, "ksck --format json_pretty")
-    assert said.exit_code == 1
-    found = json.loads(said.text)
-    servers = {s["address"]: s["health"] for s in found["master_summaries"]}
-    servers |= {s["address"]: s["health"] for s in found["tserver_summaries"]}
+    output = await _kudu(cluster, "ksck --format json_pretty")
+    assert output.exit_code == 1
+    content = json.loads(output.text)
+    servers = {s["address"]: s["health"] for s in content["master_summaries"]}
+    servers |= {s["address"]: s["health"] for s in content["tserver_summaries"]}
     assert [a for a, health in servers.items() if health != "HEALTHY"] == [
         f"{victim}:{7051 if victim == 'm1' else 7050}"
     ]
-    healths = {t["health"] for t in found["tablet_summaries"]}
+    healths = {t["health"] for t in content["tablet_summaries"]}
     assert ("UNDER_REPLICATED" in healths) == (victim == "t1")
 
 
@@ -142,8 +142,8 @@ async def test_tables_are_created_altered_and_deleted(cluster):
 @on(deploy)
 async def test_refusals_of_the_master_are_quoted(cluster, line, status):
     await _with_table(cluster)
-    said = await _kudu(cluster, line)
-    assert (said.exit_code, said.text, said.error.split(":")[0]) == (1, "", status), said
+    output = await _kudu(cluster, line)
+    assert (output.exit_code, output.text, output.error.split(":")[0]) == (1, "", status), output
     assert (await _kudu(cluster, "table list")).text == "metrics"
 
 
@@ -166,8 +166,8 @@ async def test_output_of_a_scan_is_bounded(cluster, monkeypatch):
 async def test_a_name_gives_no_orders_to_a_terminal(cluster):
     client, name = cluster.new_client(), "red\x1b[31m\x9b\r\x7f"
     await cluster.ok(client, "create", name=name, nonce="made")
-    said = await _kudu(cluster, "table list")
-    assert said.text.splitlines() == ["red\\u001b[31m\\u009b\\u000d\\u007f"]
+    output = await _kudu(cluster, "table list")
+    assert output.text.splitlines() == ["red\\u001b[31m\\u009b\\u000d\\u007f"]
     assert (await _json(cluster, "table list --format json"))["tables"][0]["name"] == name
 
 
@@ -210,8 +210,8 @@ async def test_a_master_is_added_and_another_removed(cluster):
     assert (await _kudu(cluster, "master remove m9:7051")).exit_code == 1
 
     async def healthy() -> Convergence:  # all masters learn of the commit one heartbeat later
-        said = await _kudu(cluster, "ksck")
-        return Convergence(ok=said.exit_code == 0, pending=(said.text,))
+        output = await _kudu(cluster, "ksck")
+        return Convergence(ok=output.exit_code == 0, pending=(output.text,))
 
     await cluster.until("healthy", healthy)
 
@@ -232,16 +232,16 @@ async def test_a_tablets_leader_steps_down(cluster):
 
     before = await leaders()
     tablet = min(before)
-    said = await _kudu(cluster, f"tablet leader_step_down {tablet}")
-    assert said.exit_code == 0, said
+    output = await _kudu(cluster, f"tablet leader_step_down {tablet}")
+    assert output.exit_code == 0, output
 
     async def moved() -> Convergence:
         now = await leaders()
         return Convergence(ok=now.get(tablet) not in {None, before[tablet]}, pending=(str(now),))
 
     await cluster.until("led by another", moved)
-    said = await _kudu(cluster, "tablet leader_step_down none")
-    assert (said.exit_code, said.error.split(":")[0]) == (1, "Not found")
+    output = await _kudu(cluster, "tablet leader_step_down none")
+    assert (output.exit_code, output.error.split(":")[0]) == (1, "Not found")
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ async def _put(cluster: Deployed, client: Any, key: str, timeout_s: float = 10.0
 
 async def _replicas(cluster: Deployed) -> tuple[str, list[dict[str, str]]]:
     """Return the tablet and its replicas, the leader first."""
-    said = await _kudu(cluster, "table list --tablets --format json")
-    (table,) = json.loads(said.text)["tables"]
+    output = await _kudu(cluster, "table list --tablets --format json")
+    (table,) = json.loads(output.text)["tables"]
     (tablet,) = table["tablets"]
     return tablet["tablet_id"], sorted(tablet["replicas"], key=lambda r: r["role"] != "LEADER")
 
@@ -37,19 +37,19 @@ async def _replicas(cluster: Deployed) -> tuple[str, list[dict[str, str]]]:
 async def _until_whole(cluster: Deployed) -> None:
     async def check() -> Convergence:
         """Check the cluster, but ignore servers that have new uuids after losing their disks."""
-        found = json.loads((await _kudu(cluster, "ksck --checksum --format json_compact")).text)
-        tables = [(table["name"], table["health"]) for table in found["table_summaries"]]
-        (sums,) = found["checksum_results"]["tables"].values()
+        content = json.loads((await _kudu(cluster, "ksck --checksum --format json_compact")).text)
+        tables = [(table["name"], table["health"]) for table in content["table_summaries"]]
+        (sums,) = content["checksum_results"]["tables"].values()
         equal = all(len({r["checksum"] for r in one["replica_checksums"]}) == 1 for one in sums)
-        return Convergence(ok=tables == [("metrics", "HEALTHY")] and equal, pending=(str(found),))
+        return Convergence(ok=tables == [("metrics", "HEALTHY")] and equal, pending=(str(content),))
 
     await cluster.until("whole", check, limit_s=120)
 
 
 async def _rows(cluster: Deployed) -> set[str]:
-    said = await _kudu(cluster, "table scan metrics")
-    assert said.exit_code == 0, said
-    return {line.split('"')[1] for line in said.text.splitlines() if line.startswith("(")}
+    output = await _kudu(cluster, "table scan metrics")
+    assert output.exit_code == 0, output
+    return {line.split('"')[1] for line in output.text.splitlines() if line.startswith("(")}
 
 
 async def _lose_two(cluster: Deployed) -> tuple[str, list[dict[str, str]], Any]:
@@ -80,15 +80,15 @@ async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster):
         (f"t9:7050 {tablet} {uuid}", "Not found: the masters know no tablet server at t9:7050"),
         (f"{first['ts_address']} {tablet} {uuid}", "Network error"),
     ):
-        said = await _kudu(cluster, f"{UNSAFE} {line}")
-        assert (said.exit_code, said.text) == (1, "")
-        assert said.error.startswith(why), said
+        output = await _kudu(cluster, f"{UNSAFE} {line}")
+        assert (output.exit_code, output.text) == (1, "")
+        assert output.error.startswith(why), output
     events: list[Any] = []
     world.subscribe(
         lambda event: events.append(event) if event.kind == "config-overruled" else None
     )
-    said = await _kudu(cluster, f"{UNSAFE} {at} {tablet} {uuid}")
-    assert (said.exit_code, said.text, said.error) == (0, "", "")
+    output = await _kudu(cluster, f"{UNSAFE} {at} {tablet} {uuid}")
+    assert (output.exit_code, output.text, output.error) == (0, "", "")
     for lost in (first, second):
         await world.start(lost["ts_address"].partition(":")[0])
     await _until_whole(cluster)
@@ -117,8 +117,8 @@ async def test_those_that_were_left_out_may_return_and_harm_nobody(cluster):
             else None
         )
     )
-    said = await _kudu(cluster, f"{UNSAFE} {at} {tablet} {survivor['ts_uuid']}")
-    assert said.exit_code == 0, said
+    output = await _kudu(cluster, f"{UNSAFE} {at} {tablet} {survivor['ts_uuid']}")
+    assert output.exit_code == 0, output
     assert (await _put(cluster, client, "k3")).type is OpType.OK
     for lost in (first, second):
         await cluster.session.cluster.start(lost["ts_address"].partition(":")[0])
@@ -144,8 +144,8 @@ async def test_a_lone_master_serves_again(cluster):
     refused = await cluster.do(client, "create", name="more", timeout_s=3.0)
     assert refused.type is not OpType.OK
     at, uuid = survivor["rpc-addresses"], survivor["uuid"]
-    said = await _kudu(cluster, f"{UNSAFE} {at} {SYSTEM_TABLET_ID} {uuid}")
-    assert (said.exit_code, said.error) == (0, "")
+    output = await _kudu(cluster, f"{UNSAFE} {at} {SYSTEM_TABLET_ID} {uuid}")
+    assert (output.exit_code, output.error) == (0, "")
     await cluster.until_ready()
     await cluster.ok(client, "create", name="after")
     assert (await _kudu(cluster, "table list")).text.split() == ["after", "metrics"]

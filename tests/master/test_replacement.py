@@ -112,9 +112,9 @@ def test_kudu_2443_evicts_the_successor_of_a_leader_that_is_alone():
     differ = []
     for words, num_replicas, expected in CASES:
         config, leader, health = parse(words)
-        found = decide(config, leader, health, num_replicas=num_replicas, evicts_successor=True)
-        if found != expected:
-            differ.append((words, num_replicas, found))
+        result = decide(config, leader, health, num_replicas=num_replicas, evicts_successor=True)
+        if result != expected:
+            differ.append((words, num_replicas, result))
     assert differ == [("Ar B", 1, EvictPeer("B"))]
 
 
@@ -184,8 +184,8 @@ EVICTING: list[tuple[str, int, Decision | None]] = [
 @pytest.mark.parametrize(("words", "num_replicas", "expected"), EVICTING)
 def test_cases_of_the_old_scheme(words, num_replicas, expected):
     config, leader, health = parse(words)
-    found = decide(config, leader, health, num_replicas=num_replicas, scheme=Scheme.EVICT)
-    assert found == expected
+    result = decide(config, leader, health, num_replicas=num_replicas, scheme=Scheme.EVICT)
+    assert result == expected
 
 
 # --- a model of servers that carry out every request -----------------------------------------

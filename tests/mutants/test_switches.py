@@ -34,8 +34,8 @@ def test_a_switch_is_found_as_its_row_says(bug):
     for seed in range(
         bug.seed, bug.seed + TRIES
     ):  # the first seed suffices, unless draws or schedules have changed
-        said = run(case, seed).checkers
-        if bug.checker in {one.checker for one in said if one.verdict == "invalid"}:
+        result = run(case, seed).checkers
+        if bug.checker in {one.checker for one in result if one.verdict == "invalid"}:
             return
     pytest.fail(f"{bug.checker} did not find it in seeds {bug.seed}..{bug.seed + TRIES - 1}")
 
@@ -44,5 +44,5 @@ def test_a_switch_is_found_as_its_row_says(bug):
 @pytest.mark.parametrize("bug", cases(FOUND))
 def test_a_target_without_the_switch_is_not_blamed(bug):
     case = case_of(words_of("kudu", bug, switched_on=False))
-    said = run(case, bug.seed).checkers
-    assert bug.checker not in {one.checker for one in said if one.verdict == "invalid"}
+    result = run(case, bug.seed).checkers
+    assert bug.checker not in {one.checker for one in result if one.verdict == "invalid"}

@@ -72,12 +72,12 @@ def test_an_even_number_of_voters_is_warned_of(types, warns):
 
 
 def test_who_does_not_answer_or_is_somebody_else_is_an_error_and_not_live():
-    said = answers(4) | {
+    answer = answers(4) | {
         UUIDS[1]: MasterAnswer(error="unreachable: no route"),
         UUIDS[2]: MasterAnswer(UUIDS[8], "FOLLOWER", START_NS),
     }
-    del said[UUIDS[3]]
-    data = masters_of(config(V, V, V, V), said)
+    del answer[UUIDS[3]]
+    data = masters_of(config(V, V, V, V), answer)
     assert [m["uuid"] for m in data["masters"]] == [UUIDS[0]]
     errors = {e["address"]: e["error"] for e in data["errors"]}
     assert errors["m2:7051"] == "unreachable: no route"

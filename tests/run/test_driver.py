@@ -77,7 +77,7 @@ class Asking:
 def test_requests_sent_before_the_bound_do_not_count_as_late(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("harness.run.probe.POLL_S", 0.0)
-    found = asyncio.run(
+    result = asyncio.run(
         probe(
             Asking(clock, ["m1", "m2", "m3", "m4"]),
             lambda attempt, retry: [Request("get"), Request("list")],
@@ -86,6 +86,6 @@ def test_requests_sent_before_the_bound_do_not_count_as_late(monkeypatch):
             late_tries_max=2,
         )
     )
-    assert found.missing == ["get", "list"]
-    assert found.asked == ["m1", "m2", "m3", "m4"]
-    assert found.asked_late == ["m3", "m4"]
+    assert result.missing == ["get", "list"]
+    assert result.asked == ["m1", "m2", "m3", "m4"]
+    assert result.asked_late == ["m3", "m4"]

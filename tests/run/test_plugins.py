@@ -154,9 +154,9 @@ def test_a_plugin_that_needs_an_extra_is_not_broken(capsys):
     assert "pip install 'needy[fast]'" in capsys.readouterr().err
     main(["list", "nemeses"])
     main(["doctor"])
-    shown = capsys.readouterr().out
-    assert [shown.count(f"pip install '{extra}'") for extra in extras.values()] == [2, 2]
-    assert ("BROKEN" in shown, "FIX   plug-ins nemeses" in shown) == (False, False)
+    output = capsys.readouterr().out
+    assert [output.count(f"pip install '{extra}'") for extra in extras.values()] == [2, 2]
+    assert ("BROKEN" in output, "FIX   plug-ins nemeses" in output) == (False, False)
 
 
 @pytest.mark.usefixtures("needy_plugins")

@@ -280,9 +280,9 @@ def test_a_summary_stays_within_its_budget_and_says_what_it_cut(bytes_max):
     ],
 )
 def test_a_summary_begins_with_the_result_and_has_a_row_per_signature(failing, entries, headline):
-    known = KnownFailures(tuple(KnownFailure(entry, "T-1") for entry in entries))
+    failures = KnownFailures(tuple(KnownFailure(entry, "T-1") for entry in entries))
     groups = failure_groups(failing)
-    text = step_summary("Soak", [], tally_of([valid(1), *failing]), groups, replay, known)
+    text = step_summary("Soak", [], tally_of([valid(1), *failing]), groups, replay, failures)
     assert text.startswith(f"<h3>{headline}</h3>\n")
     assert text.count("<td><b>linearizable") == len({r.signature for r in failing if r.signature})
     assert text.count("<td>known: T-1</td>") == headline.count("known")

@@ -125,9 +125,9 @@ def test_the_verb_names_the_corpus_and_replays_by_file(tmp_path, capsys, monkeyp
     assert "states reached" in text
     assert ".corpus" in text
     assert main([*words, "--json"]) in {0, 2}
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert found["done_before"] == 9
-    assert found["search"]["name"] == "guided"
-    assert found["search"]["states"] > found["search"]["cases"] > 0
-    assert all("--case" in result["replay"] for result in found["results"])
-    assert not any("reached" in result for result in found["results"])
+    content = msgspec.json.decode(capsys.readouterr().out)
+    assert content["done_before"] == 9
+    assert content["search"]["name"] == "guided"
+    assert content["search"]["states"] > content["search"]["cases"] > 0
+    assert all("--case" in result["replay"] for result in content["results"])
+    assert not any("reached" in result for result in content["results"])

@@ -58,10 +58,10 @@ def test_a_task_puts_its_runs_into_a_lake(tmp_path, monkeypatch):
     (tmp_path / "staging").mkdir()
     lake = tmp_path / "lake"
     for _ in range(2):  # a repeated task changes nothing
-        found = answers([batch((3, 4))], job(store="/not/here", lake=str(lake)))
+        answer = answers([batch((3, 4))], job(store="/not/here", lake=str(lake)))
     runs = open_tables(lake).table("runs").pandas()
     assert sorted(zip(runs["seed"], runs["id"], runs["digest"], strict=True)) == [
-        (seed, f"r-{seed}", found[seed].digest) for seed in (3, 4)
+        (seed, f"r-{seed}", answer[seed].digest) for seed in (3, 4)
     ]
     assert list((tmp_path / "staging").iterdir()) == []
 
@@ -75,8 +75,8 @@ def test_a_task_makes_pages_of_the_first_that_fail(artefacts, tmp_path):
         time_limit_s=3.0, interval_s=1.0, duration_s=1.0,
     )  # fmt: skip
     asked = {"reporters": ("page",), "artefacts": artefacts, "lake": str(tmp_path / "lake")}
-    found = answers([batch((1, 2))], job(case=case, **asked))
-    failed = [f"r-{seed}" for seed, result in sorted(found.items()) if result.failed]
+    answer = answers([batch((1, 2))], job(case=case, **asked))
+    failed = [f"r-{seed}" for seed, result in sorted(answer.items()) if result.failed]
     assert failed == ["r-1", "r-2"]
     kept = {path.name.partition("@")[0]: path for path in (tmp_path / "lake/folders/n").iterdir()}
     assert sorted(kept) == failed
@@ -91,15 +91,15 @@ def test_a_soak_on_spark_into_a_lake(tmp_path, capsys):
         *("--lake", str(tmp_path / "lake"), "--spark-master", "local[2]", "--json"),
     ]
     assert main(words) == 1
-    found = msgspec.json.decode(capsys.readouterr().out)
+    content = msgspec.json.decode(capsys.readouterr().out)
     runs = open_tables(tmp_path / "lake").table("runs").pandas()
     assert dict(zip(runs["seed"], runs["digest"], strict=True)) == {
-        result["seed"]: result["digest"] for result in found["results"]
+        result["seed"]: result["digest"] for result in content["results"]
     }
     kept = list((tmp_path / "lake/folders/n").iterdir())
     assert [path for path in kept if not (path / "report.html").is_file()] == []
     assert {path.name for path in kept} == {
-        Path(result["run"]).name for result in found["results"] if result["verdict"] != "valid"
+        Path(result["run"]).name for result in content["results"] if result["verdict"] != "valid"
     }
     assert [path.name for path in (tmp_path / "s/n").iterdir()] == [".soak"]
 
@@ -107,8 +107,8 @@ def test_a_soak_on_spark_into_a_lake(tmp_path, capsys):
 @pytest.mark.process
 def test_a_task_runs_its_ranges(tmp_path):
     code = code_digest(TOY, "sim")
-    found = answers([batch((3, 4), (9, 9)), batch((12, 12))], job(store=str(tmp_path), code=code))
-    assert {seed: result.verdict for seed, result in found.items()} == dict.fromkeys(
+    answer = answers([batch((3, 4), (9, 9)), batch((12, 12))], job(store=str(tmp_path), code=code))
+    assert {seed: result.verdict for seed, result in answer.items()} == dict.fromkeys(
         (3, 4, 9, 12), "valid"
     )
     assert sorted(path.name for path in (tmp_path / "n").iterdir()) == ["r-12", "r-3", "r-4", "r-9"]
@@ -129,9 +129,9 @@ def test_workers_of_an_executor_find_packages_sent_to_it(before, monkeypatch):
 
 
 def test_an_executor_with_other_code_runs_nothing():
-    found = answers([batch((3, 4))], job(code="0123456789ab"))
-    assert sorted(found) == [3, 4]
-    for result in found.values():
+    answer = answers([batch((3, 4))], job(code="0123456789ab"))
+    assert sorted(answer) == [3, 4]
+    for result in answer.values():
         assert "has other code" in result.stop
         assert "(0123456789ab)" in result.stop
 

@@ -23,10 +23,10 @@ def test_requests_are_in_the_vocabulary():
 
 
 def test_names_are_few_and_lie_in_two_databases():
-    found = drafts(names=3, readers=0)
-    names = {(d.value["database"], d.value["name"]) for d in found if "name" in d.value}
+    drafted = drafts(names=3, readers=0)
+    names = {(d.value["database"], d.value["name"]) for d in drafted if "name" in d.value}
     assert names == {("db1", "t0"), ("db2", "t1"), ("db1", "t2")}
-    renames = [draft.value for draft in found if draft.f == "rename"]
+    renames = [draft.value for draft in drafted if draft.f == "rename"]
     assert any(one["database"] != one["new_database"] for one in renames)
     assert any(one["database"] == one["new_database"] for one in renames)
 
@@ -41,8 +41,8 @@ def test_readers_only_read():
 
 def test_bursts_meet_on_one_name():
     def runs(**options):
-        found = drafts(readers=0, mix="drop=1", names=50, **options)
-        names = [draft.value["name"] for draft in found]
+        drafted = drafts(readers=0, mix="drop=1", names=50, **options)
+        names = [draft.value["name"] for draft in drafted]
         return sum(one == other for one, other in itertools.pairwise(names))
 
     assert runs(burst=6) > 5 * runs(burst=1)

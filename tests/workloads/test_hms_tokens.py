@@ -32,11 +32,11 @@ def drafts(count=3000, *, answers=True, **options):
 
 
 def test_every_kind_appears_in_the_vocabulary():
-    found = drafts()
-    assert {draft.f for draft in found} == {*BY_NAME}
-    for draft in found:
+    drafted = drafts()
+    assert {draft.f for draft in drafted} == {*BY_NAME}
+    for draft in drafted:
         assert call_of(draft.f, draft.value).asked() == draft.value
-    assert {d.value["owner"] for d in found if d.f == "issue"} == {*OWNERS}
+    assert {d.value["owner"] for d in drafted if d.f == "issue"} == {*OWNERS}
 
 
 def test_nothing_is_used_before_it_is_known():

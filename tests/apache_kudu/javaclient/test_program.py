@@ -87,23 +87,23 @@ class Running:
 def test_answers_reach_the_operations_that_asked(tmp_path):
     async def run():
         running = Running(tmp_path, ECHO)
-        said = await asyncio.gather(*(running.ask(process=number) for number in (1, 2)))
+        result = await asyncio.gather(*(running.ask(process=number) for number in (1, 2)))
         await running.program.close(1)
         await running.close()
-        return said
+        return result
 
-    said = asyncio.run(run())
-    assert [each.answer["client"] for each in said] == [1, 2]
-    assert said[0].frames == [1]
-    assert not said[0].begun
+    result = asyncio.run(run())
+    assert [each.answer["client"] for each in result] == [1, 2]
+    assert result[0].frames == [1]
+    assert not result[0].begun
 
 
 def test_answers_may_come_in_any_order(tmp_path):
     async def run():
         running = Running(tmp_path, OUT_OF_ORDER)
-        said = await asyncio.gather(running.ask("get"), running.ask("list"))
+        result = await asyncio.gather(running.ask("get"), running.ask("list"))
         await running.close()
-        return said
+        return result
 
     assert [each.error for each in asyncio.run(run())] == [
         ("NOT_FOUND", "get"),

@@ -64,12 +64,12 @@ def judge(*steps, **more):
 
 def rule(*steps, **more):
     """Return the broken rules, or the verdict if there are none."""
-    found = judge(*steps, **more)
-    if found.verdict is not Verdict.INVALID:
-        return found.verdict.value
-    assert found.explanation
-    assert found.operations
-    return "+".join(found.details["by_invariant"])
+    result = judge(*steps, **more)
+    if result.verdict is not Verdict.INVALID:
+        return result.verdict.value
+    assert result.explanation
+    assert result.operations
+    return "+".join(result.details["by_invariant"])
 
 
 def at(time_ms):
@@ -239,8 +239,8 @@ def test_without_tokens_or_without_an_end_it_is_unknown():
     h = TokenWriter()
     h.issue()
     h.use(bad=True)
-    found = TokensChecker().check(History(h.lines), None, time_limit_s=10.0)
-    assert found.verdict is Verdict.UNKNOWN
+    result = TokensChecker().check(History(h.lines), None, time_limit_s=10.0)
+    assert result.verdict is Verdict.UNKNOWN
 
 
 def test_a_permit_gives_up_its_rule_and_no_other():
@@ -250,8 +250,8 @@ def test_a_permit_gives_up_its_rule_and_no_other():
         ]
         return lambda h: h.fact("permits", {"profile": "p", "permits": permits})
 
-    found = judge(permitting("unshared"), ISSUE, REFUSED_THERE, REFUSED_THERE)
-    assert permitted_in(found) == {"unshared": 2}
+    result = judge(permitting("unshared"), ISSUE, REFUSED_THERE, REFUSED_THERE)
+    assert permitted_in(result) == {"unshared": 2}
     assert rule(permitting("renew-gap"), ISSUE, REFUSED_THERE) == "unshared"
     assert rule(permitting("unshared"), ISSUE, REFUSED_THERE, REFUSED) == "refused+unshared"
 

@@ -52,8 +52,8 @@ def found_at(seed):
 def test_an_exam_writes_its_files(scripted, tmp_path, capsys):
     scripted(found_at(2))
     assert main([*BASE, "--seeds", "1..4"]) == EXIT_VALID
-    said = json.loads((tmp_path / "store/.exam/exam.json").read_text())
-    assert [(one["name"], one["hits"], one["seeds"]) for one in said["scores"]] == [
+    content = json.loads((tmp_path / "store/.exam/exam.json").read_text())
+    assert [(one["name"], one["hits"], one["seeds"]) for one in content["scores"]] == [
         ("NO-LEASE", 3, 4),
         ("KUDU-765", 3, 4),
     ]
@@ -66,8 +66,8 @@ def test_an_exam_writes_its_files(scripted, tmp_path, capsys):
 def test_json_is_the_file(scripted, tmp_path, capsys):
     scripted(found_at(1))
     assert main([*BASE, "--seeds", "1..2", "--json"]) == EXIT_VALID
-    said = json.loads(capsys.readouterr().out)
-    assert said == json.loads((tmp_path / "store/.exam/exam.json").read_text())
+    content = json.loads(capsys.readouterr().out)
+    assert content == json.loads((tmp_path / "store/.exam/exam.json").read_text())
 
 
 def test_a_rate_that_left_the_baseline_fails_the_exam(scripted, tmp_path):

@@ -58,11 +58,11 @@ def test_memory_is_limited_in_workers(tmp_path, deadly):
     store = tmp_path / "store"
     put_run(store, "n", "fine", History(register_ops(1)), seed=1)
     put_run(store, "n", "greedy", History(register_ops(2)), seed=667)
-    found = judge_store(
+    result = judge_store(
         store, executor="pool", jobs=1, checkers=("deadly",), budget=Budget(memory_mib=300),
         second_pass=False,
     )  # fmt: skip
-    rows = found.verdict_rows()
+    rows = result.verdict_rows()
     assert rows["n/fine", "deadly", None]["verdict"] == "valid"
     assert rows["n/greedy", "deadly", None]["verdict"] == "unknown"
     assert "more than 300 MiB of memory" in rows["n/greedy", "deadly", None]["reason"]

@@ -22,10 +22,10 @@ def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch
 
     def told(*arguments):
         code = main(["report", *arguments, "--json"])
-        found = json.loads(capsys.readouterr().out)
+        content = json.loads(capsys.readouterr().out)
         names = ("runs", "verdicts", "ops", "ok", "fail", "info", "exit_code")
-        assert code == found["exit_code"]
-        return {name: found[name] for name in names}, found
+        assert code == content["exit_code"]
+        return {name: content[name] for name in names}, content
 
     with s3_server() as server, flaky_proxy(server, seed=5) as endpoint:
         for name, value in options_for(endpoint).items():

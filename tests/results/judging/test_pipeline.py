@@ -53,10 +53,10 @@ def test_a_counterexample_comes_with_an_invalid_verdict(tmp_path):
     for row in judge_store(plain_store(tmp_path)).tables["verdicts"].to_pylist():
         assert (row["counterexample"] is not None) == (row["verdict"] == "invalid")
         if row["counterexample"] is not None:
-            told = msgspec.json.decode(row["counterexample"])
-            assert "777" in " ".join(told["explanation"])
-            assert told["operations"] == [24]
-            assert told["left_out"] == 0
+            content = msgspec.json.decode(row["counterexample"])
+            assert "777" in " ".join(content["explanation"])
+            assert content["operations"] == [24]
+            assert content["left_out"] == 0
 
 
 @pytest.mark.parametrize(

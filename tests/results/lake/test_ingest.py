@@ -163,10 +163,10 @@ def test_the_same_history_of_another_label_or_day_is_another_run(tmp_path, capsy
 
     assert lake_verb(["export", uri, "--store", str(tmp_path / "again")]) == EXIT_UNKNOWN
 
-    told = capsys.readouterr()
-    assert "1 run written" in told.out
-    assert "0 already there" in told.out
-    assert "holds another run of this id" in told.err
+    output = capsys.readouterr()
+    assert "1 run written" in output.out
+    assert "0 already there" in output.out
+    assert "holds another run of this id" in output.err
 
 
 def record_with(folder, **fields):
@@ -196,10 +196,10 @@ def test_unreadable_runs_are_named_and_others_are_ingested(store, tmp_path, caps
 
     assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == EXIT_UNKNOWN
 
-    told = capsys.readouterr()
-    assert "ddl-none/r1" in told.err
-    assert said in told.err
-    assert "2 runs appended" in told.out
+    output = capsys.readouterr()
+    assert "ddl-none/r1" in output.err
+    assert said in output.err
+    assert "2 runs appended" in output.out
     assert column(opened(tmp_path / "lake"), "runs", "id") == ["r2", "r3"]
 
 
@@ -212,10 +212,10 @@ def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tm
 
     assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == EXIT_UNKNOWN
 
-    told = capsys.readouterr()
-    assert "fits no column of findings" in told.err
-    assert "ddl-none: holds a folder whose name is not UTF-8, 'r\\udcff'" in told.err
-    assert "2 runs appended" in told.out
+    output = capsys.readouterr()
+    assert "fits no column of findings" in output.err
+    assert "ddl-none: holds a folder whose name is not UTF-8, 'r\\udcff'" in output.err
+    assert "2 runs appended" in output.out
 
 
 def test_ids_with_an_at_sign_come_in_the_order_of_their_keys(tmp_path, monkeypatch):

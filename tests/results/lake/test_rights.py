@@ -59,17 +59,17 @@ def test_a_lake_without_the_right_to_write(shell, place, part):
     with refusing(place / "lake" / part, READ_ONLY):
         assert "check the folder's rights" in refused(shell.harness(*words))
     assert runs_of(place / "lake") == before
-    said = shell.harness(*words)
-    assert (said.code, said.out) == (0, "1 run appended, 0 known\n")
+    output = shell.harness(*words)
+    assert (output.code, output.out) == (0, "1 run appended, 0 known\n")
     assert runs_of(place / "lake") > before
 
 
 def test_a_lake_where_none_may_be_made(shell, place):
     with refusing(place / "closed", READ_ONLY):
-        said = shell.harness("ingest", place / "store", "--lake", place / "closed" / "lake")
-        assert "check the folder's rights" in refused(said)
-        said = shell.harness("lake", "export", place / "lake", "--store", place / "closed" / "s")
-        assert "choose another --store" in refused(said)
+        output = shell.harness("ingest", place / "store", "--lake", place / "closed" / "lake")
+        assert "check the folder's rights" in refused(output)
+        output = shell.harness("lake", "export", place / "lake", "--store", place / "closed" / "s")
+        assert "choose another --store" in refused(output)
     assert list((place / "closed").iterdir()) == []
 
 

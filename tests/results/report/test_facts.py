@@ -272,9 +272,9 @@ def test_the_first_leader_is_no_election():
     script.inject(20, "kill", "k")
     script.fact(30, "leader", node="m2", term=2)
     script.fact(40, "snapshot")
-    found = rows(script.history(), "elections")
+    result = rows(script.history(), "elections")
 
-    assert [(r["node"], r["term"], r["first"], r["active"]) for r in found] == [
+    assert [(r["node"], r["term"], r["first"], r["active"]) for r in result] == [
         ("m1", 1, True, ""),
         ("m2", 2, False, "kill"),
     ]
@@ -291,10 +291,10 @@ def test_only_the_chaos_phase_is_exposure():
     script.phase(300, "heal-core")
     script.do(310, 320)
     script.heal(400, "kill", "k")
-    found = rows(script.history(), "exposure")
+    result = rows(script.history(), "exposure")
 
     counts = {"n": 1, "ok": 0, "unanswered": 0, "info": 1}
-    assert found == [{"run": "n/r", "nemesis": "kill", "f": "create", "active": True, **counts}]
+    assert result == [{"run": "n/r", "nemesis": "kill", "f": "create", "active": True, **counts}]
     times = {row["active"]: row["ns"] for row in rows(script.history(), "exposure_time")}
     assert times == {False: 100 * MS, True: 100 * MS}
 
@@ -320,8 +320,8 @@ def test_a_definite_no_is_an_answer_with_and_without_a_key(said):
     script = Script()
     script.do(1, 2, "fail", value=said)
     script.do(3, 4, "fail", value=["k", {}])
-    found = rows(script.history(), "ops")
-    assert sorted((row["type"], row["answered"], row["n"]) for row in found) == [
+    result = rows(script.history(), "ops")
+    assert sorted((row["type"], row["answered"], row["n"]) for row in result) == [
         ("fail", False, 1),
         ("fail", True, 1),
     ]

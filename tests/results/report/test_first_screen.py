@@ -37,8 +37,8 @@ def summary_of(populations, *, crashed=0, unjudged=0, excused=()):
             if row[verdict]
         ],
     }
-    known = KnownFailures(tuple(KnownFailure(name, "T-1", fails=False) for name in excused))
-    told = SimpleNamespace(rows=lambda name: answers[name], known_failures=known)
+    failures = KnownFailures(tuple(KnownFailure(name, "T-1", fails=False) for name in excused))
+    told = SimpleNamespace(rows=lambda name: answers[name], known_failures=failures)
     return summarise(told, crashed=crashed, unjudged=unjudged, **FIELDS)
 
 

@@ -90,11 +90,11 @@ def test_a_report_says_which_engine_answers_and_hints_at_spark(told):
 def test_spark_judges_and_answers_or_only_judges(lake, told, options, tmp_path, capsys):
     output = str(tmp_path / "report")
     assert main(["report", str(lake), "--output", output, "--json", *options]) == told[0]
-    found = json.loads(capsys.readouterr().out)
-    assert found["engine"] == ("duckdb" if "duckdb" in options else "spark")
-    assert found["executor"] == "spark"
-    assert found["results_new"] == 0
-    assert found["answers"] == told[1]["answers"]
+    content = json.loads(capsys.readouterr().out)
+    assert content["engine"] == ("duckdb" if "duckdb" in options else "spark")
+    assert content["executor"] == "spark"
+    assert content["results_new"] == 0
+    assert content["answers"] == told[1]["answers"]
 
 
 def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):

@@ -137,16 +137,16 @@ def test_a_second_report_judges_only_new_runs(small, capsys):
 @pytest.mark.slow
 def test_json_is_one_object_that_lists_its_omissions(judged, capsys, monkeypatch):
     code, out, _ = report(capsys, judged, "--json")
-    found = json.loads(out)
+    content = json.loads(out)
 
-    assert found["exit_code"] == code == 1
-    assert found["verdicts"] == {"valid": 0, "permitted": 0, "unknown": 3, "invalid": 2}
-    assert [row["detected"] for row in found["answers"]["detection_rates"]] == [2]
-    assert found["rows_not_shown"] == {}
+    assert content["exit_code"] == code == 1
+    assert content["verdicts"] == {"valid": 0, "permitted": 0, "unknown": 3, "invalid": 2}
+    assert [row["detected"] for row in content["answers"]["detection_rates"]] == [2]
+    assert content["rows_not_shown"] == {}
 
     monkeypatch.setattr("results.report.verb.JSON_ROWS_MAX", 3)
-    found = json.loads(report(capsys, judged, "--json")[1])
-    assert (len(found["answers"]["judged"]), found["rows_not_shown"]["judged"]) == (3, 2)
+    content = json.loads(report(capsys, judged, "--json")[1])
+    assert (len(content["answers"]["judged"]), content["rows_not_shown"]["judged"]) == (3, 2)
 
 
 @pytest.mark.slow
@@ -159,12 +159,12 @@ def test_a_known_failure_is_marked_and_excused_if_asked(judged, tmp_path, capsys
     known.write_text(entry.format(signature, "T-1", fails) + entry.format("other", "T-2", fails))
 
     got, out, _ = report(capsys, judged, "--known", known, "--json")
-    found = json.loads(out)
+    content = json.loads(out)
 
-    assert got == found["exit_code"] == code
-    assert [row["known"] for row in found["answers"]["signatures"]] == ["T-1", None]
-    assert found["gone"] == ["other (T-2)"]
-    assert found["excused"] == (0 if code == 1 else 2)
+    assert got == content["exit_code"] == code
+    assert [row["known"] for row in content["answers"]["signatures"]] == ["T-1", None]
+    assert content["gone"] == ["other (T-2)"]
+    assert content["excused"] == (0 if code == 1 else 2)
     assert "[known: T-1]" in (judged / ".report" / "report.html").read_text()
 
 
@@ -345,18 +345,18 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     assert (code, "the labels here: 'a', 'b'" in err) == (254, True)
     assert not (small / ".lake" / "results").exists()
     code, out, _ = report(capsys, small, "--json")
-    found = json.loads(out)
+    content = json.loads(out)
 
     assert code == 1  # the stale runs make the store invalid, which outweighs everything else
     assert (
-        found["runs"] == 5 or found["runs"] == 6
+        content["runs"] == 5 or content["runs"] == 6
     )  # some foreign files are only noticed when they are read
-    assert found["verdicts"]["invalid"] == 2
-    assert found["crashed"] == 1
+    assert content["verdicts"]["invalid"] == 2
+    assert content["crashed"] == 1
     assert (
-        found["runs"] + found["not_judged"] == 8
+        content["runs"] + content["not_judged"] == 8
     )  # torn, foreign and malformed runs are not counted
-    named = {run for run, _, _ in found["problems"]}
+    named = {run for run, _, _ in content["problems"]}
     assert {"poison/torn", "poison/foreign", "poison/crashed", "poison/strange"} <= named
     page = (small / ".report" / "report.html").read_text()
     for run in named:
@@ -437,9 +437,9 @@ def test_unsettled_results_are_counted_and_judged_again_on_demand(tmp_path, caps
     assert told in report(capsys, tmp_path)[1]
     assert "<code>--again</code>" in (tmp_path / ".report" / "report.html").read_text()
 
-    found = json.loads(report(capsys, tmp_path, "--json", "--again")[1])
-    assert (found["results_unsettled"], found["results_new"]) == (0, 1)
-    verdicts = {row["checker"]: row["valid"] for row in found["answers"]["checkers"]}
+    content = json.loads(report(capsys, tmp_path, "--json", "--again")[1])
+    assert (content["results_unsettled"], content["results_new"]) == (0, 1)
+    verdicts = {row["checker"]: row["valid"] for row in content["answers"]["checkers"]}
     assert verdicts["linearizable-register"] == 1
 
 

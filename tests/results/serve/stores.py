@@ -60,11 +60,11 @@ def add_run(
 def failing(signature, verdict=Verdict.INVALID):
     """Return the record of a run that failed in this way."""
     checker = signature.split(" · ")[0]
-    found = CheckResult(checker, verdict, "why it is so", ("It saw op 4.",), (4,))
+    result = CheckResult(checker, verdict, "why it is so", ("It saw op 4.",), (4,))
     return {
         "verdict": verdict,
         "failure": Failure(checker, "why it is so", signature),
-        "results": [CheckResult("stats", Verdict.VALID, "enough"), found],
+        "results": [CheckResult("stats", Verdict.VALID, "enough"), result],
     }
 
 

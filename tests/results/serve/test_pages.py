@@ -401,8 +401,8 @@ def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
         add_run(tmp_path, "n", f"r{seed:02}", seed=seed, **failing(signature))
     add_run(tmp_path, "n", "other", target="etcd", **failing("lin · stale-read · cut · get"))
     add_run(tmp_path, "n", "rare", **failing("crash · exit · kill"))
-    known = KnownFailures((KnownFailure("lin", "T-1"), KnownFailure("other", "T-2")))
-    with serving(tmp_path, known=known) as served:
+    failures = KnownFailures((KnownFailure("lin", "T-1"), KnownFailure("other", "T-2")))
+    with serving(tmp_path, known=failures) as served:
         groups = served.api("runs")["signatures"]
         assert [(group["target"], group["runs"], group["first_run"]) for group in groups] == [
             ("kudu", 60, "n/r00"),
@@ -430,10 +430,10 @@ def test_a_comparison_shows_what_a_report_knows_of_runs_without_results(tmp_path
     with serving(tmp_path) as served:
         assert served.api(both)["verdicts"] == []
         assert main(["report", str(tmp_path), "--executor", "inline"]) in {0, 1, 2}
-        found = served.api(both)["verdicts"]
+        answer = served.api(both)["verdicts"]
         assert "verdicts of the last harness report" in served.api("run/n/a")["notes"][0]
-    assert {one["checker"] for one in found} >= {"linearizable-register", "stats"}
-    assert all(None not in one["verdicts"] for one in found)
+    assert {one["checker"] for one in answer} >= {"linearizable-register", "stats"}
+    assert all(None not in one["verdicts"] for one in answer)
 
 
 def test_a_report_of_the_store_is_linked_and_shown_if_there_is_one(store):

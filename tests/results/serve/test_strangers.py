@@ -336,10 +336,10 @@ def test_bad_arguments_are_one_line(store, tmp_path, capsys, monkeypatch):
         ([str(store), "--bind", "203.0.113.7", "--port", "0"], "cannot listen on 203.0.113.7"),
     ):
         assert main(["serve", *arguments]) == 254
-        told = capsys.readouterr()
-        assert text in told.err
-        assert "Traceback" not in told.err
-        assert told.out == ""
+        output = capsys.readouterr()
+        assert text in output.err
+        assert "Traceback" not in output.err
+        assert output.out == ""
     refused = OSError(errno.EIO, "broken")
 
     def fail(*_):

@@ -71,10 +71,10 @@ def test_results_cut_short_by_a_budget_are_retried_once_and_with_again(uri):
     assert (third.results_new, unsettled(work, third)) == (1, 1)
     lake = Lake.open(str(uri))
     with contextlib.closing(ReportRuns(lake.snapshot(), budgets=BUDGETS)) as source:
-        found = check(source, executor="inline")
-        assert (found.results_new, found.results_unsettled) == (0, 1)
+        result = check(source, executor="inline")
+        assert (result.results_new, result.results_unsettled) == (0, 1)
         with contextlib.closing(DuckEngine()) as engine:
-            register(engine, found)
+            register(engine, result)
             rows = engine.sql("SELECT run, checker FROM verdicts").to_pylist()
         verdicts = {(row["run"], row["checker"]) for row in rows}
         assert len(rows) == len(verdicts) == (EASY + 1) * (WANTED - 1)

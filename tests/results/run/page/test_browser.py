@@ -99,11 +99,11 @@ def test_partial_linearizations_are_drawn_with_their_steps(browser_page, tmp_pat
         {"state": "t1 is gone", "last": [create, rename], "pending": []},
         {"state": "t1 is there", "last": [create], "pending": [rename]},
     ]
-    found = CheckResult(
+    result = CheckResult(
         "linearizable-catalog", Verdict.INVALID, "no", ("No.",), (read,),
         {"failure": {"operation": read, "core": [create, rename, read], "survivors": survivors}},
     )  # fmt: skip
-    show(browser_page, write_run(tmp_path, history, [found]))
+    show(browser_page, write_run(tmp_path, history, [result]))
     steps = browser_page.locator("#why svg.order .step")
     assert steps.all_text_contents() == ["1", "2"]
     failing = browser_page.locator("#why svg.order .failing text").text_content()
@@ -120,8 +120,8 @@ def test_a_cycle_is_shown_as_its_checker_drew_it(browser_page, tmp_path):
     history = small_run()
     index = indices(history, lambda call, done: call.f == "get")[0]
     details = {"drawings": [drawing, drawing]}
-    found = CheckResult("elle-list-append", Verdict.INVALID, "no", ("No.",), (index,), details)
-    show(browser_page, write_run(tmp_path, history, [found]))
+    result = CheckResult("elle-list-append", Verdict.INVALID, "no", ("No.",), (index,), details)
+    show(browser_page, write_run(tmp_path, history, [result]))
     size = "() => { const one = document.images[0]; return [one.naturalWidth, one.naturalHeight]; }"
     assert browser_page.evaluate(size) == [30, 20]
     assert browser_page.inner_text("#why figure button") == "Cycle 1 of 2: next"
@@ -132,8 +132,8 @@ def test_an_operation_has_one_number_whichever_its_end_is_named_by(browser_page,
     history = small_run()
     pair = next(pair for pair in history.pairs if pair.invoke.f == "get")
     call, done = pair.invoke.index, pair.completion.index
-    found = CheckResult("elle", Verdict.INVALID, "no", (f"T1 is op {done}: r.",), (done,))
-    show(browser_page, write_run(tmp_path, history, [found]))
+    result = CheckResult("elle", Verdict.INVALID, "no", (f"T1 is op {done}: r.",), (done,))
+    show(browser_page, write_run(tmp_path, history, [result]))
     assert state(browser_page)["selected"] == call
     assert f"op {done}" not in browser_page.inner_text("#why")
     assert f"T1 is op {call}: r." in browser_page.inner_text("#why")
