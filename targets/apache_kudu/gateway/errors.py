@@ -43,7 +43,7 @@ INVALID_MUTATION: Final = 4
 
 
 def error_values(code: int, status: int, text: str) -> Values:
-    """An answer that is nothing but an error."""
+    """An answer that has only an error."""
     return {"error": {"code": code, "status": {"code": status, "message": text}}}
 
 
@@ -54,7 +54,7 @@ def master_error(answer: m.MasterResponse) -> Values | None:
 
 
 def not_supported(text: str) -> Values:
-    """The answer of a master to a request that bundled masters lack; nothing was done."""
+    """A master's answer to a request that bundled masters do not support; it had no effect."""
     return error_values(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_SUPPORTED, text)
 
 

@@ -1,4 +1,4 @@
-"""Calls that masters and tablet servers have in common: their state, and their Raft groups."""
+"""Calls that both masters and tablet servers answer: their state, and their Raft groups."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _tserver_groups(link: Link, request: Request) -> Values:
 
 
 async def _group(link: Link, request: Request, tablet_id: str) -> list[Values]:
-    """The state of one group; none if it is not here."""
+    """The state of one group; an empty list if this server does not have it."""
     uuid = request.values.get("dest_uuid", link.uuid)
     answer = await link.ask(GetConsensusStateRequest(uuid, tablet_id), request)
     if answer.error is not None:

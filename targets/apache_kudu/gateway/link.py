@@ -1,4 +1,6 @@
-"""One connection of a client of Kudu's RPC to one bundled server, as its calls see it."""
+"""One connection of a client of Kudu's RPC to a bundled server, as the call handlers see it.
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _SCANNERS_MAX: Final = 100
 
 
 class CallError(Exception):
-    """An error of the RPC layer as the answer; `code` is of Kudu's `ErrorStatusPB`."""
+    """The answer is an error of the RPC layer; `code` is a code of Kudu's `ErrorStatusPB`."""
 
     NO_SUCH_METHOD: Final = 2
     TOO_BUSY: Final = 4
@@ -68,7 +70,8 @@ class Link:
         self.address = address
         self._rpc = rpc
         self._place_of = place_of
-        # The Java client sends changes of the catalog without ids, so each copy is a new request.
+        # The Java client sends catalog changes without ids, so each resent change counts as a new
+        # one.
         self._client = uuid.uuid4().hex  # determinism: not simulated
         self._changes = itertools.count(1)
         self._scanners: dict[bytes, Scanner] = {}
@@ -84,12 +87,12 @@ class Link:
         return m.RequestId(self._client, number, f"{self._client}-{number}")
 
     def host_port(self, address: str, uuid: str | None = None) -> Values:
-        """The host and port at which clients reach a server, by its address and its uuid."""
+        """The host and port at which clients reach the server with this address and uuid."""
         host, port = self._place_of(address, uuid)
         return {"host": host, "port": port}
 
     def keep_scanner(self, scanner: Scanner, ident: bytes | None) -> bytes:
-        """Keep a scanner under its id, and return the id; a new scanner gets one."""
+        """Keep a scanner under its id, and return the id; a new scanner gets a new id."""
         ident = ident or f"{self._client}-{next(self._scanner_ids)}".encode()
         self._scanners[ident] = scanner
         if len(self._scanners) > _SCANNERS_MAX:

@@ -1,9 +1,9 @@
 """Calls of Kudu's `MasterService`, as bundled masters answer them.
 
-Bundled masters hash the rows of a table by CRC-32, unless its `murmur_seed` is set, as it is here:
-Kudu's clients compute the bucket of a row themselves, by Murmur2. They cannot use a hashed table
-that a bundled client has created. Ranges, several levels of hash buckets, defaults of columns, and
-changes of a table's owner or comment are not translated.
+Bundled masters hash the rows of a table by CRC-32 unless its `murmur_seed` is set. The gateway sets
+it, because Kudu's clients compute the bucket of a row themselves, by Murmur2. So Kudu's clients
+cannot use a hashed table that a bundled client has created. Ranges, several levels of hash buckets,
+defaults of columns, and changes of a table's owner or comment are not translated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class _NotSupportedError(Exception):
-    """Bundled masters have nothing like it."""
+    """Bundled masters do not support this request."""
 
 
 # --- the cluster ------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def _table(request: Request) -> m.TableIdentifier:
 
 
 async def ping(link: Link, request: Request) -> Values:
-    """Answer that the server lives, which the handshake has proven."""
+    """Answer at once; the handshake has already proven that the server lives."""
     del link, request
     return {}
 

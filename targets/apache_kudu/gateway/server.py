@@ -1,9 +1,9 @@
 """The gateway: one listening socket per bundled server, to which Kudu's own clients connect.
 
-It runs in the harness's own process, so its calls take the clients' links and meet their faults.
-Each accepted connection has a connection of its own to its server, and ends if that one breaks or
-the server does not answer the handshake in time. A call that the server does not answer in time
-gets no answer here, as from a server that is paused or cut off. The gateway sends each call once.
+It runs in the harness's own process, so its calls use the clients' links, faults included. Each
+accepted connection has its own connection to the server, and ends if that connection breaks or if
+the server does not answer the handshake in time. If the server does not answer a call in time,
+neither does the gateway, as if the server were paused or cut off. The gateway sends each call once.
 
 A defect of the gateway ends the run without a verdict.
 """
@@ -114,10 +114,10 @@ class Gateway:
                 server.close()
 
     def place_of(self, address: str, uuid: str | None = None) -> tuple[str, int]:
-        """The host and port at which a server is reached, by its address, or also by its uuid.
+        """The host and port at which clients reach the server with this address, and uuid if given.
 
         Kudu's clients know the replicas of a tablet by host and port only. So if a server was wiped
-        and has a new uuid, it gets another place, and each place is of one server.
+        and has a new uuid, it gets another place: each place belongs to a single uuid.
         """
         if address not in self.places:
             node, port = parse_address(address)
@@ -173,7 +173,7 @@ class Gateway:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> Link:
-        """Shake hands, once the server behind has named itself."""
+        """Shake hands with the client, after asking the server for its uuid."""
         if await reader.readexactly(len(GREETING)) != GREETING:
             raise WireFormatError("the client does not speak Kudu's RPC")
         uuid = await self._uuid(rpc, address)
@@ -191,7 +191,7 @@ class Gateway:
         return (await rpc.call(address, m.ListTabletsRequest(), timeout_s=_HANDSHAKE_S)).ts_uuid
 
     async def _answer(self, link: Link, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        """Answer one call, if the server does; end the connection if that to the server broke."""
+        """Answer one call if the server does; end the connection if the one to the server broke."""
         try:
             frame = await self._frame(link, asked)
         except RpcTimeoutError:

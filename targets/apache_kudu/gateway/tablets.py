@@ -1,11 +1,11 @@
 """Calls of Kudu's `TabletServerService`, as bundled tablet servers answer them.
 
 Clients of Kudu name columns, and bundled servers number them. So before each write and scan, the
-server is asked for the columns of its tablet. If they change meanwhile, the server refuses the
-request by their numbers.
+server is asked for the columns of its tablet. If they change in the meantime, the server refuses
+the request because of the numbers.
 
-Kudu's snapshot at a time has the writes before this time, and the bundled servers' snapshot has the
-writes up to it, so timestamps of snapshots differ by one on the wire.
+A snapshot of Kudu excludes the writes at its timestamp, but one of the bundled servers includes
+them, so timestamps of snapshots differ by one on the wire.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class _MismatchError(Exception):
 
 
 async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.Column]:
-    """The columns of a tablet on this server, by name; none if the tablet is not here."""
+    """The columns of a tablet on this server, by name; empty if this server does not have the
+    tablet.
+    """
     answer = await link.ask(m.ListTabletsRequest(), request)
     for tablet in answer.tablets:
         if tablet.tablet_id == tablet_id:
@@ -58,9 +60,9 @@ async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.
 
 
 def _known(columns: Mapping[str, m.Column], asked: Sequence[Values]) -> tuple[m.Column, ...]:
-    """The tablet's columns with the names that a client asks for."""
+    """The tablet's columns that a client names."""
     unknown = [column["name"] for column in asked if column["name"] not in columns]
-    if unknown and columns:  # of a tablet that is not here, the server itself refuses the request
+    if unknown and columns:  # if the tablet is not here, the server itself refuses the request
         text = f"Some columns are not present in the current schema: {', '.join(unknown)}"
         raise _MismatchError(text)
     return tuple(columns[column["name"]] for column in asked if column["name"] in columns)
@@ -103,7 +105,7 @@ def _operations(columns: Mapping[str, m.Column], values: Values) -> tuple[m.RowO
     theirs = read_schema({"columns": asked}).columns
     if any(ours.type != their.type for ours, their in zip(current, theirs, strict=True)):
         raise _MismatchError("The type of a column is not the one in the current schema")
-    # A row is packed by the client's idea of what may be null.
+    # The client packed each row by its own view of which columns may be null.
     numbered = [
         msgspec.structs.replace(their, id=ours.id)
         for ours, their in zip(current, theirs, strict=True)
@@ -157,7 +159,7 @@ def _bad_scan(text: str) -> Values:
 
 
 def _scanner(columns: Mapping[str, m.Column], new: Values) -> Scanner:
-    """The scanner for a new scan. Raises `ValueError` or `KeyError` for an unsupported one."""
+    """The scanner for a new scan. Raises `ValueError` or `KeyError` for an unsupported request."""
     projected = _known(columns, new["projected_columns"])
     compared, wanted = list(projected), {}
     for predicate in new["column_predicates"]:

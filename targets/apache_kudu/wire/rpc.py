@@ -1,9 +1,9 @@
 """Calls of real Kudu by the requests of the bundled target (`targets.kudu.messages`).
 
-`WireRpc` replaces `targets.kudu.rpc.RpcClient`: the bundled clients run over it unchanged, and
-so classify, retry and record as on the bundled target. Each call translates one request to calls of
-Kudu's own RPC, all to the same server and within one deadline, and their answers to one answer.
-The request itself is sent at most once; other calls only look.
+`WireRpc` replaces `targets.kudu.rpc.RpcClient`: the bundled clients run over it unchanged, and so
+classify, retry and record as on the bundled target. Each call translates one request into calls of
+Kudu's own RPC, all to the same server and within one deadline, and combines their answers into one.
+The request itself is sent at most once; other calls only read.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_a_bar_of_a_leader_that_still_answers_says_so(shared_page):
     assert "still answers in term 1" in shared_page.evaluate(TEXTS)
     shared_page.evaluate(
         "() => harnessPage.view.set(1000e6, 1800e6)"
-    )  # the last 15 ms of the axis leave no room for a text
+    )  # the last 15 ms of the axis leave no room for a label
     assert not [text for text in shared_page.evaluate(TEXTS) if text.startswith("still")]
 
 
