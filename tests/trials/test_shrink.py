@@ -10,17 +10,27 @@ from harness.errors import UsageError
 from harness.ops import NS_PER_S, ScheduledOp
 from harness.plan.planning import plan_case
 from harness.registry import load_plugin
+from harness.run.phases import WARM_UP_S
 from harness.soak.result import CheckerVerdict, SeedResult
-from harness.trials.shrink import shrink
+from harness.trials.shrink import operations, shrink
 from harness.trials.shrink.faults import (
     PACKED_MAX,
     in_plain_words,
     packed,
     packed_cases,
+    shrink_faults,
     wait_less,
 )
-from harness.trials.shrink.load import shrink_rate
-from harness.trials.shrink.operations import even, merge_names, recorded
+from harness.trials.shrink.load import beginnings, shrink_rate
+from harness.trials.shrink.operations import (
+    AFTER_NS,
+    BEFORE_NS,
+    drop_unrelated,
+    even,
+    merge_names,
+    near_faults,
+    recorded,
+)
 from harness.trials.shrink.points import POINTS_MAX, cases_at_points, points_before_ends
 from harness.trials.shrink.search import Search
 from harness.trials.trials import Kind, Trial, Trials, kinds_in
@@ -32,9 +42,10 @@ SIM = load_plugin("environments", "sim")
 class MadeUp:
     """Trials with made-up results: a case fails with `KIND` if `fails` says so."""
 
-    def __init__(self, fails, *, limit=10_000):
+    def __init__(self, fails, *, limit=10_000, lasts=lambda _: 0.0):
         self.fails = fails
         self.limit = limit
+        self.lasts = lasts
         self.cases = []
 
     @property
@@ -56,7 +67,8 @@ class MadeUp:
             if self.exhausted:
                 return
             self.cases.append(case)
-            yield Trial(case, made_up(case, fails=self.fails(case)))
+            result = made_up(case, fails=self.fails(case))
+            yield Trial(case, msgspec.structs.replace(result, simulated_s=self.lasts(case)))
 
 
 def made_up(case, *, fails):
@@ -85,9 +97,13 @@ def with_ops(names):
     return Case(seed=1, faults=(), ops=ops)
 
 
-@pytest.mark.parametrize("needed", ["", "a", "gb", "hda", "abcdefgh"])
-def test_dropping_keeps_exactly_the_items_that_the_failure_needs(needed):
-    search, _ = search_of(with_ops("abcdefgh"), lambda case: set(needed) <= set(ops_of(case)))
+@pytest.mark.parametrize("needed", ["", "a", "gb", "hda", "jb", "abcdefghij"])
+@pytest.mark.parametrize("lucky", [{0, 1}, {0}])
+def test_dropping_keeps_exactly_the_items_that_the_failure_needs(needed, lucky):
+    search, _ = search_of(
+        with_ops("abcdefghij"),
+        lambda case: case.seed % 2 in lucky and set(needed) <= set(ops_of(case)),
+    )
     search.drop(
         search.case.ops, lambda rest: msgspec.structs.replace(search.case, ops=tuple(rest)), "less"
     )
@@ -101,6 +117,45 @@ def test_a_candidate_is_tried_with_several_seeds_and_the_first_that_fails_is_kep
     assert [case.seed for case in trials.cases] == [1, 2]
     assert search.case.seed == 2
     assert search.case.ops == ()
+
+
+def test_a_steady_failure_is_shrunk_with_few_trials():
+    made = []
+    for lucky in ({0, 1}, {1}):
+        search, trials = search_of(
+            with_ops("abcdefghijklmnop"),
+            lambda case, lucky=lucky: case.seed % 2 in lucky and {"c", "n"} <= set(ops_of(case)),
+        )
+        search.drop(
+            search.case.ops,
+            lambda rest, search=search: msgspec.structs.replace(search.case, ops=tuple(rest)),
+            "less",
+        )
+        made.append((ops_of(search.case), len({case.encode() for case in trials.cases})))
+    (steady, few), (unsteady, many) = made
+    assert steady == unsteady == ["c", "n"]
+    assert few < many
+
+
+def test_all_candidates_are_tried_with_one_seed_before_any_is_tried_with_another():
+    search, trials = search_of(with_ops("ab"), lambda case: (case.seed, len(case.ops)) == (2, 1))
+    smaller = [msgspec.structs.replace(search.case, ops=search.case.ops[:n]) for n in (0, 1)]
+    assert search.first_quickly(iter(smaller), "less") == 1
+    assert [(case.seed, len(case.ops)) for case in trials.cases] == [
+        *[(1, 0), (1, 1)],
+        *[(1, 0), (2, 0), (1, 1), (2, 1)],
+    ]
+
+
+@pytest.mark.parametrize(("fails", "kept"), [({0, 1}, 1), ({0}, 0)])
+def test_a_much_longer_run_counts_only_if_no_other_fails(fails, kept):
+    search, _ = search_of(
+        with_ops("abc"),
+        lambda case: len(case.ops) in fails,
+        lasts=lambda case: 0.0 if case.ops else 100.0,
+    )
+    smaller = [msgspec.structs.replace(search.case, ops=search.case.ops[:n]) for n in (0, 1)]
+    assert search.first(smaller, "less") == kept
 
 
 def test_a_candidate_with_another_kind_of_failure_is_refused():
@@ -146,6 +201,33 @@ def test_packed_cases_have_no_fault_then_each_fault_then_neighbours():
 def test_many_faults_are_not_packed_one_by_one():
     faults = tuple(fault(10 * n, number=n) for n in range(1, PACKED_MAX + 2))
     assert [case.faults for case in packed_cases(Case(seed=1, faults=faults), (0, 1, 2))] == [()]
+
+
+def test_beginnings_of_a_run_lack_later_faults():
+    case = Case(seed=1, faults=(fault(3), fault(12, number=2)), time_limit_s=60)
+    made = list(beginnings(case))
+    assert [each.time_limit_s for each in made] == [3.75, 7.5, 15]
+    assert [len(each.faults) for each in made] == [1, 1, 2]
+    assert list(beginnings(msgspec.structs.replace(case, time_limit_s=6.0))) == []
+    assert list(beginnings(msgspec.structs.replace(case, ops=()))) == []
+
+
+def test_faults_that_differ_in_a_node_become_one():
+    links = [
+        fault(n, number=n, nemesis=f"shape members to node:m{n} delay=9ms", for_s=5 - n)
+        for n in (1, 2, 3)
+    ]
+    search, _ = search_of(
+        Case(seed=1, faults=(*links, fault(4, number=4)), ops=()),
+        lambda case: (
+            sum("delay" in each.nemesis for each in case.faults) == 3
+            or any("to members" in each.nemesis for each in case.faults)
+        ),
+    )
+    shrink_faults(search)
+    (one,) = search.case.faults
+    assert one.nemesis == "shape members to members delay=9ms"
+    assert one.at_ns == NS_PER_S
 
 
 def log(*lines):
@@ -210,6 +292,15 @@ def test_the_rate_falls_as_far_as_the_failure_allows():
     assert search.case.rate == 10
 
 
+def test_operations_that_share_no_name_with_the_blamed_ones_are_dropped(monkeypatch):
+    search, _ = search_of(with_ops("abcabc"), lambda _: True)
+    blamed = [(op, op.value == {"name": "b"}) for op in search.case.ops]
+    monkeypatch.setattr(Search, "witness", lambda _: None)
+    monkeypatch.setattr(operations, "recorded", lambda _: blamed)
+    drop_unrelated(search)
+    assert ops_of(search.case) == ["b", "b"]
+
+
 def tables_of(case):
     return [op.value["name"] for op in case.ops]
 
@@ -269,6 +360,16 @@ def test_recorded_operations_are_those_of_clients_before_the_heal():
     assert 20 < len(listed) <= 70
     assert all(0 <= op.at_ns <= 3 * NS_PER_S and 0 <= op.process < 10 for op in listed)
     assert listed == sorted(listed, key=lambda op: op.at_ns)
+
+
+@pytest.mark.slow
+def test_operations_near_a_fault_were_invoked_around_its_begin():
+    late = Case(seed=1, time_limit_s=4.0, rate=20.0, faults=(fault(2.5, for_s=0.5),))
+    search, _ = search_of(late, lambda _: True)
+    near = near_faults(search.witness())
+    begin_ns = int((2.5 + WARM_UP_S) * NS_PER_S)
+    assert {op.at_ns > begin_ns for op in near} == {False, True}
+    assert all(-BEFORE_NS <= op.at_ns - begin_ns <= AFTER_NS + NS_PER_S // 2 for op in near)
 
 
 def stale_read():

@@ -74,7 +74,7 @@ def shrink(
     Raises `UsageError` if no seed fails in this way, and the errors of `Trials`.
     """
     environment: Environment = load_plugin("environments", SIM)
-    first, met = _first_failure(trials, case, environment, kind, start_seeds, on_trial)
+    start, first, met = _first_failure(trials, case, environment, kind, start_seeds, on_trial)
     search = Search(
         trials,
         first,
@@ -89,7 +89,7 @@ def shrink(
         case=search.case,
         kind=search.kind,
         result=search.best.result,
-        start=first.case,
+        start=start,
         operations=None if counted is None else len(counted),
         steps=tuple(search.steps),
         runs=trials.runs,
@@ -105,27 +105,35 @@ def _first_failure(
     kind: Kind | None,
     seeds: int,
     on_trial: Callable[[], None],
-) -> tuple[Trial, Kind]:
-    """The first seed that fails, as a case in which nothing is drawn, and its kind of failure."""
-    first: tuple[Trial, Kind] | None = None
+) -> tuple[Case, Trial, Kind]:
+    """The first seed that fails, as a case in which nothing is drawn; its run, which may end
+    earlier than the case; and its kind of failure.
+    """
+    first: tuple[Case, Trial, Kind] | None = None
     others: dict[Kind, None] = {}
+    whole: list[Case] = []
 
     def cases() -> Iterator[Case]:
         for number in range(seeds):
-            if first is not None:
-                return
             each = msgspec.structs.replace(case, seed=(case.seed + number) % 2**63)
             if number and case.drawn:
                 each = msgspec.structs.replace(undrawn(each), faults=None)
             planned = plan_case(each, environment).case
-            yield msgspec.structs.replace(planned, draw=0, drawn={}, given=())
+            planned = msgspec.structs.replace(planned, draw=0, drawn={}, given=())
+            # Without a kind, the failures of the whole run decide. Other seeds seldom fail.
+            early = kind is not None and number == 0
+            for run in (*(load.beginnings(planned) if early else ()), planned):
+                if first is not None:
+                    return
+                whole.append(planned)
+                yield run
 
     with contextlib.closing(trials.in_order(cases())) as results:
-        for trial in results:
+        for number, trial in enumerate(results):
             on_trial()
             same = [each for each in trial.kinds if _is_like(each, kind)]
             if first is None and same:
-                first = trial, same[0]
+                first = whole[number], trial, same[0]
             others |= dict.fromkeys(trial.kinds)
     if first is None:
         like = "" if kind is None else f" of the kind {kind}"
@@ -142,30 +150,39 @@ def _is_like(kind: Kind, wanted: Kind | None) -> bool:
 
 
 def _shrink(search: Search) -> None:
-    if len(search.case.faults or ()) > faults.PACKED_MAX:  # each of them costs runs
-        _cut_after_failure(search)
+    search.first(load.beginnings(search.case), "only the beginning", seeds=1)
+    _cut_after_failure(search)
     plain = faults.in_plain_words(search.case)
-    few = "a short run with few faults"
-    if (
-        search.first(faults.packed_cases(plain, (0, 1)), few) is None
-        and search.first(points.cases_at_points(search, plain), "a fault at a point") is None
-        and search.first(faults.packed_cases(plain, (2, 3)), few, seeds=NEIGHBOUR_SEEDS) is None
-    ):
-        _cut_after_failure(search)
-        search.try_one(faults.in_plain_words(search.case), "plain words")
+    if search.first(faults.packed_cases(plain, (0,)), "a short run without faults") is None:
+        _choose_fault(search, plain)
     faults.wait_less(search)
     if not _record_operations(search):
         return
     _cut_after_failure(search)
+    faults.leave_one(search, seeds=1)  # this costs less with few operations, but saves much
+    operations.drop_unrelated(search)
     operations.shrink_operations(search)
     operations.tidy_operations(search)
     faults.shrink_faults(search)
-    operations.tidy_operations(search)
     load.shrink_world(search)
     operations.merge_names(search)
     operations.shrink_operations(search, chunk_max=2)
     operations.tidy_operations(search)
     load.shrink_time(search)
+
+
+def _choose_fault(search: Search, plain: Case) -> None:
+    """Leave one fault in a short run, or two or three; the best case in `plain` words has all."""
+    one, few = list(faults.packed_cases(plain, (1,))), "a short run with few faults"
+    if search.first(one, few, seeds=1) is not None:
+        return
+    at_points = points.cases_at_points(search, plain)
+    if (
+        search.first_quickly(at_points, "a fault at a point") is None
+        and search.first(one, few) is None
+        and search.first(faults.packed_cases(plain, (2, 3)), few, seeds=NEIGHBOUR_SEEDS) is None
+    ):
+        search.try_one(plain, "plain words")
 
 
 def _record_operations(search: Search) -> bool:
@@ -201,8 +218,4 @@ def _cut_after_failure(search: Search) -> None:
         return
     limit_s = last_ns / NS_PER_S - WARM_UP_S + 1.0
     if 0 < limit_s < search.case.time_limit_s:
-        kept = [f for f in search.case.faults or () if f.at_ns < limit_s * NS_PER_S]
-        search.try_one(
-            msgspec.structs.replace(faults.with_faults(search.case, kept), time_limit_s=limit_s),
-            "the end after the failure",
-        )
+        search.try_one(load.beginning(search.case, limit_s), "the end after the failure")

@@ -22,6 +22,7 @@ PACKED_MAX: Final = 6
 """The maximum number of faults of which each, and each pair, is tried alone."""
 ROUND_NS: Final = NS_PER_S // 10
 """Durations are multiples of this."""
+_NODE: Final = re.compile(r"\bnode:[^\s,]+")
 _NTH: Final = re.compile(r"\bnth=(\d+)")
 
 
@@ -87,15 +88,48 @@ def packed_cases(case: Case, counts: Sequence[int]) -> Iterator[Case]:
 
 def shrink_faults(search: Search) -> None:
     """Reduce the faults of the best case: their number, events and durations."""
-    faults = search.case.faults or ()
-    if 1 < len(faults) <= PACKED_MAX:
-        search.first([with_faults(search.case, [fault]) for fault in faults], "only one fault")
+    if len(search.case.faults or ()) > 1:
+        leave_one(search)
     faults = search.case.faults or ()
     search.drop(faults, lambda rest: with_faults(search.case, rest), "fewer faults")
+    while search.first(_united(search.case), "one fault in place of several") is not None:
+        pass
     wait_less(search)
     for number in range(len(search.case.faults or ())):
         while search.first(_shorter(search.case, number), "a shorter fault") == 0:
             pass
+
+
+def leave_one(search: Search, *, seeds: int | None = None) -> None:
+    """Leave no fault of the best case, or only one, if it has not many."""
+    faults = search.case.faults or ()
+    fewer = [(), *([fault] for fault in faults if len(faults) > 1)]
+    if 0 < len(faults) <= PACKED_MAX:
+        cases = [with_faults(search.case, left) for left in fewer]
+        search.first_quickly(cases, "at most one fault", seeds=seeds)
+
+
+def _united(case: Case) -> Iterator[Case]:
+    """Yield the case with one fault of all members or nodes for faults that differ only in a node.
+
+    So three links that are slow from the start to the end become one sentence.
+    """
+    alike: dict[str, list[Fault]] = {}
+    for fault in case.faults or ():
+        alike.setdefault(_NODE.sub("", fault.nemesis), []).append(fault)
+    for several in alike.values():
+        if len({fault.nemesis for fault in several}) == 1:
+            continue
+        begin_ns = min(fault.at_ns for fault in several)
+        for whom in ("members", "all"):
+            one = msgspec.structs.replace(
+                several[0],
+                nemesis=_NODE.sub(whom, several[0].nemesis),
+                at_ns=begin_ns,
+                duration_ns=end_of(several) - begin_ns,
+            )
+            rest = [fault for fault in case.faults or () if fault not in several]
+            yield with_faults(case, [one, *rest])
 
 
 def wait_less(search: Search) -> None:

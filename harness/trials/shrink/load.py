@@ -14,11 +14,32 @@ from harness.plan.planning import plan_case
 from harness.plugins import Target, Workload
 from harness.plugins.options import Option
 from harness.registry import load_plugin
-from harness.trials.shrink.faults import end_of
+from harness.trials.shrink.faults import end_of, with_faults
 from harness.trials.shrink.search import Search
 
 NODES_MAX: Final = 16
+BEGINNINGS: Final = (16, 8, 4)
+"""The parts of a run that are tried in place of the whole run: a 16th, an 8th, and so on."""
+BEGINNING_S_MIN: Final = 2.0
+"""The shortest chaos phase that is tried as the beginning of a run."""
 OP_TIMEOUT_DEFAULT_S: Final = Case(seed=0).op_timeout_s
+
+
+def beginning(case: Case, limit_s: float) -> Case:
+    """Return the case with only the first `limit_s` of its chaos phase.
+
+    Until then, its run is the same.
+    """
+    kept = [fault for fault in case.faults or () if fault.at_ns < limit_s * NS_PER_S]
+    return msgspec.structs.replace(with_faults(case, kept), time_limit_s=limit_s)
+
+
+def beginnings(case: Case) -> Iterator[Case]:
+    """Yield the case with less and less of its end cut off; all of them cost less than its run."""
+    for part in BEGINNINGS:
+        limit_s = case.time_limit_s / part
+        if limit_s >= BEGINNING_S_MIN and case.ops is None:
+            yield beginning(case, limit_s)
 
 
 def shrink_time(search: Search) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from harness.case import Case
 from harness.ops import NS_PER_S, Pair, ScheduledOp
+from harness.timeline import faults_of
 from harness.trials.recorded import after_warm_up, recorded_ops
 from harness.trials.shrink.search import Search, Witness
 
@@ -25,6 +26,9 @@ NAMES_MAX: Final = 8
 NEW: Final = "new_"
 """The start of a field with a name that an operation gives."""
 ONE_NAME: Final = "one name in place of several"
+BEFORE_NS: Final = NS_PER_S
+AFTER_NS: Final = NS_PER_S // 2
+"""An operation is near a fault if it begins at most so long before or after the fault."""
 TAIL_NS: Final = NS_PER_S // 10
 GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 
@@ -45,7 +49,7 @@ def record_operations(search: Search, *, few: bool = False) -> bool:
     if not listed or len(listed) > OPS_MAX:
         return False
     case = after_warm_up(search.case)
-    guesses = _guesses(listed)
+    guesses = _guesses(listed, near_faults(witness))
     tries = [(guesses[:-2], RECORDED_SEEDS), (guesses[-2:], ALL_SEEDS)]
     return any(
         search.first(
@@ -77,10 +81,23 @@ def _indices(pair: Pair) -> set[int]:
     return {pair.invoke.index} | (set() if done is None else {done.index})
 
 
-def _guesses(listed: Sequence[tuple[ScheduledOp, bool]]) -> list[list[ScheduledOp]]:
+def near_faults(witness: Witness) -> list[ScheduledOp]:
+    """Return the operations that were invoked shortly before or after the begin of a fault."""
+    begun_ns = [fault.start for fault in faults_of(witness.history)]
+    return [
+        op
+        for op, pair in recorded_ops(witness.plan.case, witness.history)
+        if any(-BEFORE_NS <= pair.invoke.time - at_ns <= AFTER_NS for at_ns in begun_ns)
+    ]
+
+
+def _guesses(
+    listed: Sequence[tuple[ScheduledOp, bool]], near: list[ScheduledOp]
+) -> list[list[ScheduledOp]]:
     """Yield lists of operations that may suffice: the shortest first, all operations last.
 
     An operation is related to a blamed one if both contain the same text, such as a table's name.
+    If the checker blames no operation, those `near` a fault may suffice.
     """
     blamed = [op for op, is_blamed in listed if is_blamed]
     texts = {text for op in blamed for text in _texts(op.value)}
@@ -93,6 +110,7 @@ def _guesses(listed: Sequence[tuple[ScheduledOp, bool]]) -> list[list[ScheduledO
         blamed,
         [op for op, is_related in related if is_related],
         [op for op, is_related in related if is_related or op.process in clients],
+        [] if blamed else near,
         [op for op, _ in early],
         [op for op, _ in listed],
     ]
@@ -159,6 +177,25 @@ def with_ops(case: Case, ops: Sequence[ScheduledOp]) -> Case:
     return msgspec.structs.replace(case, ops=tuple(ops))
 
 
+def drop_unrelated(search: Search) -> None:
+    """Drop operations of the best case that share no name with a blamed operation."""
+    if search.exhausted:
+        return
+    blamed = [op for op, is_blamed in recorded(search.witness()) if is_blamed]
+    names = {name for op in blamed for name in _names(op)}
+    ops = search.case.ops or ()
+    places = [place for place, op in enumerate(ops) if names.isdisjoint(_names(op))]
+    if names and places:
+        related = set(range(len(ops))) - set(places)
+        search.drop(
+            places,
+            lambda rest: with_ops(
+                search.case, [ops[place] for place in sorted(related | set(rest))]
+            ),
+            "fewer operations",
+        )
+
+
 def shrink_operations(search: Search, *, chunk_max: int | None = None) -> None:
     """Drop operations from the list of the best case."""
     search.drop(
@@ -174,7 +211,7 @@ def tidy_operations(search: Search) -> None:
     case = search.case
     if case.ops is None:
         return
-    search.first([even(case, gap_ns) for gap_ns in GAPS_NS], "even operations")
+    search.first_quickly([even(case, gap_ns) for gap_ns in GAPS_NS], "even operations")
     _move_earlier(search)
 
 

@@ -42,7 +42,7 @@ def cases_at_points(search: Search, case: Case) -> Iterator[Case]:
             ending.setdefault(f"{words[0]} {'all' if 'all' in words else 'it'}", fault)
     if not ending or search.exhausted:
         return
-    for point in points_before_ends(search.logs())[:POINTS_MAX]:
+    for point in points_before_ends(search.witness().logs)[:POINTS_MAX]:
         for verb, fault in ending.items():
             text = f"{verb} when event {point}"
             at_point = msgspec.structs.replace(fault, nemesis=text, at_ns=FIRST_AT_NS, args={})

@@ -32,6 +32,10 @@ from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 Item = TypeVar("Item")
 SEEDS_DEFAULT: Final = 4
+LONGER_S: Final = 30.0
+"""A run is long if it takes so much more simulated time than the run of the best case."""
+FEW: Final = 8
+"""The number of items up to which each chunk is tried with all seeds."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -43,11 +47,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """The history and the results of one case that was run in this process."""
+    """The history and the results of one case that was run in this process, and the lines of each
+    node's log.
+    """
 
     plan: Plan
     history: History
     judgement: Judgement
+    logs: list[list[str]]
 
 
 class Search:
@@ -91,17 +98,32 @@ class Search:
         """Try one candidate; if it fails in the same way with a seed, it becomes the best case."""
         return candidate is not None and self.first([candidate], words, seeds=seeds) is not None
 
+    def first_quickly(
+        self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
+    ) -> int | None:
+        """Try candidates as `first` does, but first all of them with the seed of the best case.
+
+        If the failure hardly depends on the seed, hopeless candidates then cost one trial each.
+        """
+        listed = list(candidates)
+        place = self.first(listed, words, seeds=1)
+        return self.first(listed, words, seeds=seeds) if place is None else place
+
     def first(
         self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
     ) -> int | None:
         """Try candidates in order until one fails with the kind; return its position.
 
         Each candidate is tried with the seed of the best case and the following seeds.
-        Candidates that cannot be planned are skipped.
+        Candidates that cannot be planned are skipped. A run that lasts much longer than the best
+        one, such as a run that never settles, makes all later trials dear: it counts only if no
+        other trial fails.
         """
         positions: list[int] = []
         failed: list[tuple[int, Trial]] = []
+        long: list[tuple[int, Trial]] = []
         begin = self.case
+        longest_s = self.best.result.simulated_s + LONGER_S
 
         def cases() -> Iterator[Case]:
             for position, candidate in enumerate(candidates):
@@ -120,9 +142,10 @@ class Search:
         with contextlib.closing(self._trials.in_order(cases())) as results:
             for number, trial in enumerate(results):
                 if not failed and self.kind in trial.kinds:
-                    failed.append((positions[number], trial))
+                    found = failed if trial.result.simulated_s <= longest_s else long
+                    found.append((positions[number], trial))
                 self._on_trial()
-        for position, trial in failed:
+        for position, trial in failed or long[:1]:
             self.accept(trial, words)
             return position
         return None
@@ -147,23 +170,60 @@ class Search:
         `made` returns the case with the given items. This is delta debugging (Zeller and
         Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) without its tests of
         subsets, because a chunk of half the items is the complement of the other half.
+
+        If the best case fails with nearly all seeds, a first pass tries only one seed per chunk.
         """
-        size = max(1, min(len(items) // 2, chunk_max or len(items)))
+        for seeds in (1, None) if len(items) > FEW and self._is_steady() else (None,):
+            items = self._drop(items, made, words, chunk_max or len(items), seeds)
+
+    def _drop(
+        self,
+        items: Sequence[Item],
+        made: Callable[[Sequence[Item]], Case],
+        words: str,
+        chunk_max: int,
+        seeds: int | None,
+    ) -> Sequence[Item]:
+        """Drop items until the failure needs each of the rest, and return the rest."""
+        size = max(1, min(len(items) // 2, chunk_max))
         while items and not self.exhausted:
             at = 0
             dropped = False
             while at < len(items):
-                rest = [
-                    [*items[:begin], *items[begin + size :]]
-                    for begin in range(at, len(items), size)
-                ]
-                place = self.first(map(made, rest), words)
+                place = self._first_chunk(items, at, size, made, words, seeds)
                 if place is None:
                     break
-                items, at, dropped = rest[place], at + place * size, True
+                at += place * size
+                items, dropped = [*items[:at], *items[at + size :]], True
             if size == 1 and not dropped:
                 break
             size = max(1, size // 2)
+        return items
+
+    def _first_chunk(
+        self,
+        items: Sequence[Item],
+        at: int,
+        size: int,
+        made: Callable[[Sequence[Item]], Case],
+        words: str,
+        seeds: int | None,
+    ) -> int | None:
+        """Drop the first chunk from `at` on that the failure does not need; return its position."""
+        for tried in dict.fromkeys((1, seeds)):
+            begins = range(at, len(items), size)
+            rests = ([*items[:begin], *items[begin + size :]] for begin in begins)
+            place = self.first(map(made, rests), words, seeds=tried)
+            if place is not None:
+                return place
+        return None
+
+    def _is_steady(self) -> bool:
+        """Whether the best case fails with all following seeds, too."""
+        seeds = range(self.case.seed + 1, self.case.seed + self._seeds)
+        cases = (msgspec.structs.replace(self.case, seed=seed % 2**63) for seed in seeds)
+        with contextlib.closing(self._trials.in_order(cases)) as results:
+            return all(self.kind in trial.kinds for trial in results)
 
     def witness(self) -> Witness:
         """Run the best case in this process, to see its history; the run costs CPU time, too.
@@ -174,20 +234,10 @@ class Search:
             self._witness = self._see()
         return self._witness
 
-    def logs(self) -> list[list[str]]:
-        """Run the best case in this process, and return the lines of each node's log.
-
-        Raises `KeyboardInterrupt` if the user interrupted the run.
-        """
-        with tempfile.TemporaryDirectory(prefix="harness-shrink-") as folder:
-            self._witness = self._see(Path(folder))
-            files = sorted(Path(folder, "logs").glob("*.log"))
-            return [file.read_text(encoding="utf-8").splitlines() for file in files]
-
-    def _see(self, logs_below: Path | None = None) -> Witness:
+    def _see(self) -> Witness:
         begin_s = time.process_time()
         with planted(self._trials.defect):
-            witness = seen(self.case, self.environment, logs_below)
+            witness = seen(self.case, self.environment)
         self._trials.spend(time.process_time() - begin_s)
         return witness
 
@@ -198,11 +248,15 @@ class Search:
             return None
 
 
-def seen(case: Case, environment: Environment, logs_below: Path | None = None) -> Witness:
+def seen(case: Case, environment: Environment) -> Witness:
     """Run a case in this process and judge it. Raises `KeyboardInterrupt` on an interrupt."""
     plan = plan_case(case, environment)
-    outcome = conduct(plan, environment, run_id="shrink", folder=None, logs_below=logs_below)
+    with tempfile.TemporaryDirectory(prefix="harness-shrink-") as folder:
+        below = Path(folder)
+        outcome = conduct(plan, environment, run_id="shrink", folder=None, logs_below=below)
+        files = sorted((below / "logs").glob("*.log"))
+        logs = [file.read_text(encoding="utf-8").splitlines() for file in files]
     if outcome.stop_asked:
         raise KeyboardInterrupt
     results = judge(outcome.history, plan.case, plan.checkers, time_limit_s=CHECK_TIME_LIMIT_S)
-    return Witness(plan, outcome.history, results)
+    return Witness(plan, outcome.history, results, logs)
