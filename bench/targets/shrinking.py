@@ -1,8 +1,8 @@
 """Shrink the failure of every bug switch: `python -m bench.targets.shrinking OUT [BUG ...]`.
 
 Each line has the faults, operations, CPU seconds and trials of one switch; then come the medians
-and the five worst. `OUT` keeps the shrunk cases and their sizes, so after an interrupt the same
-command continues. With `--hash-seeds N`, every shrunk case then runs under N other values of
+and the five worst. `OUT` keeps the shrunk cases, their sizes and all trials, so after an interrupt the
+same command continues, and with a higher `--cpu` it continues those that reached the limit. With `--hash-seeds N`, every shrunk case then runs under N other values of
 `PYTHONHASHSEED`, and each must fail in the same way with the same history.
 """
 
@@ -87,8 +87,11 @@ def _size_of(row: Row, case: Case, parsed: argparse.Namespace) -> Size | None:
     """Shrink the failure of one switch, or read the size that an earlier call stored."""
     file = parsed.out / f"{row.name}.json"
     if file.is_file():
-        return msgspec.json.decode(file.read_bytes(), type=Size)
-    with Trials(jobs=parsed.jobs, cpu_s_max=parsed.cpu) as trials:
+        stored = msgspec.json.decode(file.read_bytes(), type=Size)
+        if not stored.exhausted or stored.cpu_s >= parsed.cpu:
+            return stored
+    memory = parsed.out / f"{row.name}.jsonl"
+    with Trials(jobs=parsed.jobs, cpu_s_max=parsed.cpu, memory=memory) as trials:
         try:
             shrunk = shrink(trials, case, Kind(row.expected, ""))
         except UsageError as error:

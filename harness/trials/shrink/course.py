@@ -173,13 +173,11 @@ def _shrink(search: Search) -> None:
 
 def _choose_fault(search: Search, plain: Case) -> None:
     """Leave one fault in a short run, or two or three; the best case in `plain` words has all."""
-    one, few = list(faults.packed_cases(plain, (1,))), "a short run with few faults"
-    if search.first(one, few, seeds=1) is not None:
-        return
-    at_points = points.cases_at_points(search, plain)
+    few = "a short run with few faults"
     if (
-        search.first_quickly(at_points, "a fault at a point") is None
-        and search.first(one, few) is None
+        search.first_quickly(faults.packed_cases(plain, (1,)), few) is None
+        and search.first_quickly(points.cases_at_points(search, plain), "a fault at a point")
+        is None
         and search.first(faults.packed_cases(plain, (2, 3)), few, seeds=NEIGHBOUR_SEEDS) is None
     ):
         search.try_one(plain, "plain words")

@@ -29,6 +29,8 @@ ONE_NAME: Final = "one name in place of several"
 BEFORE_NS: Final = NS_PER_S
 AFTER_NS: Final = NS_PER_S // 2
 """An operation is near a fault if it begins at most so long before or after the fault."""
+LATE: Final = 16
+"""The number of operations up to the last blamed one that may suffice: races are local."""
 TAIL_NS: Final = NS_PER_S // 10
 GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 
@@ -104,13 +106,14 @@ def _guesses(
     clients = {op.process for op in blamed}
     last_ns = max((op.at_ns for op in blamed), default=0)
     early = [(op, is_blamed) for op, is_blamed in listed if op.at_ns <= last_ns]
+    late = [*(each for each in early[:-LATE] if each[1]), *early[-LATE:]]
     related = [(op, is_blamed or not texts.isdisjoint(_texts(op.value))) for op, is_blamed in early]
     return [
         [],
         blamed,
         [op for op, is_related in related if is_related],
         [op for op, is_related in related if is_related or op.process in clients],
-        [] if blamed else near,
+        [op for op, _ in late] if blamed else near,
         [op for op, _ in early],
         [op for op, _ in listed],
     ]

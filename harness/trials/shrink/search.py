@@ -34,6 +34,8 @@ Item = TypeVar("Item")
 SEEDS_DEFAULT: Final = 4
 LONGER_S: Final = 30.0
 """A run is long if it takes so much more simulated time than the run of the best case."""
+RARE_FACTOR: Final = 4
+"""The factor of seeds for half of the items if the best case fails with no other seed."""
 FEW: Final = 8
 """The number of items up to which each chunk is tried with all seeds."""
 
@@ -171,9 +173,12 @@ class Search:
         Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) without its tests of
         subsets, because a chunk of half the items is the complement of the other half.
 
-        If the best case fails with nearly all seeds, a first pass tries only one seed per chunk.
+        If the best case fails with all seeds, a first pass tries only one seed per chunk. If it
+        fails with no other seed, large chunks are tried with more seeds, because there are few.
         """
-        for seeds in (1, None) if len(items) > FEW and self._is_steady() else (None,):
+        failing = self._failing_seeds() if len(items) > FEW else 1
+        most = RARE_FACTOR * self._seeds if failing == 0 else self._seeds
+        for seeds in (1, most) if failing == self._seeds - 1 else (most,):
             items = self._drop(items, made, words, chunk_max or len(items), seeds)
 
     def _drop(
@@ -182,7 +187,7 @@ class Search:
         made: Callable[[Sequence[Item]], Case],
         words: str,
         chunk_max: int,
-        seeds: int | None,
+        seeds: int,
     ) -> Sequence[Item]:
         """Drop items until the failure needs each of the rest, and return the rest."""
         size = max(1, min(len(items) // 2, chunk_max))
@@ -207,23 +212,24 @@ class Search:
         size: int,
         made: Callable[[Sequence[Item]], Case],
         words: str,
-        seeds: int | None,
+        seeds: int,
     ) -> int | None:
         """Drop the first chunk from `at` on that the failure does not need; return its position."""
-        for tried in dict.fromkeys((1, seeds)):
-            begins = range(at, len(items), size)
+        begins = range(at, len(items), size)
+        usual = min(seeds, self._seeds)
+        for tried in dict.fromkeys((1, usual, min(seeds, max(usual, 2 * seeds // len(begins))))):
             rests = ([*items[:begin], *items[begin + size :]] for begin in begins)
             place = self.first(map(made, rests), words, seeds=tried)
             if place is not None:
                 return place
         return None
 
-    def _is_steady(self) -> bool:
-        """Whether the best case fails with all following seeds, too."""
+    def _failing_seeds(self) -> int:
+        """The number of other seeds with which the best case fails, too."""
         seeds = range(self.case.seed + 1, self.case.seed + self._seeds)
         cases = (msgspec.structs.replace(self.case, seed=seed % 2**63) for seed in seeds)
         with contextlib.closing(self._trials.in_order(cases)) as results:
-            return all(self.kind in trial.kinds for trial in results)
+            return sum(self.kind in trial.kinds for trial in results)
 
     def witness(self) -> Witness:
         """Run the best case in this process, to see its history; the run costs CPU time, too.
