@@ -1,9 +1,10 @@
 """Shrink the failure of every bug switch: `python -m bench.targets.shrinking OUT [BUG ...]`.
 
 Each line has the faults, operations, CPU seconds and trials of one switch; then come the medians
-and the five worst. `OUT` keeps the shrunk cases, their sizes and all trials, so after an interrupt the
-same command continues, and with a higher `--cpu` it continues those that reached the limit. With `--hash-seeds N`, every shrunk case then runs under N other values of
-`PYTHONHASHSEED`, and each must fail in the same way with the same history.
+and the five worst. `OUT` keeps the shrunk cases, their sizes and all trials: after an interrupt the
+same command continues, and a higher `--cpu` continues those that reached the limit. With
+`--hash-seeds N`, every shrunk case then runs under N other values of `PYTHONHASHSEED`, and each
+must fail in the same way with the same history.
 """
 
 from __future__ import annotations

@@ -22,8 +22,6 @@ from harness.trials.shrink import faults, load, operations, points
 from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
 from harness.trials.trials import Kind, Trial, Trials
 
-NEIGHBOUR_SEEDS: Final = 2
-"""The number of seeds per pair and triple of neighbouring faults; there are many of these."""
 MANY: Final = 500
 """The number of operations above which a lower rate is cheaper than dropping them one by one."""
 START_SEEDS: Final = 100
@@ -178,7 +176,7 @@ def _choose_fault(search: Search, plain: Case) -> None:
         search.first_quickly(faults.packed_cases(plain, (1,)), few) is None
         and search.first_quickly(points.cases_at_points(search, plain), "a fault at a point")
         is None
-        and search.first(faults.packed_cases(plain, (2, 3)), few, seeds=NEIGHBOUR_SEEDS) is None
+        and search.first(faults.packed_cases(plain, (2, 3)), few, seeds=1) is None
     ):
         search.try_one(plain, "plain words")
 
