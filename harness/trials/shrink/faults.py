@@ -101,7 +101,7 @@ def shrink_faults(search: Search) -> None:
 
 
 def leave_one(search: Search, *, seeds: int | None = None) -> None:
-    """Leave no fault of the best case, or only one, if it has not many."""
+    """Leave no fault of the best case, or a single one; many faults are left alone."""
     faults = search.case.faults or ()
     fewer = [(), *([fault] for fault in faults if len(faults) > 1)]
     if 0 < len(faults) <= PACKED_MAX:
@@ -122,14 +122,14 @@ def _united(case: Case) -> Iterator[Case]:
             continue
         begin_ns = min(fault.at_ns for fault in several)
         for whom in ("members", "all"):
-            one = msgspec.structs.replace(
+            united = msgspec.structs.replace(
                 several[0],
                 nemesis=_NODE.sub(whom, several[0].nemesis),
                 at_ns=begin_ns,
                 duration_ns=end_of(several) - begin_ns,
             )
             rest = [fault for fault in case.faults or () if fault not in several]
-            yield with_faults(case, [one, *rest])
+            yield with_faults(case, [united, *rest])
 
 
 def wait_less(search: Search) -> None:

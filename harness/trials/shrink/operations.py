@@ -28,9 +28,9 @@ NEW: Final = "new_"
 ONE_NAME: Final = "one name in place of several"
 BEFORE_NS: Final = NS_PER_S
 AFTER_NS: Final = NS_PER_S // 2
-"""An operation is near a fault if it begins at most so long before or after the fault."""
+"""An operation is near a fault if it begins at most this time before or after the fault."""
 LATE: Final = 16
-"""The number of operations up to the last blamed one that may suffice: races are local."""
+"""The number of last operations that may suffice, since a race is local."""
 TAIL_NS: Final = NS_PER_S // 10
 GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 

@@ -33,7 +33,7 @@ from harness.verdict.limits import CHECK_TIME_LIMIT_S
 Item = TypeVar("Item")
 SEEDS_DEFAULT: Final = 4
 LONGER_S: Final = 30.0
-"""A run is long if it takes so much more simulated time than the run of the best case."""
+"""A run is long if it takes this much more simulated time than the run of the best case."""
 RARE_FACTOR: Final = 4
 """The factor of seeds for half of the items if the best case fails with no other seed."""
 FEW: Final = 8
@@ -105,7 +105,7 @@ class Search:
     ) -> int | None:
         """Try candidates as `first` does, but first all of them with the seed of the best case.
 
-        If the failure hardly depends on the seed, hopeless candidates then cost one trial each.
+        If the failure hardly depends on the seed, a candidate that never fails costs few trials.
         """
         listed = list(candidates)
         place = self.first(listed, words, seeds=1)
@@ -118,7 +118,7 @@ class Search:
 
         Each candidate is tried with the seed of the best case and the following seeds.
         Candidates that cannot be planned are skipped. A run that lasts much longer than the best
-        one, such as a run that never settles, makes all later trials dear: it counts only if no
+        one, such as a run that never settles, makes later trials expensive, so it counts only if no
         other trial fails.
         """
         positions: list[int] = []
@@ -144,8 +144,8 @@ class Search:
         with contextlib.closing(self._trials.in_order(cases())) as results:
             for number, trial in enumerate(results):
                 if not failed and self.kind in trial.kinds:
-                    found = failed if trial.result.simulated_s <= longest_s else long
-                    found.append((positions[number], trial))
+                    kept = failed if trial.result.simulated_s <= longest_s else long
+                    kept.append((positions[number], trial))
                 self._on_trial()
         for position, trial in failed or long[:1]:
             self.accept(trial, words)
