@@ -98,12 +98,15 @@ def _guesses(
 ) -> list[list[ScheduledOp]]:
     """Yield lists of operations that may suffice: the shortest first, all operations last.
 
-    An operation is related to a blamed one if both contain the same text, such as a table's name.
-    If the checker blames no operation, those `near` a fault may suffice.
+    An operation is related to a blamed one if both contain the same text, such as a table's name,
+    that at most half of the operations contain. If the checker blames no operation, those `near` a
+    fault may suffice.
     """
     blamed = [op for op, is_blamed in listed if is_blamed]
-    texts = {text for op in blamed for text in _texts(op.value)}
+    count = Counter(text for op, _ in listed for text in set(_texts(op.value)))
+    texts = {text for op in blamed for text in _texts(op.value) if _is_rare(count[text], listed)}
     clients = {op.process for op in blamed}
+    first_ns = min((op.at_ns for op in blamed), default=0)
     last_ns = max((op.at_ns for op in blamed), default=0)
     early = [(op, is_blamed) for op, is_blamed in listed if op.at_ns <= last_ns]
     late = [*(each for each in early[:-LATE] if each[1]), *early[-LATE:]]
@@ -111,12 +114,18 @@ def _guesses(
     return [
         [],
         blamed,
+        [op for op, is_related in related if is_related and op.at_ns >= first_ns],
         [op for op, is_related in related if is_related],
         [op for op, is_related in related if is_related or op.process in clients],
         [op for op, _ in late] if blamed else near,
         [op for op, _ in early],
         [op for op, _ in listed],
     ]
+
+
+def _is_rare(count: int, ops: Sequence[object]) -> bool:
+    """Whether at most half of the operations contain a text that `count` of them contain."""
+    return 2 * count <= len(ops)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -185,8 +194,9 @@ def drop_unrelated(search: Search) -> None:
     if search.exhausted:
         return
     blamed = [op for op, is_blamed in recorded(search.witness()) if is_blamed]
-    names = {name for op in blamed for name in _names(op)}
     ops = search.case.ops or ()
+    count = Counter(name for op in ops for name in set(_names(op)))
+    names = {name for op in blamed for name in _names(op) if _is_rare(count[name], ops)}
     places = [place for place, op in enumerate(ops) if names.isdisjoint(_names(op))]
     if names and places:
         related = set(range(len(ops))) - set(places)
