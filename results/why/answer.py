@@ -85,12 +85,14 @@ class Inevitable(msgspec.Struct, frozen=True, kw_only=True):
     """The time from which on every run failed, and what happened just before it.
 
     `from_ns` is `None` if no such time was found; `before_ns` is the last point at which a run
-    still passed.
+    still passed. If `is_turn` is false, the share at no earlier point differs significantly from
+    the one at `from_ns`, so nothing shows that the run took a turn there.
     """
 
     from_ns: int | None = None
     before_ns: int | None = None
     between: tuple[str, ...] = ()
+    is_turn: bool = True
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):

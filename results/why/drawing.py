@@ -244,7 +244,7 @@ def _curve(points: Sequence[Point], across: Callable[[int], float]) -> list[str]
 def _moments(why: Why, across: Callable[[int], float], bottom: int) -> list[str]:
     """Mark the time from which the failure was inevitable, and the time at which it shows."""
     moments = [(why.shown_ns, "a checker sees it", "shown", TIME_HEIGHT - 14)]
-    if why.inevitable.from_ns is not None:
+    if why.inevitable.from_ns is not None and why.inevitable.is_turn:
         moments.append((why.inevitable.from_ns, "inevitable", "inevitable", 11))
     parts = []
     for time, word, kind, y in moments:

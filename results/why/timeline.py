@@ -20,6 +20,7 @@ from harness.case import Case
 from harness.ops import NS_PER_S, History
 from harness.timeline import faults_of, reigns_of
 from harness.trials.trials import Kind, Trials
+from results.statistics.estimates import ALPHA, fisher_exact
 from results.why.answer import Count, Inevitable, Point
 from results.why.causes import counted_in
 
@@ -108,7 +109,14 @@ def inevitable_from(points: Sequence[Point], history: History) -> Inevitable:
         from_ns=first.at_ns,
         before_ns=before.at_ns,
         between=tuple(events_between(history, before.at_ns, first.at_ns)),
+        is_turn=any(
+            _differ(point.count, first.count) for point in points if point.at_ns < first.at_ns
+        ),
     )
+
+
+def _differ(one: Count, other: Count) -> bool:
+    return fisher_exact(one.failed, one.runs, other.failed, other.runs) < ALPHA
 
 
 def events_between(history: History, begin_ns: int, end_ns: int) -> list[str]:

@@ -15,6 +15,7 @@ import msgspec
 
 from harness.case import Case, Fault
 from harness.errors import UsageError, counted
+from harness.faults.parser import are_words
 from harness.ops import NS_PER_S, History
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE
@@ -92,16 +93,25 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
         return msgspec.structs.replace(case, faults=rest, nemeses=active or (NONE,))
 
     if len(faults) > 1:
-        yield Variant("all-faults", "", f"all {len(faults)} faults", without(faults))
+        yield Variant("all-faults", "", _all(faults), without(faults))
     for nemesis in nemeses if len(nemeses) > 1 else ():
         of_nemesis = [fault for fault in faults if fault.nemesis == nemesis]
         if len(of_nemesis) > 1:
-            text = f"all {len(of_nemesis)} faults {_cut(nemesis)}"
+            text = f"{_all(of_nemesis)} {_quoted(nemesis)}"
             yield Variant("faults", nemesis, text, without(of_nemesis))
     size = -(-len(faults) // FAULTS_EACH_MAX)
     for first in range(0, len(faults), size):
         group = faults[first : first + size]
         yield Variant("fault", group[0].id, words.of(group), without(group))
+
+
+def _all(faults: Sequence[Fault]) -> str:
+    return "both faults" if len(faults) == 2 else f"all {len(faults)} faults"
+
+
+def _quoted(nemesis: str) -> str:
+    """The name of a nemesis, or the words of a fault in quotes, since they are a command."""
+    return f"“{_cut(nemesis)}”" if are_words(nemesis) else _cut(nemesis)
 
 
 class _FaultWords:
@@ -112,7 +122,7 @@ class _FaultWords:
 
     def of(self, group: Sequence[Fault]) -> str:
         first = group[0]
-        text = f"{_cut(first.nemesis)}{self._when(first)}"
+        text = f"{_quoted(first.nemesis)}{self._when(first)}"
         return text if len(group) == 1 else f"{counted(len(group), 'fault')} from {text}"
 
     def _when(self, fault: Fault) -> str:

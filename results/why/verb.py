@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
         workers = counted(parsed.jobs, "worker")
         say(f"{time.monotonic() - begin_s:.0f} s on {workers}")
         say(*(f"{name:8} {path}" for name, path in files.items()))
-        moment_ns = why.inevitable.before_ns
+        moment_ns = why.inevitable.before_ns if why.inevitable.is_turn else None
         if why.inevitable.from_ns is not None and moment_ns is not None:
             moment = f"time={moment_ns / NS_PER_S:.10g}"
             look = shlex.join(["harness", "replay", str(folder), "--until", moment])

@@ -176,6 +176,15 @@ def inevitable_in_words(why: Why) -> list[str]:
             f"So the case with its planned faults decides, not chance. {shows}",
         ]
     before = by_time[inevitable.before_ns].count
+    if not inevitable.is_turn:
+        start = why.points[0]
+        text = (
+            f"All {first.count.runs} futures fail from {seconds(first.at_ns)} on. But "
+            f"{start.count.failed} of {start.count.runs} already fail from {seconds(start.at_ns)} "
+            "on, and these numbers do not separate the two: no turn of the run is shown, and only "
+            f"more --reseeds could show one. {shows}"
+        )
+        return [text]
     passed = f"{before.runs - before.failed} of {before.runs} futures still passed"
     lines = [
         f"Inevitable from {seconds(first.at_ns)} on: {all_fail}. {shows}",

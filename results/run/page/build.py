@@ -122,7 +122,7 @@ def _why(stored: StoredRun) -> dict[str, Any] | None:
         (point.at_ns, point.count.failed, point.count.runs, point.low, point.high)
         for point in why.points
     ]
-    return {"points": points, "from": why.inevitable.from_ns}
+    return {"points": points, "from": why.inevitable.from_ns if why.inevitable.is_turn else None}
 
 
 def _moment(history: History, focus: Sequence[int]) -> int | None:

@@ -147,6 +147,7 @@ def test_faults_that_can_replace_each_other_are_called_so():
     [
         (Inevitable(before_ns=2 * S), "never became inevitable"),
         (Inevitable(from_ns=0), "from the start"),
+        (Inevitable(from_ns=3 * S // 2, before_ns=S, is_turn=False), "no turn"),
     ],
 )
 def test_the_text_says_if_there_is_no_turn(inevitable, word):

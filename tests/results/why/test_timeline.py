@@ -65,6 +65,14 @@ def test_a_case_that_always_fails_is_inevitable_from_its_begin():
     assert inevitable_from((), History(())) == Inevitable()
 
 
+@pytest.mark.parametrize(("failed", "is_turn"), [((8, 7), False), ((2, 8), True), ((4, 9), True)])
+def test_a_turn_needs_an_earlier_time_with_another_rate(failed, is_turn):
+    counts = [Count(each, RESEEDS) for each in (*failed, RESEEDS, RESEEDS)]
+    found = [Point(at_ns=at, count=each, low=0, high=1) for at, each in enumerate(counts)]
+    inevitable = inevitable_from(found, History(()))
+    assert (inevitable.from_ns, inevitable.is_turn) == (2, is_turn)
+
+
 def test_events_just_before_the_time_are_named():
     history = small_run()
     begun = [op for op in history if op.f == "partition-leader"]
