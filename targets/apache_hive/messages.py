@@ -67,7 +67,7 @@ class KuduEntry(api.MetaTable, frozen=True):
 
 
 def _written(table: api.MetaTable) -> Any:
-    """The struct by which a change replaces a table."""
+    """The metastore's struct for a table, to replace the stored one."""
     if not isinstance(table, KuduEntry):
         return _view(table)
     row = copy.deepcopy(table.row)
@@ -105,7 +105,7 @@ def _table(found: Any) -> api.MetaTable:
 
 
 def _whole(found: Any) -> api.MetaTable:
-    """The answer to a get, from which a client may make a change."""
+    """The answer to a get, complete enough for a client to change the table."""
     table = _table(found)
     return KuduEntry(**msgspec.structs.asdict(table), row=found) if is_kudu(table) else table
 

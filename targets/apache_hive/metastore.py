@@ -66,13 +66,13 @@ _OF_RELEASE: Final[Mapping[Release, Mapping[str, str]]] = {
             "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
         ),
     },
-    # Kudu's masters leave a metastore that lacks one of these listeners, and one that compares the
-    # types of columns by position.
+    # Kudu's masters reject a metastore without these two listeners, or with checks of column types
+    # by position.
     HIVE3: {
         _LISTENERS: "org.apache.hive.hcatalog.listener.DbNotificationListener,"
         "org.apache.kudu.hive.metastore.KuduMetastorePlugin",
         "hive.metastore.disallow.incompatible.col.type.changes": "false",
-        # The usual classes are in Hive's query engine.
+        # Hive's default classes for these two settings are in its query engine, which is not here.
         "metastore.expression.proxy": (
             "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy"
         ),

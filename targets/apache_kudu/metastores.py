@@ -92,7 +92,7 @@ class RealHms(HmsLayout):
 
 
 class RealMetastores(Metastores):
-    """Queries to the real metastores of one deployment, and to the masters about them."""
+    """Queries to the real metastores of one deployment, and to the masters that follow them."""
 
     ask_s = 5.0
     bugs = frozenset({HiveBug.NO_REQUEST_IDS})
@@ -121,7 +121,9 @@ class RealMetastores(Metastores):
         return (*await super().pending(), *more)
 
     async def applied(self, leader: str) -> int | None:
-        """The id of an event up to which the leading master has applied all; `None` if unknown."""
+        """The id of an event such that the leading master has applied all events up to it, if
+        known.
+        """
         events = [
             await self._ask(address, api.GetCurrentEventId())
             for address in self._layout.hive.metastores
@@ -146,7 +148,7 @@ class RealMetastores(Metastores):
     async def snapshot(self) -> dict[str, Any] | None:
         """Read the newest event's id and all entries, as `[name, table id, masters, cluster id]`.
 
-        Masters have the names of their nodes; an address of no master stays as it is.
+        Masters have the names of their nodes; other addresses stay unchanged.
         """
         seen = await super().snapshot()
         if seen is None:
@@ -163,7 +165,8 @@ class RealMetastores(Metastores):
     ) -> Iterator[str]:
         """The reasons why the two catalogs are not at rest, one sentence each.
 
-        Kudu repairs no difference, so one that stays is no reason: the checker judges it.
+        Kudu never repairs a difference. So a difference that stays is not a reason to wait: the
+        checker judges it.
         """
         del masters
         if seen is None:
@@ -191,7 +194,7 @@ def _differences(leader: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str
 
 
 def hms_permits(layout: RealHms) -> list[Permit]:
-    """The permits for what Kudu itself does differently from the bundled masters in `strict`."""
+    """The permits for deviations of Kudu itself from the bundled masters in `strict`."""
     permits = [
         START_WITHOUT_DATABASE,
         Permit(

@@ -245,9 +245,10 @@ class ApacheKuduSystem(KuduSystem):
         return masters, dict(zip(servers, held, strict=True))
 
     async def _followed(self, roles: Roles) -> dict[str, Any] | None:
-        """The cluster's id, and what the leading master has applied of the metastore's events.
+        """The cluster's id, and the last event of the metastore that the leading master has
+        applied.
 
-        `None` without metastores, and if the leader does not answer.
+        `None` without metastores, or if the leader does not answer.
         """
         if self._hms is None or roles.leader is None:
             return None
@@ -257,7 +258,7 @@ class ApacheKuduSystem(KuduSystem):
         says = await self._ask(leader, m.ConnectToMasterRequest())
         if last is None or says is None or says.error is not None:
             return None
-        # Nothing shows in which writes a master stored the ids of events.
+        # No RPC and no page shows which writes of a master stored the ids of events.
         return {"cluster_id": says.cluster_id, "hms": {"last_event": last, "events": []}}
 
     def _voters(self, dump: Mapping[str, Any]) -> list[str]:

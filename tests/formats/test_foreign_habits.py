@@ -63,7 +63,7 @@ def test_a_file_without_processes_is_the_history_of_one_client(tmp_path, capsys)
     assert "line 2, column 1: op 1: process 0 invokes" in capsys.readouterr().err
     op = "{:process 1, :type :invoke, :f :txn, :value [[:r 1 nil]]}"
     for text, words in [
-        ("\n".join([*lines, op]) % (1, 1), "op 6 has a process, and the ops before it have none"),
+        ("\n".join([*lines, op]) % (1, 1), "op 6 has a process, but the ops before it have none"),
         (f"{op}\n{lines[0]}", "line 2, column 1: op 1 lacks process"),
     ]:
         assert checked(tmp_path, text, "h.edn") == EXIT_USAGE

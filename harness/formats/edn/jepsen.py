@@ -89,7 +89,7 @@ def _lacks_process(form: Any) -> bool:
 def _of_one_client(form: Any, position: int) -> Any:
     """Return an op of a file without processes with the process of its only client."""
     if isinstance(form, dict) and ":process" in form:
-        raise HistoryError(f"op {position} has a process, and the ops before it have none")
+        raise HistoryError(f"op {position} has a process, but the ops before it have none")
     return {**form, ":process": 0} if _lacks_process(form) else form
 
 

@@ -1,6 +1,4 @@
-"""One connection of a client of Kudu's RPC to a bundled server, as the call handlers see it.
-it.
-"""
+"""One connection of a client of Kudu's RPC to a bundled server, as the call handlers see it."""
 
 from __future__ import annotations
 

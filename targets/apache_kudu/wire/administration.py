@@ -58,10 +58,10 @@ _SET: Final = 1
 
 
 async def applies_events(s: Session) -> bool:
-    """Whether a leading master has applied all earlier events of its metastore, and leads still.
+    """Whether a leading master has applied all earlier events of its metastore, and still leads.
 
-    A leader with a metastore applies all events before it looks for a table that it is to drop.
-    The table here does not exist. Raises `RpcError`.
+    It is asked to drop a table that does not exist: a leader with a metastore applies all events
+    before it looks for the table. Raises `RpcError`.
     """
     error = master_error(await s.ask(DELETE_TABLE, {"table": {"table_name": _NO_TABLE}}))
     return error is not None and error.code is MasterErrorCode.TABLE_NOT_FOUND

@@ -1,15 +1,15 @@
-"""Drops and renames of masters with a metastore, which tell more than such masters promise.
+"""Drops and renames through masters with a metastore, and proof that they took effect.
 
 The metastore makes the change. A leader acknowledges the change after its listener has read the
-event, whether or not it could apply the event (KUDU-2475); a leader that has lost its leadership
-meanwhile reads nothing, and acknowledges all the same. So an acknowledgement alone says nothing
-about Kudu's own catalog. After it, the client looks at the table by its id, at the same master and
-in the same term. If the table is still there, or lacks its new name, the change has an unknown
+event, whether or not it could apply the event (KUDU-2475). A leader that loses its leadership in
+the meantime reads nothing, but acknowledges as well. So an acknowledgement alone proves nothing
+about Kudu's own catalog. Therefore the client then reads the table by its id, from the same master
+and in the same term. If the table is still there, or lacks its new name, the change has an unknown
 outcome: it may take effect later, or never. This includes a renamed table that is gone (an event
 may have dropped it under its old name) and a drop of a table whose id is not certain.
 
-Masters make creates and other alters themselves. If such a request ends with an error of the
-metastore, then before the master has written anything, so it is certain that Kudu has no change.
+Masters make creates and other alters themselves. If the metastore fails such a request, the master
+wrote nothing before, so Kudu's catalog is certainly unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_APPLIED: Final = m.MasterError(
 
 
 async def followed(handler: Handler, s: Session, request: Any) -> m.MasterResponse:
-    """Make the change, and look whether the master's own catalog has it, too."""
+    """Make the change, and check that the master's own catalog shows it."""
     answer = await handler(s, request)
     error = answer.error
     if error is not None:
@@ -56,7 +56,8 @@ def _is_made_by_metastore(request: Any) -> bool:
 
 
 async def _name_of(s: Session, table_id: str) -> str | None:
-    """The name of a table; `None` if the master does not have the table, and "" if it does not say.
+    """The name of a table; `None` if the master does not have the table, and "" if the answer lacks
+    the name.
 
     Raises `RpcError`.
     """
