@@ -118,6 +118,7 @@ class Fabric:
             raise
         finally:
             attempt.over = True
+            del attempt  # an error refers to this frame: avoid a reference cycle
 
     def _end_of(self, owner: Host) -> str:
         """The end of the link on which `owner` calls: a node, or a client of the driver."""

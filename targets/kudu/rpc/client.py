@@ -26,7 +26,6 @@ from targets.kudu.rpc.wire import (
     Call,
     Frame,
     R_co,
-    decoder,
     parse_address,
     request_frame,
 )
@@ -118,7 +117,7 @@ def _read_answer(frame: Frame, address: Address, request: Call[R_co]) -> R_co:
     """Decode an answer. Raises `RpcError` if the answer is an error."""
     try:
         if frame.kind == RESPONSE:
-            response: R_co = decoder(request.answer_type).decode(frame.body)
+            response: R_co = request.decode_answer(frame.body)
             return response
         code, message = ERROR_DECODER.decode(frame.body)
     except msgspec.MsgspecError as error:
@@ -222,15 +221,12 @@ class _Link:
         while True:
             try:
                 frame = await conn.recv()
-            except OSError:
-                break
-            if frame is None:
-                break
-            self._received += 1
-            try:
+                if frame is None:
+                    break
+                self._received += 1
                 answer = decode(frame)
-            except msgspec.MsgspecError:
-                break  # the peer does not speak this protocol: close the connection
+            except (OSError, msgspec.MsgspecError):
+                break  # the connection is lost, or the peer does not speak this protocol
             if answer.kind not in _ANSWERS:
                 break
             call = self._calls.pop(answer.call_id, None)
@@ -313,7 +309,10 @@ class RpcClient:
             link.forget(call_id)
             raise
         if isinstance(outcome, RpcError):
-            raise outcome
+            try:
+                raise outcome
+            finally:
+                del outcome, future  # the traceback refers to this frame: avoid a reference cycle
         try:
             return _read_answer(outcome, where, request)
         except RpcConnectionError as error:
@@ -355,12 +354,12 @@ class RpcClient:
         done: Callable[[R_co | RpcError], None],
         timeout_s: float,
     ) -> None:
-        outcome: R_co | RpcError
         try:
-            outcome = await self.call(where, request, timeout_s=timeout_s)
+            response = await self.call(where, request, timeout_s=timeout_s)
         except RpcError as error:
-            outcome = error
-        done(outcome)
+            done(error)
+        else:
+            done(response)
 
     def close(self) -> None:
         """End all connections; their unanswered calls fail with `RpcConnectionError`."""
@@ -428,8 +427,12 @@ class RpcClient:
             ) from None
         finally:
             dial.waiters.remove(waiter)
+            del waiter
         if isinstance(outcome, RpcError):
-            raise outcome
+            try:
+                raise outcome
+            finally:
+                del outcome  # as in `call`
         return outcome
 
     async def _dial(self, address: Address, dial: _Dial) -> None:

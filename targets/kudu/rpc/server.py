@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
@@ -19,7 +20,6 @@ from targets.kudu.rpc.wire import (
     Call,
     Frame,
     answer_frame,
-    decoder,
     error_frame,
 )
 
@@ -66,13 +66,13 @@ Handler = Callable[[Any, str], Awaitable[msgspec.Struct] | msgspec.Struct | Answ
 class _Method:
     """A method that the server serves, with its handler."""
 
-    __slots__ = ("decoder", "handler", "name", "service")
+    __slots__ = ("decode", "handler", "name", "service")
 
     def __init__(self, handler: Handler, request_type: type[Call[Any]]) -> None:
         self.name = request_type.method
         self.service = request_type.service
         self.handler = handler
-        self.decoder = decoder(request_type)
+        self.decode = _decoder(request_type).decode
 
 
 class RpcServer:
@@ -166,7 +166,7 @@ class RpcServer:
             message = f"too busy: {in_flight} calls of {service} are in flight"
             return error_frame(call.call_id, BUSY, message)
         try:
-            request = method.decoder.decode(call.body)
+            request = method.decode(call.body)
         except msgspec.MsgspecError as error:
             return error_frame(call.call_id, REMOTE, f"bad request of {method.name}: {error}")
         try:
@@ -179,10 +179,10 @@ class RpcServer:
             self._in_flight[service] = in_flight + 1
             self._await_answer(result, service, call.call_id, conn)
             return None
-        if isinstance(result, msgspec.Struct):
-            return answer_frame(call.call_id, result)
         if isinstance(result, types.CoroutineType):
             result = _Unstarted(result)
+        elif isinstance(result, msgspec.Struct):
+            return answer_frame(call.call_id, result)
         self._in_flight[service] = in_flight + 1
         self._env.spawn(self._finish(service, result, call.call_id, conn), name=method.name)
         return None
@@ -213,8 +213,23 @@ class RpcServer:
 
 def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call[Any]]:
     """The declared type of a handler's request, its parameter at `position` after `self`."""
-    request_type: type[Call[Any]] = list(get_type_hints(handler).values())[position]
+    function = getattr(handler, "__func__", handler)
+    # A cached closure would keep its node alive.
+    read = _declared if function.__closure__ is None else _declared.__wrapped__
+    request_type: type[Call[Any]] = read(function)[position]
     return request_type
+
+
+@functools.lru_cache(maxsize=256)
+def _declared(function: Callable[..., Any]) -> list[Any]:
+    """The types that a function declares: nodes start often, and reading the types takes long."""
+    return list(get_type_hints(function).values())
+
+
+@functools.lru_cache(maxsize=256)
+def _decoder(request_type: type[Call[Any]]) -> msgspec.msgpack.Decoder[Call[Any]]:
+    """The decoder of a type; all servers of the process share it, because it keeps no state."""
+    return msgspec.msgpack.Decoder(request_type)
 
 
 class _Unstarted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, Final, Generic, TypeVar, get_args
 
 import msgspec
@@ -17,7 +16,6 @@ ERROR: Final = 2
 BUSY: Final = "ServiceUnavailable"
 REMOTE: Final = "RemoteError"
 
-Response = TypeVar("Response", bound=msgspec.Struct)
 R_co = TypeVar("R_co", bound=msgspec.Struct, covariant=True)
 
 
@@ -31,12 +29,14 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True, array_like=True):
     service: ClassVar[str]
     method: ClassVar[str]
     answer_type: ClassVar[Any]
+    decode_answer: ClassVar[Any]
 
     def __init_subclass__(cls) -> None:
         (base,) = cls.__dict__["__orig_bases__"]
         (answer_type,) = get_args(base)
         if not isinstance(answer_type, TypeVar):
             cls.answer_type = answer_type
+            cls.decode_answer = msgspec.msgpack.Decoder(answer_type).decode
             cls.method = f"{cls.service}.{cls.__name__.removesuffix('Request')}"
 
 
@@ -52,12 +52,6 @@ class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
 FRAME_DECODER: Final = msgspec.msgpack.Decoder(Frame)
 ERROR_DECODER: Final = msgspec.msgpack.Decoder(tuple[str, str])
 _encode: Final = msgspec.msgpack.Encoder().encode
-
-
-@functools.lru_cache(maxsize=256)
-def decoder(message_type: type[Response]) -> msgspec.msgpack.Decoder[Response]:
-    """The decoder of a type. Calls of one process share decoders, which keep no state."""
-    return msgspec.msgpack.Decoder(message_type)
 
 
 def request_frame(call_id: int, request: Call[R_co]) -> bytes:

@@ -127,18 +127,19 @@ class Ddl:
             raise busy("DDL requests in flight", IN_FLIGHT_MAX)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         epoch.in_flight[key] = future
-        outcome: Outcome
         try:
-            outcome = await execute()
+            reply = await execute()
+            future.set_result(reply)
         except RefusedError as refusal:
-            outcome = refusal
+            future.set_result(refusal)
+            raise
         except BaseException:
             future.cancel()
             raise
         finally:
-            del epoch.in_flight[key]
-        future.set_result(outcome)
-        return _unwrap(outcome)
+            # Without `future`, a refusal's traceback, which refers to this frame, makes no cycle.
+            del epoch.in_flight[key], future
+        return reply
 
     # --- the operations ----------------------------------------------------------------------
 
