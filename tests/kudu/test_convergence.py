@@ -110,6 +110,11 @@ CASES = [
     (lambda m, t: m["m2"]["dump"]["tables"][0].update(state="ALTERING"), "table t (T) is ALTERING"),
     (lambda m, t: m["m2"]["dump"]["tablets"][0].update(state="CREATING"), "tablet x is CREATING"),
     (lambda m, t: m["m2"]["dump"]["tablets"][0].update(state="PREPARING"), "x is PREPARING"),
+    (lambda m, t: _tablet(m).update(table_id="U"), "x belongs to table U, which is missing"),
+    (
+        lambda m, t: _tablet(m).update(table_id="V", state="PREPARING"),
+        "x belongs to table V, which is missing",
+    ),
     (lambda m, t: m["m2"]["dump"].update(tasks=3), "3 calls to tablet servers"),
     (lambda m, t: t["t1"]["tablets"].clear(), "t1 has no replica of tablet x"),
     (_orphan, "t1 holds tablet y"),
