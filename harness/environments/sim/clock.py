@@ -36,8 +36,8 @@ class Scheduler(Protocol):
     def note(self, node: str, what: str, data: bytes = b"") -> None:
         """Add an event of a node (`what`, with its `data`) to the run's digest and trace."""
 
-    def log(self, node: str, line: str) -> None:
-        """Append a line to a node's log."""
+    def log(self, node: str, line: str, data: bytes = b"") -> None:
+        """Append a line to a node's log; `data` is text in UTF-8 that belongs to the line."""
 
 
 _MILLION: Final = 1_000_000

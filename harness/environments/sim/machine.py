@@ -40,6 +40,7 @@ from harness.run.announcements import NODE_EXITED, NODE_STARTED, check_announced
 _TRACEBACK_LINES_MAX: Final = 60
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]+")
 _SHOWN_PATH_PARTS: Final = 3
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Machine:
@@ -123,27 +124,18 @@ class Machine:
             incarnation.run_main(self._entries[self.variant](incarnation.env, config))
         return incarnation
 
-    def announce(self, kind: str, data: dict[str, Any]) -> None:
-        """Publish an event that the node reports; a kind that it may not announce ends the run."""
-        try:
-            check_announced(self.name, kind, data)
-        except TargetError as error:
-            self.world.fail(error)
-        else:
-            self.emit(kind, data, by_driver=self.spec is None)
-
     def reach(self, kind: str, data: dict[str, Any]) -> None:
         """Spring the traps at a point of the node's code, and log the point."""
-        encoded = msgspec.json.encode(data)
-        self.world.log(self.name, f"{kind} {encoded.decode()}")
+        encoded = _encode(data)
+        self.world.log(self.name, kind, encoded)
         self._spring(self.name, kind, encoded, False)
 
     def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
         # Encode the event at once, so that later changes of the object do not change the event.
-        encoded = msgspec.json.encode(data)
+        encoded = _encode(data)
         self.world.note(self.name, kind, encoded)
         if kind != CHECKPOINT:  # checkpoints are too frequent for a log
-            self.world.log(self.name, f"{kind} {encoded.decode()}")
+            self.world.log(self.name, kind, encoded)
         self._publish(self.name, kind, encoded, by_driver)
 
     def exit(
@@ -302,8 +294,15 @@ class SimEnv:
         return f"http://{address}"
 
     def event(self, kind: str, **data: Any) -> None:
-        if self.owner.loop.alive:
-            self.owner.machine.announce(kind, data)
+        if not self.owner.loop.alive:
+            return
+        machine = self.owner.machine
+        try:
+            check_announced(self.name, kind, data)
+        except TargetError as error:  # the node may not announce this kind, so the run ends
+            machine.world.fail(error)
+        else:
+            machine.emit(kind, data, by_driver=machine.spec is None)
 
     def point(self, kind: str, **data: Any) -> None:
         if self.owner.loop.alive:

@@ -23,7 +23,7 @@ import gc
 import itertools
 import sys
 from asyncio.events import _get_running_loop, _set_running_loop
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NoReturn
@@ -68,8 +68,8 @@ class World:
         self._checkpoint_ns = -1
         self._stopped = False
         self._failure: BaseException | None = None
-        self._logs: dict[str, deque[tuple[int, str]]] = {}
-        self._lines_logged: dict[str, int] = {}
+        self._logs: dict[str, deque[tuple[int, str, bytes]]] = {}
+        self._lines_logged: Counter[str] = Counter()
         self.schedule(virtual_ns_max, self._run_out_of_time, virtual_ns_max)
 
     # --- the interface for loops and machines ----------------------------------------------------
@@ -115,20 +115,26 @@ class World:
         """The digest of all occurrences so far, with the time and the number of events."""
         return f"{self.digest:08x}-{self.now_ns:x}-{self.events:x}"
 
-    def log(self, node: str, line: str) -> None:
-        """Append a line to a node's log, which keeps the last `LOG_LINES_MAX` lines."""
+    def log(self, node: str, line: str, data: bytes = b"") -> None:
+        """Append a line to a node's log, which keeps the last `LOG_LINES_MAX` lines.
+
+        `data` is text in UTF-8 that belongs to the line; it is decoded when the log is read.
+        """
         lines = self._logs.get(node)
         if lines is None:
             lines = self._logs[node] = deque(maxlen=LOG_LINES_MAX)
-        lines.append((self.now_ns, line))
-        self._lines_logged[node] = self._lines_logged.get(node, 0) + 1
+        lines.append((self.now_ns, line, data))
+        self._lines_logged[node] += 1
 
     def log_lines(self, node: str, *, last_lines: int = LOG_LINES_MAX) -> list[str]:
         """The last lines of a node's log, after a line that counts dropped lines, if any."""
         lines = self._logs.get(node, deque())
         start = max(0, len(lines) - last_lines)
-        end = [f"{t / 1e9:.6f} {line}" for t, line in itertools.islice(lines, start, None)]
-        dropped = self._lines_logged.get(node, 0) - len(lines)
+        end = [
+            f"{t / 1e9:.6f} {line} {data.decode()}" if data else f"{t / 1e9:.6f} {line}"
+            for t, line, data in itertools.islice(lines, start, None)
+        ]
+        dropped = self._lines_logged[node] - len(lines)
         if start == 0 and dropped:
             end.insert(0, f"... {dropped} earlier lines were dropped")
         return end

@@ -174,13 +174,13 @@ class Applier:
     def snapshot(self, config: RaftConfig) -> Snapshot:
         """Take a snapshot of the state machine; `config` is the committed configuration."""
         journal, data = self.journal, self._machine.snapshot()
-        self._announce(self._hash(data))
+        self._announce(state=self._hash(data))
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
 
     async def restore(self, snapshot: Snapshot) -> None:
         await self._machine.restore(snapshot.data, snapshot.last_included.index)
         self.journal = Journal(snapshot.last_included, snapshot.digest)
-        self._announce(self._hash(None))
+        self._announce(state=self._hash(None))
 
     def _hash(self, data: bytes | None) -> str:
         """Return a hex digest of the machine's state; `data` is its snapshot, if already taken."""
@@ -190,8 +190,8 @@ class Applier:
             state = self._machine.snapshot() if data is None else data
         return hashlib.blake2b(state, digest_size=_DIGEST_BYTES).hexdigest()
 
-    def _announce(self, state: str | None = None) -> None:
-        at: dict[str, Any] = {"index": self.journal.index, "log": self.journal.digest.hex()}
-        if state is not None:
-            at["state"] = state
-        self._env.event("checkpoint", group=self._group, **at)
+    def _announce(self, **state: str) -> None:
+        journal = self.journal
+        self._env.event(
+            "checkpoint", group=self._group, index=journal.index, log=journal.digest.hex(), **state
+        )

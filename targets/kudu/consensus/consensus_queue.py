@@ -288,12 +288,15 @@ class Leader:
             )
             return
         preceding_index = peer.next_index - 1
+        preceding = log.last
+        if preceding.index != preceding_index:
+            preceding = OpId(log.term_at(preceding_index), preceding_index)
         request = UpdateConsensusRequest(
             dest_uuid=peer.uuid,
             tablet_id=state.group_id,
             caller_uuid=state.uuid,
             caller_term=state.term,
-            preceding=OpId(log.term_at(preceding_index), preceding_index),
+            preceding=preceding,
             committed_index=log.commit_index,
             entries=log.batch(peer.next_index, state.options.batch_bytes_max),
         )

@@ -47,7 +47,7 @@ class Follower:
         preceding, entries = request.preceding, request.entries
         if entries or preceding.index < self._log.base.index:
             preceding, entries = self._above_base(request)
-        matches = self._matches(preceding)
+        matches = preceding == self._log.last or self._matches(preceding)
         if (
             (entries or not matches)
             and self._state.is_stranger(request.caller_uuid)

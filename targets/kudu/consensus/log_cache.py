@@ -72,18 +72,15 @@ class MemoryLog:
 
         At least one entry is returned if the log has an entry at `index`.
         """
-        if index == self.last_index + 1:
-            return ()
         offset = index - self.base.index - 1
         assert 0 <= offset <= len(self._entries), f"no entries from {index} in {self}"
+        entries = self._entries[offset:]
         size = 0
-        end = offset
-        while end < len(self._entries):
-            size += len(self._entries[end].payload) + _ENTRY_OVERHEAD_BYTES
-            if size > bytes_max and end > offset:
-                break
-            end += 1
-        return tuple(self._entries[offset:end])
+        for count, entry in enumerate(entries):
+            size += len(entry.payload) + _ENTRY_OVERHEAD_BYTES
+            if size > bytes_max and count:
+                return tuple(entries[:count])
+        return tuple(entries)
 
     def between(self, first: int, last: int) -> list[Entry]:
         start = first - self.base.index - 1

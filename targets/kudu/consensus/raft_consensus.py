@@ -51,7 +51,9 @@ NO_PROXY: Final = "could not obtain a remote proxy to the peer"
 _PROPOSALS_MAX: Final = 1024
 _NS: Final = 1_000_000_000
 _NEVER_NS: Final = 1 << 62
-_LEADER: Final = Role.LEADER
+_LEADER: Final = Role.LEADER  # reading attributes of an enum is slow in Python 3.11
+_CONFIG: Final = msg.EntryKind.CONFIG
+_WRITE: Final = msg.EntryKind.WRITE
 
 
 class Replica:
@@ -342,31 +344,28 @@ class Replica:
         if self._busy:
             self._events.append(event)
             return
-        core = self._core
-        assert core is not None, "the replica is not started"
         assert not self._events, "events are queued, and no task handles them"
         self._busy = True
-        self._effects += core.step(event, self._now_ns())
+        self._events.append(event)
         self._carry_on()
 
     def _carry_on(self) -> None:
         """Carry out effects and handle queued events until no event is left or a barrier comes."""
-        core, effects, events = self._core, self._effects, self._events
-        assert core is not None, "the replica is not started"
-        methods, now_ns = self._carry_out, self._now_ns
-        while self.state_text == "RUNNING":
-            if effects:
+        if self.state_text != "RUNNING":
+            return
+        core, effects, events, methods = self.core, self._effects, self._events, self._carry_out
+        while True:
+            while effects:
                 effect = effects.popleft()
                 carry_out = methods.get(type(effect))
                 if carry_out is None:
                     self._spawn(self._pass_barrier(effect), "barrier")
                     return
                 carry_out(effect)
-            elif events:
-                effects += core.step(events.popleft(), now_ns())
-            else:
+            if not events:
                 self._busy = False
                 return
+            effects += core.step(events.popleft(), self._now_ns())
 
     async def _pass_barrier(self, effect: ev.Effect) -> None:
         if isinstance(effect, ev.SaveMeta):
@@ -428,19 +427,20 @@ class Replica:
         }
 
     def _append_log(self, effect: ev.AppendLog) -> None:
-        last, core = effect.entries[-1], self.core
+        last = effect.entries[-1]
         if effect.entries[0].index <= self._appended_index:
             self._trace("overwrote", index=effect.entries[0].index)
         self._appended_index = last.index
-        if last.kind is msg.EntryKind.CONFIG:
+        if last.kind is _CONFIG:
             self._trace("config-appended", index=last.index)
-        elif self._trace_steps or (core.role is Role.LEADER and last.kind is msg.EntryKind.WRITE):
+        elif self._trace_steps or (self.core.role is _LEADER and last.kind is _WRITE):
             self._trace("appended", index=last.index)
         self._wal.append(effect.sequence, effect.preceding, effect.entries)
 
     def _reply(self, effect: ev.Reply) -> None:
-        response, core = effect.response, self.core
-        if isinstance(response, msg.RequestConsensusVoteResponse):
+        response = effect.response
+        if type(response) is msg.RequestConsensusVoteResponse:
+            core = self.core
             vote = (core.term, core.voted_for)
             if response.vote_granted and core.voted_for and vote != self._announced_vote:
                 self._announced_vote = vote
@@ -451,8 +451,9 @@ class Replica:
 
     def _committed(self, effect: ev.Committed) -> None:
         """Apply committed entries, and take a snapshot if one is due."""
-        log = self.core.log
-        if self._trace_steps or self.core.role is Role.LEADER:
+        core = self.core
+        log = core.log
+        if self._trace_steps or core.role is _LEADER:
             self._trace("committed", index=effect.index)
         self._applier.apply(log.between(self._applier.journal.index + 1, effect.index))
         if self._trace_steps:

@@ -53,7 +53,7 @@ class PeerProgress:
     def note_contact(self, now_ns: int) -> None:
         """Record that the peer's replica answered at `now_ns`, so that it counts as working."""
         self.contact_ns = now_ns
-        self.read_acked = max(self.read_acked, self.read_sent)
+        self.read_acked = self.read_sent
         self.is_heard = True
         self.is_hopeless = False
 
