@@ -6,6 +6,7 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID
+from targets.apache_hive.artefacts import HIVE3
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.kudu]
 
@@ -28,6 +29,21 @@ def test_a_run_with_faults_breaks_nothing_that_modern_promises(tmp_path):
     assert len(verdicts) == 12
     assert verdicts["linearizable-catalog"] in {"valid", "permitted"}, verdicts
     assert verdicts["linearizable-rows"] in {"valid", "permitted"}, verdicts
+
+
+@pytest.mark.nightly
+@pytest.mark.hive
+@pytest.mark.postgres
+@pytest.mark.skipif(not HIVE3.folder().is_complete, reason="harness fetch hive 3.1.3")
+def test_kudu_and_its_metastores_agree_but_for_the_addresses_of_added_masters(tmp_path):
+    verdicts = verdicts_of(
+        tmp_path,
+        *("--hms", "--workload", "kudu-hms", "--masters", "1", "--spare-masters", "2"),
+        *("--rate", "10", "--time-limit", "15", "--fault", "kill node:hms1 at 8s for 4s"),
+        *("--fault", "do add-master on node:m2 at 3s", "--fault", "do add-master on node:m3 at 6s"),
+    )
+    assert verdicts["linearizable-catalog"] in {"valid", "permitted"}, verdicts
+    assert verdicts["kudu-hms"] in {"permitted", "unknown"}, verdicts
 
 
 def test_one_master_becomes_three_under_load(tmp_path):
