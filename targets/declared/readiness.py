@@ -54,6 +54,6 @@ def readiness(
             raise declared.error(key, f"is {shown(written)}; {_RULE}")
     if port not in ports or port is None:
         raise declared.error(
-            key, f"asks port {port}, which is none of the ports {list(ports)}; add it to `ports`"
+            key, f"asks port {port}, which is not one of its ports {list(ports)}; add it to `ports`"
         )
     return ReadyPort(port, within_s) if match is None else ReadyHttp(port, match[2], within_s)

@@ -48,7 +48,9 @@ def error_values(code: int, status: int, text: str) -> Values:
 
 
 def master_error(answer: m.MasterResponse) -> Values | None:
-    """A master's answer, if it is an error."""
+    """The error in a bundled master's answer, in the form of a Kudu answer; `None` without an
+    error.
+    """
     error = answer.error
     return None if error is None else error_values(error.code, error.status, error.message)
 
@@ -59,7 +61,7 @@ def not_supported(text: str) -> Values:
 
 
 def tablet_error(answer: m.TabletResponse) -> Values | None:
-    """A tablet server's answer, if it is an error. Raises `CallError` for a stale request."""
+    """Like `master_error`, for a tablet server. Raises `CallError` for a stale request."""
     error = answer.error
     if error is None:
         return None

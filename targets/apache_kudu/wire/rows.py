@@ -56,7 +56,7 @@ def type_name(number: int) -> str:
 
 
 class PackedRows(NamedTuple):
-    """Rows and the buffer with their texts."""
+    """Encoded rows, and the buffer that holds their texts."""
 
     rows: bytes
     indirect_data: bytes
