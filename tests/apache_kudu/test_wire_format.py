@@ -228,7 +228,7 @@ def test_servers_read_what_clients_pack_and_clients_what_servers_pack(table, kin
         )
         for row in rows
     )
-    assert read_operations(columns, *pack(columns, operations)) == operations
+    assert read_operations(columns, *pack(columns, operations), rows_max=4) == operations
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,15 @@ def test_servers_read_what_clients_pack_and_clients_what_servers_pack(table, kin
 )
 def test_writes_that_are_not_whole_are_refused(rows):
     with pytest.raises(pb.WireFormatError):
-        read_operations((KEY,), rows, b"")
+        read_operations((KEY,), rows, b"", rows_max=9)
+
+
+def test_small_writes_cannot_have_many_or_huge_rows():
+    rows, texts = pack((KEY,), [m.RowOperation(m.RowKind.INSERT, (key,), {}) for key in "abc"])
+    with pytest.raises(pb.WireFormatError, match="more than 2 rows"):
+        read_operations((KEY,), rows, texts, rows_max=2)
+    with pytest.raises(pb.WireFormatError, match="more bytes"):
+        read_operations((KEY,), rows[: len(rows) // 3] * 4, texts, rows_max=9)
 
 
 def test_rows_that_do_not_fit_the_schema_are_refused():

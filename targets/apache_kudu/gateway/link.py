@@ -76,8 +76,11 @@ class Link:
         self._scanner_ids = itertools.count(1)
 
     async def ask(self, call: Call[R_co], request: Request) -> R_co:
-        """Call the bundled server. Raises `RpcError`."""
-        return await self._rpc.call(self.address, call, timeout_s=request.timeout_s)
+        """Call the bundled server. Raises `RpcError`, or `CallError` if the call is too large."""
+        try:
+            return await self._rpc.call(self.address, call, timeout_s=request.timeout_s)
+        except ValueError as error:  # nothing was sent
+            raise CallError(CallError.INVALID_REQUEST, str(error)) from error
 
     def change_id(self) -> m.RequestId:
         """A fresh id for one change of the catalog."""

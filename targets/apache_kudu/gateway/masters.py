@@ -25,6 +25,8 @@ MEMBER_TYPES: Final = {"NON_VOTER": 0, "VOTER": 1}
 _LOCATIONS: Final = 10
 """The number of tablets that an answer has if the request does not say it (`master.proto`)."""
 _ANY_REPLICA: Final = 0
+_UNTRANSLATED: Final = ("new_extra_configs", "new_table_owner", "new_table_comment")
+"""Fields of alters that bundled masters have nothing like."""
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -115,6 +117,9 @@ async def _delete_table(link: Link, request: Request) -> Values:
 
 async def _alter_table(link: Link, request: Request) -> Values:
     values = request.values
+    unknown = [name for name in _UNTRANSLATED if values.get(name, []) != []]
+    if unknown:
+        return not_supported(f"an alter with {', '.join(unknown)}")
     try:
         steps = tuple(map(_step, values.get("steps", ())))
     except (_NotSupportedError, WireFormatError) as error:

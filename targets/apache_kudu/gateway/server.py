@@ -11,7 +11,6 @@ A defect of the gateway ends the run without a verdict.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket  # determinism: not simulated
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -25,7 +24,6 @@ from targets.apache_kudu.gateway.tablets import TSERVER_CALLS
 from targets.apache_kudu.wire.connection import Reply
 from targets.apache_kudu.wire.frames import (
     CONTEXT_ID,
-    FRAME_BYTES_MAX,
     GREETING,
     LENGTH_BYTES,
     NEGOTIATION_ID,
@@ -47,12 +45,18 @@ from targets.kudu.rpc import (
     RpcTimeoutError,
     parse_address,
 )
+from targets.kudu.tserver.write_op import PAYLOAD_BYTES_MAX
 
 _HOST: Final = "127.0.0.1"
 _HANDSHAKE_S: Final = 3.0
 """Kudu's `rpc_negotiation_timeout_ms`."""
-_CALL_S: Final = 60.0
-"""Time limit of a call whose client names none."""
+_CALL_S_MAX: Final = 60.0
+"""Longest time limit of a call, which is also that of a call whose client names none."""
+_REQUEST_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
+"""Maximum size of a request; a bundled server writes no more at once."""
+_CONNECTIONS_MAX: Final = 400
+"""Maximum number of connections; further ones are closed at once. Each takes two descriptors of the
+harness's process."""
 _CALLS_MAX: Final = 256
 """Maximum number of unanswered calls per connection."""
 Calls = Mapping[tuple[str, str], tuple[Method, Handler]]
@@ -88,8 +92,10 @@ class Gateway:
         self.uuids: dict[str, str] = {}
         """The uuids of servers by "host:port"."""
         self._own: dict[str, tuple[str, int]] = {}
-        self._env = env
+        self.env = env
         self._dial = dial
+        self.connections = 0
+        """The number of open connections."""
         self._calls = {**dict.fromkeys(masters, MASTER), **dict.fromkeys(tservers, TSERVER)}
 
     def start(self) -> None:
@@ -101,7 +107,7 @@ class Gateway:
     def _open(self, address: str) -> tuple[str, int]:
         held = socket.create_server((_HOST, 0))
         host, port = held.getsockname()
-        self._env.spawn(self._listen(address, held), name=f"gateway of {address}")
+        self.env.spawn(self._listen(address, held), name=f"gateway of {address}")
         return host, port
 
     async def _listen(self, address: str, held: socket.socket) -> None:
@@ -135,7 +141,13 @@ class Gateway:
     def _accept(
         self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self._env.spawn(self._serve(address, reader, writer), name=f"gateway of {address}")
+        if self.connections == _CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        if self.connections == _CONNECTIONS_MAX:
+            self.env.event("gateway-full", connections=self.connections)
+        self.env.spawn(self._serve(address, reader, writer), name=f"gateway of {address}")
 
     async def _serve(
         self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -147,6 +159,7 @@ class Gateway:
             async with asyncio.timeout(_HANDSHAKE_S):
                 link = await self._shake_hands(rpc, address, reader, writer)
             while True:
+                await writer.drain()  # a client that reads no answers gets no more of them
                 asked = read_request(await _read_frame(reader))
                 if asked.call_id == CONTEXT_ID:
                     continue
@@ -155,7 +168,7 @@ class Gateway:
                     writer.write(error_frame(asked.call_id, CallError.TOO_BUSY, text))
                     continue
                 call = self._answer(link, asked, writer)
-                task = self._env.spawn(call, name=f"{asked.method} at {address}")
+                task = self.env.spawn(call, name=f"{asked.method} at {address}")
                 tasks[task] = None
                 task.add_done_callback(tasks.pop)
         except (OSError, EOFError, WireFormatError, RpcError, TimeoutError):
@@ -164,6 +177,7 @@ class Gateway:
             for task in [*tasks]:
                 task.cancel()
             rpc.close()
+            self.connections -= 1
             writer.transport.abort()
 
     async def _shake_hands(
@@ -199,8 +213,7 @@ class Gateway:
         except RpcError:
             writer.transport.abort()
             return
-        with contextlib.suppress(RuntimeError):  # the connection has ended
-            writer.write(frame)
+        writer.write(frame)
 
     async def _frame(self, link: Link, asked: Asked) -> bytes:
         named = self._calls[link.address].get((asked.service, asked.method))
@@ -208,7 +221,7 @@ class Gateway:
             text = f"the bundled servers have no method {asked.service}.{asked.method}"
             return error_frame(asked.call_id, CallError.NO_SUCH_METHOD, text)
         method, handler = named
-        limit_s = asked.timeout_ms / 1000 or _CALL_S
+        limit_s = min(asked.timeout_ms / 1000 or _CALL_S_MAX, _CALL_S_MAX)
         try:
             values = decode(method.request, asked.body)
             reply = await handler(link, Request(values, limit_s, asked.rows_id))
@@ -226,6 +239,6 @@ class Gateway:
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-    if size > FRAME_BYTES_MAX:
-        raise WireFormatError(f"a request of {size} bytes; at most {FRAME_BYTES_MAX} fit")
+    if size > _REQUEST_BYTES_MAX:
+        raise WireFormatError(f"a request of {size} bytes; the limit is {_REQUEST_BYTES_MAX}")
     return await reader.readexactly(size)

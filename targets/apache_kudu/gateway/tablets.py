@@ -35,6 +35,7 @@ from targets.apache_kudu.wire.tables import column_values, read_schema
 from targets.apache_kudu.wire.tablets import DATA_STATES, TABLET_STATES
 from targets.kudu import messages as m
 from targets.kudu.messages import AppStatus, TabletErrorCode
+from targets.kudu.tserver.write_op import ROWS_MAX
 
 _UNTRANSLATED: Final = ("last_primary_key", "row_format_flags", "snap_start_timestamp")
 """Fields of scans that bundled servers have nothing like, if they are set."""
@@ -101,8 +102,8 @@ async def _write(link: Link, request: Request) -> Values:
 def _operations(columns: Mapping[str, m.Column], values: Values) -> tuple[m.RowOperation, ...]:
     """Decode the rows by the client's schema, with the numbers of the tablet's columns."""
     asked = values.get("schema", {}).get("columns", [])
-    current = _known(columns, asked)
     theirs = read_schema({"columns": asked}).columns
+    current = _known(columns, asked)
     if any(ours.type != their.type for ours, their in zip(current, theirs, strict=True)):
         raise _MismatchError("The type of a column is not the one in the current schema")
     # The client packed each row by its own view of which columns may be null.
@@ -111,7 +112,9 @@ def _operations(columns: Mapping[str, m.Column], values: Values) -> tuple[m.RowO
         for ours, their in zip(current, theirs, strict=True)
     ]
     rows = values.get("row_operations", {})
-    return read_operations(numbered, rows.get("rows", b""), rows.get("indirect_data", b""))
+    return read_operations(
+        numbered, rows.get("rows", b""), rows.get("indirect_data", b""), rows_max=ROWS_MAX
+    )
 
 
 def _not_here(tablet_id: str) -> Values:

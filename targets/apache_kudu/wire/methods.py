@@ -119,6 +119,13 @@ REMOVE_MASTER: Final = Method(
     Message("RemoveMasterRequest", rpc_addr=nested(1, HOST_PORT), master_uuid=text(2)),
     ERROR_ONLY,
 )
+_TSERVER_ENTRY: Final = Message(
+    "Entry",
+    instance=nested(1, INSTANCE),
+    registration=nested(2, REGISTRATION),
+    millis_since_heartbeat=int_(3),
+    state=uint(5),
+)
 LIST_TABLET_SERVERS: Final = Method(
     _MASTER,
     "ListTabletServers",
@@ -126,18 +133,7 @@ LIST_TABLET_SERVERS: Final = Method(
     Message(
         "ListTabletServersResponse",
         error=nested(1, ERROR),
-        servers=many(
-            nested(
-                2,
-                Message(
-                    "Entry",
-                    instance=nested(1, INSTANCE),
-                    registration=nested(2, REGISTRATION),
-                    millis_since_heartbeat=int_(3),
-                    state=uint(5),
-                ),
-            )
-        ),
+        servers=many(nested(2, _TSERVER_ENTRY)),
     ),
 )
 CREATE_TABLE: Final = Method(
@@ -164,6 +160,9 @@ ALTER_TABLE: Final = Method(
         table=nested(1, TABLE),
         steps=many(nested(2, _STEP)),
         new_table_name=text(3),
+        new_extra_configs=many(bytes_(6)),
+        new_table_owner=text(7),
+        new_table_comment=text(10),
         num_replicas=int_(11),
     ),
     Message("AlterTableResponse", error=nested(1, ERROR), schema_version=uint(2), table_id=text(3)),

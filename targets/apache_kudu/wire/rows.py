@@ -97,13 +97,15 @@ def _pack_cell(column: Column, value: Value, rows: bytearray, texts: bytearray) 
 
 
 def read_operations(
-    columns: Sequence[Column], rows: bytes, texts: bytes
+    columns: Sequence[Column], rows: bytes, texts: bytes, *, rows_max: int
 ) -> tuple[RowOperation, ...]:
-    """Decode writes of rows with these columns. Raises `WireFormatError`."""
+    """Decode writes of at most `rows_max` rows with these columns. Raises `WireFormatError`."""
     nullable = any(column.is_nullable for column in columns)
-    size, at = _bitmap_bytes(len(columns)), 0
+    size, at, taken = _bitmap_bytes(len(columns)), 0, 0
     operations: list[RowOperation] = []
     while at < len(rows):
+        if len(operations) == rows_max:
+            raise WireFormatError(f"the write has more than {rows_max} rows")
         bitmaps = at + 1
         cells_at = bitmaps + (2 * size if nullable else size)
         if cells_at > len(rows) or rows[at] not in _KINDS:
@@ -118,6 +120,10 @@ def read_operations(
                 continue
             if at + _width(column) > len(rows):
                 raise WireFormatError("the last row is not complete")
+            if column.type not in _PACKED:
+                taken += _POINTER.unpack_from(rows, at)[1]
+                if taken > len(texts):  # else a small request could have huge rows
+                    raise WireFormatError("the cells have more bytes than the buffer of texts")
             cells[column.id] = _unpack_cell(column, rows, at, texts)
             at += _width(column)
         try:

@@ -317,18 +317,22 @@ def _step(step: m.AlterStep) -> Values:
 
 
 def read_schema(schema: Values) -> m.Schema:
-    """The schema in an answer. Raises `WireFormatError` for an unsupported type of a column."""
-    return m.Schema(
-        tuple(
-            m.Column(
-                column.get("id", 0),
-                column["name"],
-                type_name(column["type"]),
-                column.get("is_key", False),
-                column.get("is_nullable", False),
-            )
-            for column in schema.get("columns", ())
-        )
+    """The schema in a message.
+
+    Raises `WireFormatError` for a column without a name, or without a supported type.
+    """
+    return m.Schema(tuple(map(_read_column, schema.get("columns", ()))))
+
+
+def _read_column(column: Values) -> m.Column:
+    if not column.keys() >= {"name", "type"}:
+        raise WireFormatError(f"a column has no more than {sorted(column)}")
+    return m.Column(
+        column.get("id", 0),
+        column["name"],
+        type_name(column["type"]),
+        column.get("is_key", False),
+        column.get("is_nullable", False),
     )
 
 

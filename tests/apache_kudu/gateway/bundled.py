@@ -1,5 +1,6 @@
 """Scripted bundled servers behind a gateway, and the harness's own client of Kudu's RPC on it."""
 
+import asyncio
 import contextlib
 
 import msgspec
@@ -87,3 +88,6 @@ async def gateway(bundled):
         client.close()
         for task in env.tasks:
             task.cancel()
+        await asyncio.wait(env.tasks)
+        errors = [task.exception() for task in env.tasks if not task.cancelled()]
+        assert errors == [None] * len(errors), "an error of a task would end the run"

@@ -1,11 +1,14 @@
 """The gateway before scripted bundled servers, driven by the harness's client of Kudu's RPC."""
 
 import asyncio
+import contextlib
 
 import msgspec
 import pytest
 
+from targets.apache_kudu.gateway import server
 from targets.apache_kudu.gateway.link import CallError
+from targets.apache_kudu.wire import frames
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.errors import RpcLayerError
 from targets.apache_kudu.wire.frames import RowsId
@@ -26,6 +29,7 @@ from tests.apache_kudu.gateway.bundled import (
     Bundled,
     gateway,
 )
+from tests.support.waiting import until
 
 NAMED = m.TableIdentifier(table_name="t")
 ID = m.RequestId("c", 1, "n")
@@ -99,11 +103,22 @@ async def test_steps_of_an_alter_reach_the_master():
         {"schema": {"columns": [{"name": "key", "type": 99, "is_key": True}]}},
         {"schema": {}, "partition_schema": {"hash_schema": [{}, {}]}},
         {"schema": {}, "range_bounds": {"rows": b"x"}},
+        {"schema": {"columns": [{"name": "key", "is_key": True}]}},
+        {"schema": {"columns": [{"type": 8}]}},
     ],
 )
 async def test_what_bundled_masters_lack_is_refused(values):
     reply = await raw(Bundled(), MASTER, w.CREATE_TABLE, {"name": "t", **values})
     assert reply["error"]["status"]["code"] == AppStatus.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("field", ["new_table_owner", "new_table_comment"])
+async def test_alters_that_bundled_masters_lack_are_refused(field):
+    bundled = Bundled()
+    values = {"table": {"table_name": "t"}, "new_table_name": "u", field: ""}
+    reply = await raw(bundled, MASTER, w.ALTER_TABLE, values)
+    assert reply["error"]["status"]["code"] == AppStatus.NOT_SUPPORTED
+    assert not any(isinstance(each, m.AlterTableRequest) for each in bundled.asked)
 
 
 async def test_reads_of_the_catalog():
@@ -311,6 +326,11 @@ async def test_a_server_that_is_down_does_not_shake_hands():
 
 async def test_calls_that_nothing_serves_are_refused():
     assert await raw(Bundled(), TSERVER, w.PING_TSERVER, {}) == {}
+    bundled = Bundled()
+    bundled.answers[m.ListTablesResponse] = ValueError("does not fit into a frame")
+    with pytest.raises(RpcLayerError) as caught:
+        await raw(bundled, MASTER, w.LIST_TABLES, {})
+    assert caught.value.code == CallError.INVALID_REQUEST
     for unknown in (w.PING_MASTER, Method("kudu.tserver.TabletServerService", "Nap", EMPTY, EMPTY)):
         with pytest.raises(RpcLayerError) as caught:
             await raw(Bundled(), TSERVER, unknown, {})
@@ -320,12 +340,69 @@ async def test_calls_that_nothing_serves_are_refused():
     assert caught.value.code == CallError.INVALID_REQUEST
 
 
-async def test_another_protocol_is_hung_up_on():
-    async with gateway(Bundled()) as (front, _):
+NEGOTIATED = frames.GREETING + frames.negotiate_frame() + frames.initiate_frame("u")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        frames.GREETING + frames.context_frame(),
+        frames.GREETING + b"\xff" * 9,
+        NEGOTIATED + (1 << 30).to_bytes(4, "big"),
+        NEGOTIATED + b"\0\0\0\x05hello",
+        NEGOTIATED + b"\0\0\0\x02\0\0",
+    ],
+)
+async def test_another_protocol_is_hung_up_on(sent):
+    bundled = Bundled()
+    async with gateway(bundled) as (front, _):
         reader, writer = await asyncio.open_connection(*front.places[MASTER])
-        writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        assert await reader.read() == b""
+        writer.write(sent)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
         writer.close()
+        assert bundled.closed == 1
+
+
+async def test_connections_have_a_limit(monkeypatch):
+    monkeypatch.setattr(server, "_CONNECTIONS_MAX", 1)
+    async with gateway(Bundled()) as (front, client):
+        _, silent = await asyncio.open_connection(*front.places[TSERVER])
+        with pytest.raises(RpcConnectionError):
+            await client.call(MASTER, LOCATE, timeout_s=LIMIT_S)
+        assert "gateway-full" in front.env.kinds()
+        silent.close()
+        await until(lambda: not front.connections)
+        assert (await client.call(MASTER, LOCATE, timeout_s=LIMIT_S)).error is None
+
+
+async def test_a_client_that_reads_nothing_gets_few_answers():
+    many = tuple(m.ListedTable(f"{n}", "t" * 1000, "RUNNING", 3) for n in range(100))
+    bundled = Bundled(m.ListTablesResponse(META, tables=many))
+    call = frames.request_frame(1, w.LIST_TABLES, b"", timeout_ms=9000)
+    async with gateway(bundled) as (front, client):
+        _, writer = await asyncio.open_connection(*front.places[MASTER])
+        writer.write(NEGOTIATED)
+        for _ in range(5):
+            writer.write(call * 200)
+            for _ in range(5):  # meanwhile, other clients get answers
+                await client.call(MASTER, LOCATE, timeout_s=LIMIT_S)
+        asked = [each for each in bundled.asked if isinstance(each, m.ListTablesRequest)]
+        assert 0 < len(asked) < 600
+        writer.transport.abort()
+
+
+async def test_the_time_of_a_call_has_a_limit():
+    limits = []
+
+    class Noting(Bundled):
+        async def call(self, address, request, *, timeout_s):
+            limits.append(timeout_s)
+            return await super().call(address, request, timeout_s=timeout_s)
+
+    await raw(Noting(m.ListTablesResponse(META)), MASTER, w.LIST_TABLES, {}, limit_s=1e9)
+    assert max(limits) == 60
 
 
 async def test_all_groups_of_a_tablet_server_have_their_terms():
@@ -343,5 +420,6 @@ async def test_a_write_needs_an_id_that_makes_it_happen_once():
     bundled = Bundled(m.WriteResponse(None, 50))
     schema = {"columns": [{"name": "key", "type": 8, "is_key": True}]}
     broken = {"tablet_id": "T", "schema": schema, "row_operations": {"rows": b"\x63"}}
-    reply = await raw(bundled, TSERVER, w.WRITE, broken, rows_id=rows_id)
-    assert reply["error"]["status"]["code"] == AppStatus.INVALID_ARGUMENT
+    for values in (broken, {**broken, "schema": {"columns": [{"type": 8}]}}):
+        reply = await raw(bundled, TSERVER, w.WRITE, values, rows_id=rows_id)
+        assert reply["error"]["status"]["code"] == AppStatus.INVALID_ARGUMENT
