@@ -146,7 +146,14 @@ def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
     able = [
         name for name, other in load_working("targets") if workload.vocabulary in other.vocabularies
     ]
-    if able:
+    if target.name in able:
+        runs = {
+            name
+            for name, other in load_working("workloads")
+            if other.vocabulary in target.vocabularies
+        }
+        fix = f"with its options it can run {', '.join(sorted(runs))}"
+    elif able:
         fix = f"add {' or '.join(f'--target {name}' for name in able)}"
     else:
         fix = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from targets.apache_kudu.javaclient.fetching import require as require_java
 from targets.apache_kudu.metastores import RealHms, hms_permits
 from targets.apache_kudu.servers import UPGRADED, parse_flags, server_nodes
 from targets.apache_kudu.upgrade import UPGRADE
+from targets.kudu.hms.deployment import configured
 from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import CATALOG, STEP_DOWN, Layout
 from targets.kudu.target import KuduTarget
@@ -89,6 +90,10 @@ class ApacheKuduTarget(
         Option("upgrade-to", "", "the release to which the nemesis rolling-upgrade upgrades"),
         *(option for option in KuduTarget.options if option.name in _OPTIONS),
     )
+
+    @override
+    def configured(self, options: Mapping[str, Any]) -> Target:
+        return configured(self, options)
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
         """Declare the servers; raises `UsageError` if their programs or libraries are missing."""

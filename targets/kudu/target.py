@@ -28,6 +28,7 @@ from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, check_bundled
 from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.differences import DIFFERENCES
 from targets.kudu.flags import draw_flags
+from targets.kudu.hms.deployment import configured
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
 from targets.kudu.permits import permits_of_profile
 from targets.kudu.rpc import frame_name
@@ -154,6 +155,10 @@ class KuduTarget(
     )
 
     # --- declaration -------------------------------------------------------------------------
+
+    @override
+    def configured(self, options: Mapping[str, Any]) -> Target:
+        return configured(self, options)
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
         """Declare masters, then tablet servers; raises `UsageError` for impossible settings."""

@@ -71,6 +71,7 @@ def fault(**fields):
         ({"profile": "lax"}, "no profile 'lax'"),
         ({"bugs": ("KUDU-0",)}, "no bug 'KUDU-0'"),
         ({"workload": "register"}, "cannot run the workload 'register'"),
+        ({"workload": "rows", "target_options": {"hms": True}}, "it can run kudu-hms"),
         ({"workload": "follower-reads", "profile": "modern"}, "does not support the workload"),
         ({"workload_options": {"nmes": 3}}, "no option 'nmes'"),
         ({"workload_options": {"names": "x"}}, "it takes a number"),

@@ -13,7 +13,7 @@ import msgspec
 from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
-from harness.plugins import TargetSettings
+from harness.plugins import Target, TargetSettings
 from harness.plugins.options import default_values
 from targets.hive import api
 from targets.hive.bugs import Bug as HiveBug
@@ -33,6 +33,18 @@ from targets.kudu.tools.hms import Metastore
 METASTORES: Final = 2
 PROFILE: Final = "strict"
 """The only profile for clusters with metastores: no other profile has permits for them."""
+WORKLOAD: Final = "kudu-hms"
+"""The only workload with metastores, and its vocabulary: other workloads name tables without a
+database, which masters then refuse."""
+
+
+def configured(target: Target, options: Mapping[str, Any]) -> Target:
+    """The target with these options: with metastores, it runs one workload only."""
+    if not options.get("hms"):
+        return target
+    target = type(target)()
+    target.vocabularies, target.workload, target.workloads = frozenset({WORKLOAD}), WORKLOAD, ()
+    return target
 
 
 class _SilentError(Exception):
