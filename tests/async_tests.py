@@ -1,4 +1,5 @@
-"""Tests that are coroutines: each runs in its own event loop, as its `loop` mark says.
+"""Support for coroutines as tests: each runs in an event loop of its own, chosen by its `loop`
+mark.
 
 Without the mark, a test runs in `asyncio.run`. A module whose tests run in virtual time sets
 `pytestmark = pytest.mark.loop(run=run)`, where `run` takes a coroutine and returns when it ends.

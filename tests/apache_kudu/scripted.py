@@ -22,13 +22,13 @@ METHODS = {
 
 
 def raft_state(group, term, leader=HERE):
-    """An answer to GetConsensusState."""
+    """Build an answer to GetConsensusState."""
     state = {"current_term": term, "leader_uuid": leader, "committed_config": {"peers": []}}
     return {"tablets": [{"tablet_id": group, "state": state}]}
 
 
 def failed(code, status=0, text=""):
-    """Build an answer that has an application's error."""
+    """Build an answer that contains an application error."""
     return {"error": {"code": code, "status": {"code": status, "message": text}}}
 
 

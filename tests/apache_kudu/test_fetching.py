@@ -52,7 +52,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def refused(capsys, *words):
-    """Return the single line with which `harness fetch` refuses."""
+    """Return the single line of the error message with which `harness fetch` is refused."""
     assert main(["fetch", "kudu", *words]) == 254
     out, err = capsys.readouterr()
     assert out == ""

@@ -1,4 +1,4 @@
-"""Looks at Kudu servers, which find the term of answers that state no term."""
+"""Observations of Kudu's servers, which give a term to answers that contain none."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ M1 = "m1:7051"
 
 
 class Scene:
-    """A fake client that reports these leads by group; without leads, servers do not answer."""
+    """A fake client that reports these leads (role, term) by group; without any, it is down."""
 
     def __init__(self, **by_group):
         self.by_group = by_group
@@ -27,7 +27,7 @@ class Scene:
 
 
 async def watched(leads, address):
-    """Let `leads` look at a server once."""
+    """Let `leads` observe a server once."""
     task = asyncio.create_task(leads.watch(address))
     await asyncio.sleep(0)
     task.cancel()
@@ -50,7 +50,7 @@ async def test_a_lead_is_proven_if_it_is_the_same_before_the_request_and_after_t
         clock.advance(1.0)
         scene.by_group = {"A": other}
         assert await leads.proven(M1, clock.now_ns - 1, "A") is None
-        # the server was looked at in the meantime
+        # the failed attempt above has observed the server again
         assert await leads.proven(M1, clock.now_ns, "A") == other
     scene.by_group = {}
     assert await leads.proven(M1, clock.now_ns, "A") is None

@@ -1,4 +1,4 @@
-"""Real metastores beside real Kudu: declaration, what the leader has applied, and differences."""
+"""Real metastores next to real Kudu: nodes, the events that the leader has applied, differences."""
 
 import pytest
 
@@ -90,7 +90,7 @@ async def test_a_leader_that_looks_for_the_table_has_applied_all_events(answer, 
 
 
 class Metastores(RealMetastores):
-    """Metastores with a clock that the test moves, and the masters' answers known."""
+    """Metastores with a clock that the test moves, and with a known address of each master."""
 
     def __init__(self):
         env = FakeEnv()
@@ -110,7 +110,7 @@ def test_a_difference_that_stays_is_no_work_that_is_under_way():
     assert seen.work([table], [ENTRY]) == []
     assert len(seen.work([], [ENTRY])) == len(seen.work([table], [])) == 1
     seen.now_s = 100.0
-    assert len(seen.work([], [ENTRY])) == 1  # the other difference came in between
+    assert len(seen.work([], [ENTRY])) == 1  # new again: the opposite difference came in between
     seen.now_s = 200.0
     assert seen.work([], [ENTRY]) == []
     assert len(seen.work([], [ENTRY], last=6)) == 1

@@ -1,4 +1,4 @@
-"""Operations on real servers, against scripted ones: the rolling upgrade, and flags as faults."""
+"""Operations on real servers, tested on scripted ones: the rolling upgrade, flags as faults."""
 
 import asyncio
 from functools import partial
@@ -22,13 +22,11 @@ MASTERS = {"m1": "m1:7051", "m2": "m2:7051"}
 TSERVERS = {"t1": "t1:7050", "t2": "t2:7050"}
 SERVERS = {**MASTERS, **TSERVERS}
 
-__all__ = ["place"]  # a fixture
+__all__ = ["place"]  # pytest finds this fixture by its name in this module
 
 
 class Cluster:
-    """Scripted servers; `told` records each request and its node, and nodes in `down` do not
-    answer.
-    """
+    """Scripted servers. `told` records each request and its node; nodes in `down` do not answer."""
 
     def __init__(self):
         self.told = []
@@ -65,7 +63,7 @@ class Cluster:
             raise RpcConnectionError(f"no connection to {address}", sent=False)
         return node
 
-    # --- what the harness does ---------------------------------------------------------------
+    # --- the harness's side ------------------------------------------------------------------
 
     async def restart(self, node, variant):
         if node in self.down:
@@ -177,7 +175,7 @@ def test_maintenance_that_could_not_end_ends_when_all_nodes_are_healed():
     upgrade = cluster.upgrade()
 
     async def restart(node, variant):
-        cluster.down = {"m1"}  # the leader, which ends maintenance
+        cluster.down = {"m1"}  # m1 leads the masters, and would have to end the maintenance
         return await cluster.restart(node, variant)
 
     async def main():

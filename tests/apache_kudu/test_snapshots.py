@@ -1,4 +1,4 @@
-"""Dumps that are built from the pages and RPC answers of real servers."""
+"""Dumps built from the pages and RPC answers of real servers."""
 
 import copy
 from types import SimpleNamespace
@@ -162,7 +162,7 @@ def pending(masters, tservers):
 
 
 def run(*, version=3, forgotten=()):
-    """Build a history in which table C was deleted, although the answer does not say so."""
+    """Build a history that deletes table C; the answer to the delete does not name the table."""
     h = Writer()
     h.create(1, "a", "A")
     h.create(1, "b", "B")
@@ -184,7 +184,7 @@ async def test_a_cluster_at_rest_is_sound(cluster):
 
 
 async def test_a_leader_that_was_just_deposed_does_not_lead_in_the_next_term(cluster):
-    cluster.leader = "x2"  # `dumped` says that m1 led in term 2
+    cluster.leader = "x2"  # in `dumped`, m1 leads in term 2
     masters, _ = await dumped(cluster)
     led = {name: (dump["role"], dump["term"], dump["ready"]) for name, dump in masters.items()}
     assert led == {
@@ -272,7 +272,7 @@ async def test_a_copy_whose_change_was_taken_back_is_awaited_only_for_a_while(cl
     assert len(strays()) == 2
     now[0] += 10
     assert strays() == []
-    cluster.configs = {}  # their groups have these copies as members; only the catalog lags
+    cluster.configs = {}  # their groups include the copies; only the catalog lags
     masters, tservers = await dumped(cluster)
     assert len(strays()) == 2
 
@@ -283,7 +283,7 @@ async def test_what_comes_back_of_a_removed_table_is_awaited_once_more(cluster):
     system = system_of(cluster, now)
     for held, silent, awaits in [
         (["A1", "B1", "X1"], False, True),
-        (["A1", "B1", "X1"], True, True),  # a silent server proves nothing
+        (["A1", "B1", "X1"], True, True),  # no conclusion from a silent server
         (["A1", "B1", "X1"], False, False),
         (["A1", "B1"], False, False),
         (["A1", "B1", "X1"], False, True),

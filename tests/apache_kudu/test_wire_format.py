@@ -1,4 +1,4 @@
-"""The codec, frames and rows of Kudu's RPC, compared with their inverse and with a real server."""
+"""The codec, frames and rows of Kudu's RPC: round trips, and comparisons with a real server."""
 
 import contextlib
 
@@ -198,7 +198,7 @@ VALUES = {
 
 @st.composite
 def tables(draw):
-    """Columns of which the first is the key, and rows with a value or null for each."""
+    """Draw columns, of which the first is the key, and rows with a value or null for each."""
     types = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=9))
     nullable = draw(st.booleans())
     columns = tuple(

@@ -152,9 +152,9 @@ async def test_errors_by_which_no_leader_judged_need_no_term(text):
 @example(["alter", "look", "read", "applied", "look"])
 @example(["alter", "look", "read", "alter", "look"])
 def test_shown_versions_are_never_wrong(steps):
-    """The oracle is a simple table with a committed and an applied schema version.
+    """The oracle is a table with two schema versions: committed, and applied by the tablets.
 
-    A read lies between two looks at the table.
+    Each read is compared with the version that was observed before it and the one after it.
     """
     committed = applied = 0
     before, truth = None, []
@@ -266,10 +266,10 @@ ALTER = (tables.alter_table, m.AlterTableRequest(NAMED, ID))
         (DELETE, {**SEEN, "table_name": "u"}, False),
         (DELETE, failed(7, 9, "Not the leader."), False),
         (RENAME, {**SEEN, "table_name": "u"}, True),
-        (RENAME, {**SEEN, "table_name": "v"}, False),  # another rename may have come first
-        (RENAME, NOT_FOUND, False),  # so may a drop under the old name
+        (RENAME, {**SEEN, "table_name": "v"}, False),  # perhaps after u was renamed to v
+        (RENAME, NOT_FOUND, False),  # perhaps dropped under its old name
         (RENAME, {**SEEN, "table_name": "t"}, False),
-        (ALTER, {**SEEN, "table_name": "t"}, True),  # the metastore does not make this change
+        (ALTER, {**SEEN, "table_name": "t"}, True),  # an alter does not go through the metastore
     ],
 )
 async def test_a_change_that_the_metastore_made_is_in_the_catalog_or_uncertain(
@@ -401,7 +401,7 @@ async def test_the_role_of_a_master_is_of_its_term_or_later():
 
 @pytest.mark.parametrize(("leader", "role"), [(HERE, "LEADER"), ("another", "FOLLOWER")])
 async def test_the_role_in_a_registration_is_of_its_term(leader, role):
-    """A master that was deposed between two looks still counts as leader of the earlier term."""
+    """A master deposed between two observations still counts as leader of the earlier term."""
     states = [raft_state(SYSTEM_TABLET_ID, 3, leader)]
     connection = Scripted(GetMasterRegistration=[{"role": 1}], GetConsensusState=states)
     request = m.GetMasterRegistrationRequest()
@@ -488,8 +488,8 @@ def of_voters(term, leader=HERE, others=("u2", "u3")):
         (HERE, {"t2": 5, "t3": 5}, False),
         (HERE, {"t2": 5}, False),
         (HERE, {}, False),
-        (HERE, {"t2": 0}, False),  # a server without a replica confirms nothing
-        # if u2 were behind, the new leader of three voters would have needed its vote
+        (HERE, {"t2": 0}, False),  # t2 has no replica, so it confirms nothing
+        # if u2 had been deposed, the next leader would have needed this replica's vote
         ("u2", {}, True),
     ],
 )
@@ -548,8 +548,8 @@ def timestamps_asked(connection):
 @pytest.mark.parametrize(
     ("request_", "asked", "answered", "shown"),
     [
-        # on the wire a snapshot has the writes before its timestamp; for clients, up to its
-        # timestamp
+        # On the wire, a snapshot excludes writes at its timestamp; for the harness's clients, it
+        # includes them.
         (m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT, 70), (2, 71), 71, 70),
         (m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT), (2, None), 71, 70),
         (m.ScanRequest("T", m.ReadMode.READ_YOUR_WRITES), (3, None), 71, 70),

@@ -1,4 +1,4 @@
-"""`harness bisect` finds a planted commit of a small repository and removes its work trees."""
+"""`harness bisect` finds the bad commit in a small repository, and removes its work trees."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ class Clone:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def commit(self, subject, *, old=RIGHT, new=RIGHT):
-        """Commit a change of the node: one more comment, and `old` replaced by `new`."""
+        """Commit a change of the node's file: replace `old` by `new`, and append a comment."""
         text = self.node.read_text().replace(old, new)
         self.node.write_text(f"{text}# {subject}\n")
         self.git("commit", "-q", "-a", "-m", subject)

@@ -1,4 +1,4 @@
-"""Scripted bundled servers behind a gateway, and the harness's own client of Kudu's RPC on it."""
+"""Fakes for tests of the gateway: scripted bundled servers, and a client that speaks Kudu's RPC."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ SCHEMA = m.GetTableSchemaResponse(META, table_id="i1", name="t", schema=m.Schema
 
 
 class Bundled:
-    """Answers by type of request; an answer may be an exception, or be made of the request."""
+    """Scripted servers: each type of request has an answer, an exception, or a function."""
 
     def __init__(self, *answers):
         self.answers = {
@@ -77,7 +77,7 @@ class Bundled:
 
 @contextlib.asynccontextmanager
 async def gateway(bundled):
-    """Yield a gateway in front of scripted servers, and a client of Kudu's RPC on it."""
+    """Yield a gateway in front of scripted servers, and a client that calls it with Kudu's RPC."""
     env = FakeEnv("client")
     front = Gateway(env, lambda: bundled, [MASTER], [TSERVER])
     front.start()

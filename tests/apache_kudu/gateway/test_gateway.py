@@ -1,4 +1,4 @@
-"""The gateway before scripted bundled servers, driven by the harness's client of Kudu's RPC."""
+"""The gateway in front of scripted bundled servers, called by a client that speaks Kudu's RPC."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ LIMIT_S = 10.0
 
 
 async def ask(bundled, address, *requests):
-    """Return the answer to the last of several requests of one client."""
+    """Send several requests from one client; return the answer to the last one."""
     async with gateway(bundled) as (_, client):
         for request in requests:
             answer = await client.call(address, request, timeout_s=LIMIT_S)
@@ -76,7 +76,7 @@ async def test_a_table_of_kudus_clients_is_hashed_by_murmur2():
     answer = await ask(bundled, MASTER, CREATE, CREATE)
     assert (answer.error, answer.table_id, answer.meta.term) == (None, "i1", 1)
     first, second = (each for each in bundled.asked if isinstance(each, m.CreateTableRequest))
-    # the Java client names no ids of requests, so each copy is a request of its own
+    # the Java client sends no request ids, so each resent copy counts as a new request
     assert first.request_id != second.request_id
     wanted = m.PartitionSchema(3, ("key",), murmur_seed=0)
     assert msgspec.structs.replace(first, request_id=ID) == msgspec.structs.replace(
@@ -143,7 +143,7 @@ async def test_locations_name_the_gateway_and_teach_it_uuids():
         (tablet,) = answer.tablets
         assert [replica.ts_uuid for replica in tablet.replicas] == [UUIDS[TSERVER]]
         assert front.uuids[place] == UUIDS[TSERVER]
-        # a server that was wiped has another uuid at the same address, and another place
+        # a server that was wiped gets a new uuid, for which the gateway opens another port
         host, port = front.place_of(TSERVER, "another")
         assert front.uuids == {
             **front.uuids,
@@ -224,7 +224,7 @@ async def test_a_tablet_that_is_elsewhere_is_not_found():
 
 
 def pages(*pages):
-    """An answer to each scan: the page that the request's token asks for."""
+    """Answer each scan with the page that the request's token asks for."""
 
     def answer(request):
         number = int(request.page_token or b"0")
@@ -238,7 +238,7 @@ def pages(*pages):
 
 
 async def scanned(answer, **new):
-    """The rows and the answers of a scan, page by page."""
+    """Return the rows and the answers of a scan, page by page."""
     bundled = Bundled()
     bundled.answers[m.ScanResponse] = answer
     new = {
@@ -268,7 +268,7 @@ async def test_a_scan_has_a_scanner_and_pages():
     one, two = (("a", "x"), ("b", None)), (("c", "y"),)
     rows, replies, asked = await scanned(pages(one, two), read_mode=2, snap_timestamp=81)
     assert rows == [*one, *two]
-    # Kudu's snapshot lacks the writes at its own timestamp, the bundled servers' has them
+    # a snapshot excludes writes at its own timestamp in Kudu, and includes them in bundled servers
     assert [each.snapshot_timestamp for each in asked] == [80, 80]
     assert [reply["snap_timestamp"] for reply in replies] == [81, 81]
     assert all(each.allow_followers and each.mode is m.ReadMode.READ_AT_SNAPSHOT for each in asked)

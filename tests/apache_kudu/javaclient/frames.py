@@ -5,17 +5,17 @@ MS = 1_000_000
 
 
 def sent(at_ms, *, call=0, method="CreateTable", server=MASTER, tablet=None):
-    """The client sends an RPC."""
+    """Build the frame that is traced when the client sends an RPC."""
     return frame("SEND_TO_SERVER", at_ms, "NONE", "", call, method, server, tablet)
 
 
 def came(at_ms, code="OK", text="", *, call=0, method="CreateTable", server=MASTER, tablet=None):
-    """The client gets an answer, or gives up waiting for one."""
+    """Build the frame that is traced when the client gets an answer or gives up waiting for one."""
     return frame("RECEIVE_FROM_SERVER", at_ms, code, text, call, method, server, tablet)
 
 
 def sleeps(at_ms, code, text, *, call=0, method="CreateTable"):
-    """The client waits before it resends the RPC."""
+    """Build the frame that is traced when the client waits before it resends the RPC."""
     return frame("SLEEP_THEN_RETRY", at_ms, code, text, call, method, None, None)
 
 

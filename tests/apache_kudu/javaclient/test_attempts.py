@@ -1,4 +1,4 @@
-"""Traces are turned into attempts, and the attempts of a change prove its outcome."""
+"""Traces become attempts; the attempts of a change prove whether it took effect."""
 
 import itertools
 
@@ -108,7 +108,7 @@ def test_the_effect_of_an_attempt_at_a_tablet(code, text, effect):
 
 
 def effects_possible(effects, *, goes_on):
-    """Return how many times a change may have taken effect in the end: a brute-force oracle.
+    """Return the possible numbers of times that a change took effect: a brute-force oracle.
 
     Each attempt of unknown outcome may have had an effect or not.
     """

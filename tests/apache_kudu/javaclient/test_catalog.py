@@ -1,4 +1,4 @@
-"""What the Java client's answers about the catalog prove."""
+"""The outcomes that the Java client's answers prove for operations on the catalog."""
 
 import pytest
 
@@ -32,7 +32,7 @@ METHODS = {"create": "CreateTable", "delete": "DeleteTable", "get": "GetTableSch
 
 
 def judged(call, said, *outcomes, looks=IN_TERM, truncated=False):
-    """Judge an operation whose attempts have these outcomes, each (code, text), "ok" or `None`."""
+    """Judge an operation by its attempts' outcomes: "ok", `None`, or a pair (code, text)."""
     method = METHODS.get(call.f, "AlterTable")
     frames = []
     for outcome in outcomes:

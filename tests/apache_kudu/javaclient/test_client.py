@@ -1,4 +1,4 @@
-"""Client processes of the Java client, with a fake program and fake looks at servers."""
+"""Client processes of the Java client, with a fake program and fake observations of servers."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ class FakeProgram:
 
 
 class FakeLooks:
-    """Looks that show each server's lead before a request (`before`) and after it (`after`)."""
+    """Fake observations: each server's term before a request (`before`) and after (`after`)."""
 
     def __init__(self, before=None, after=None, *, confirms=True, version=None):
         self.before, self.after = before or {}, after or {}

@@ -39,7 +39,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def refused(capsys, *words):
-    """Return the single line with which a command refuses."""
+    """Return the single line of the error message with which a command is refused."""
     assert main(list(words)) == 254
     err = capsys.readouterr().err
     (line,) = [each for each in err.splitlines() if each.startswith("harness: ")]

@@ -1,4 +1,4 @@
-"""The Java client's program, replaced by a small script with the same protocol."""
+"""The process of the Java client; a small script with its protocol replaces the program."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What the Java client's answers about rows prove."""
+"""The outcomes that the Java client's answers prove for operations on rows."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def row(tablet="A", code="OK", text="", timestamp=100):
 
 
 def attempts(**by_tablet):
-    """Build the attempts of each tablet's batch from (code, text), "ok" or `None`."""
+    """Build the attempts of each tablet's batch from outcomes: "ok", `None`, or (code, text)."""
     frames = []
     for call, (tablet, outcomes) in enumerate(by_tablet.items()):
         how = {"call": call, "method": "Write", "server": "s", "tablet": tablet}

@@ -34,7 +34,7 @@ class PlainCatalog:
     def apply(
         self, f: str, call: dict[str, Any], applied_lag: int = 0
     ) -> tuple[str, dict[str, Any]]:
-        """Apply a call; return the kind of its completion, and the value."""
+        """Apply a call; return the type of its completion, and the completion's value."""
         if f == "list":
             rows = [[n, t.ident, t.version] for n, t in sorted(self.tables.items())]
             return "ok", {"result": "ok", "tables": rows}
@@ -209,7 +209,7 @@ def _spoiled(op: Op, answers: list[Op], rng: random.Random) -> Op:
 
 
 def oracle(history: History) -> bool:
-    """Whether some order of the operations explains all answers; for at most a dozen operations."""
+    """Whether some order of at most a dozen operations explains all answers."""
     ids: dict[str, str] = {}
     nonces: dict[str, str] = {}
     todo: list[tuple[Pair, float]] = []
@@ -316,7 +316,7 @@ def _outcomes(
 def _bind_id(
     table: tuple[str, str | None, Any], ident: str, used: frozenset[str], nonces: dict[str, str]
 ) -> Any:
-    """Return the table with this id, if the table may have this id."""
+    """Return the table after it is bound to this id, or `None` if it cannot have this id."""
     if table[1] is not None:
         return table if table[1] == ident else None
     if ident in used or ident in nonces.values():

@@ -1,4 +1,4 @@
-"""Random histories in which some deposed masters still believe that they lead, and an oracle."""
+"""Random histories in which deposed masters may still believe that they lead, and an oracle."""
 
 import copy
 import random
@@ -98,8 +98,9 @@ def stale_history(seed: int, *, count: int, names: int = 2, stale: float = 0.5) 
 
 
 def stale_oracle(history: History) -> bool:
-    """Whether some order explains the history; tries all orders that respect real time, except that
-    an observation may lack the effects of later terms.
+    """Whether some order that respects real time explains the history; tries all such orders.
+
+    A read may miss the effects of changes in later terms.
     """
     ids: dict[str, str] = {}
     nonces: dict[str, str] = {}

@@ -1,6 +1,4 @@
-"""Answers about tablets, `done` answers and refusals: sound histories, and ones with one wrong
-answer.
-"""
+"""Answers about tablets, `done` answers and refusals: correct ones, then one wrong answer."""
 
 from collections.abc import Callable
 from operator import methodcaller as do
@@ -111,7 +109,7 @@ def test_sound_answers():
         ("u1", (1, 9), []),
         ("u2", (1, 9), ["located-rows"]),
         (None, (1, 9), ["located-rows"]),
-        ("u2", (1, 8), []),  # The leader may have changed in the meantime.
+        ("u2", (1, 8), []),  # the leader may have changed since this older revision
         ("u2", (2, 9), []),
     ],
 )
@@ -128,7 +126,7 @@ def test_an_answer_of_the_final_revision_names_the_leader_of_the_rows(leader, at
     [
         ([shown_tablet("A1", "", "80")], "located"),
         ([shown_tablet("A2", "80", "")], "located"),
-        ([shown_tablet("A1", "", "")], "located"),  # the request asked for two
+        ([shown_tablet("A1", "", "")], "located"),  # the request asked for two tablets
         ([shown_tablet("A1", "", "90"), shown_tablet("A2", "80", "")], "located"),
         ([shown_tablet("A1", "", "80"), shown_tablet("A2", "90", "")], "located"),
         ([shown_tablet("A1", "", "80"), shown_tablet("Z", "80", "")], "located-rows"),
@@ -163,10 +161,10 @@ def test_answers_of_locate_are_checked(tablets, rule):
     ("keeps", "kind", "permits", "found"),
     [
         (True, "kill", ["lost-after-power-cut"], ["located-voters"]),
-        (False, "kill", [], []),  # the scheme 3-2-3 evicts first
-        (True, "disk", [], []),  # a failed replica may be evicted first
+        (False, "kill", [], []),  # the scheme 3-2-3 evicts a replica before it adds one
+        (True, "disk", [], []),  # a failed replica may be evicted before another is added
         (True, "power-cut", [], ["located-voters"]),
-        (True, "power-cut", ["lost-after-power-cut"], []),  # its log may lack its last entries
+        (True, "power-cut", ["lost-after-power-cut"], []),  # its log may have lost its end
     ],
 )
 def test_a_tablet_keeps_its_voters_while_one_is_replaced(keeps, kind, permits, found):
@@ -240,13 +238,13 @@ ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": Fal
     [
         ([do("ok", 3, "locate", {"name": "a"}, EMPTY)], "located"),
         ([locate, do("ok", 3, "locate", {"name": "b"}, MOVED)], "located-rows located-tablets"),
-        # an answer "done" cannot be followed by "not done"
+        # once an answer was "done", no later answer may be "not done"
         ([CREATED, NOT_CREATED], "done"),
         ([locate, NOT_CREATED], "done"),
         ([ALTERED, NOT_ALTERED], "done"),
         ([do("get", 2, "a", "A", 2), NOT_ALTERED], "done"),
         ([ASKED, CREATED, ANSWERED], ""),
-        # unless a delete was removing the table meanwhile
+        # except while the table is being deleted
         ([CREATED, DELETE, NOT_CREATED, do("ret", 6, OpType.OK, OF_A)], ""),
         ([CREATED, ASKED, DELETE, do("ret", 6, OpType.OK, OF_A), ANSWERED], ""),
         ([CREATED, DELETE, LOST, NOT_CREATED], ""),
@@ -255,7 +253,7 @@ ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": Fal
         ([CREATED, DELETE, NOT_CREATED, do("ret", 6, OpType.FAIL)], "done"),
         ([CREATED, NOT_CREATED, DELETE, do("ret", 6, OpType.OK, OF_A)], "done"),
         ([CREATED, do("call", 6, "delete", {"name": "b"}), LOST, NOT_CREATED], "done"),
-        # once the cluster has settled, nothing may be unfinished
+        # after the cluster has converged, no request may still be in progress
         *(([converged, ask], "done-at-rest") for ask in (NOT_CREATED, NOT_ALTERED, NOT_APPLIED)),
         *(
             ([*before, ask, *after], "")
@@ -291,7 +289,7 @@ S = 1_000_000_000
 
 
 def altered(h: Writer, version: int = 1) -> None:
-    """Add both kinds of answers that report a schema version as applied, in the first second."""
+    """Add one answer of each kind that reports a schema version as applied, at the start."""
     ask_done(h, done=True, f="is-alter-done", schema_version=version)
     h.get(3, "a", "A", version)
 
@@ -304,8 +302,8 @@ def told(h: Writer, **steps: list[list[int]]) -> None:
     ("steps", "broken"),
     [
         ([[0, 0], [1, S // 2]], False),
-        ([[2, 0]], False),  # made with a later version
-        ([[0, 0], [1, S]], False),  # reported slightly late
+        ([[2, 0]], False),  # a tablet created later begins with a later version
+        ([[0, 0], [1, S]], False),  # reports may be late by this much
         ([[0, 0], [1, 3 * S]], True),
         ([[0, 0], [3, 3 * S]], True),
         ([[0, 0]], True),
@@ -318,7 +316,7 @@ def test_a_version_is_applied_when_every_tablet_has_it(steps, broken):
     told(h, A1=[[1, 0]], A2=steps)
     findings = looked_at(h)
     assert [v.rule for v in findings.violations] == ["applied-early"] * (2 * broken)
-    assert findings.looked["applied-early"] == 4  # the key ranges of tablets A0 and A2 are equal
+    assert findings.looked["applied-early"] == 4  # two answers, each about tablets A1 and A2
     assert findings.gaps == []
 
 
@@ -450,13 +448,13 @@ FULL = later(refused, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/INVALID_AR
     ("steps", "broken"),
     [
         ([DROP_LOST, DROP_REFUSED, ADD_REFUSED], False),
-        ([DROP_REFUSED, DROP_LOST], True),  # later events explain nothing
+        ([DROP_REFUSED, DROP_LOST], True),  # only earlier events can explain a refusal
         *(([RENAME, error, RENAME_FAILED], False) for error in (PRESENT, MISSING)),
         *(([RENAME, RENAME_FAILED, error], True) for error in (PRESENT, MISSING)),
         (
             [FULL, do("fact", "snapshot", {"accepts": {"columns": 1}})],
             True,
-        ),  # the table may lose columns
+        ),  # dropping a column is allowed at any number of columns
     ],
 )
 def test_a_refusal_is_explained_by_what_may_have_happened_before_it(steps, broken):
@@ -496,11 +494,11 @@ STOP_M1 = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["m1"]}
 @pytest.mark.parametrize(
     ("node", "fault", "found"),
     [
-        ("m2", STOP_M1, ["refusals"]),  # no fault hit m2, which received all heartbeats
+        ("m2", STOP_M1, ["refusals"]),  # m2 received all heartbeats: no fault hit it
         ("m1", STOP_M1, []),
         ("m2", STOP_M1 | {"targets": ["m1", "t1"]}, []),
-        ("m2", STOP_M1 | {"kind": "cut"}, []),  # the fault does not say which links it cut
-        ("m4", STOP_M1, []),  # the snapshot has no such master
+        ("m2", STOP_M1 | {"kind": "cut"}, []),  # a cut may have hit any link
+        ("m4", STOP_M1, []),  # m4 is not in the snapshot
     ],
 )
 def test_a_master_that_nothing_touched_knows_all_tablet_servers(node, fault, found):
@@ -630,7 +628,7 @@ def test_a_table_needs_a_server_per_replica(servers, wrong):
 
 
 def test_alters_may_have_filled_a_table_up():
-    """The table began with two columns, and the answers show every version of it."""
+    """The table began with two columns; `version` is the number of alters, of any column."""
     for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):
         h = made()
         h.ok(1, "alter", alter(["add", "w"]) | {"nonce": "y"}, {"schema_version": version})

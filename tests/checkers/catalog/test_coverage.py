@@ -1,4 +1,4 @@
-"""Coverage of tables whose ranges are added and dropped: sound states, and each kind of error."""
+"""Coverage of the key space as ranges are added and dropped: correct states, each error."""
 
 import itertools
 from typing import Any
@@ -89,7 +89,7 @@ def test_the_hash_schema_of_a_range_that_was_dropped_is_broken(buckets):
 
 
 def test_a_range_that_is_listed_with_the_tables_own_hash_schema_covers_its_keys():
-    """KUDU-3723 stores it so, which shows only once the range is dropped."""
+    """Kudu may list such a range (KUDU-3723); this has no effect until the range is dropped."""
     tablets, _ = state(2, {("a", "b"): 2, ("c", "d"): 2})
     assert broken(2, tablets, [hashed("c", "d", 2)]) == []
 
@@ -102,7 +102,7 @@ def test_ranges_that_overlap_are_broken():
 # --- acknowledged alters ---------------------------------------------------------------------
 
 ADD, DROP = ["add-range", "a", "b", ""], ["drop-range", "a", "b"]
-# the version in the answer (`None` if the answer was lost), and a step
+# the version in the answer (`None` if the answer was lost), and the steps of the alter
 Alter = tuple[int | None, list[str]]
 
 

@@ -1,4 +1,4 @@
-"""Each invariant holds on a sound snapshot and history, and is broken by one mutation."""
+"""Each invariant holds on a correct snapshot and history; one mutation is enough to break it."""
 
 import copy
 import functools
@@ -179,7 +179,8 @@ REMOVED = table("D", "d", "REMOVED")
 REPLICA_OF_DELETED = ("tservers.t1.tablets.+", replica("C1", "C", "FOLLOWER"))
 BROKEN: list[
     tuple[Any, ...]
-    # per row: the invariant, words of the message about its violation, and the edits that break it
+    # per row: the invariant, words of the violation's message, and the edits that break the
+    # invariant
 ] = [
     ("one-leader", "m1 and m2 both lead the masters in term 3", ("masters.m1.role", "LEADER")),
     ("one-leader", "t1 and t2 both lead tablet A1", ("tservers.t2.tablets.0.raft.role", "LEADER")),
@@ -280,7 +281,7 @@ def test_the_permit_for_orphans_covers_only_replicas_of_unknown_tablets(words, e
     [(True, PEERS[1:], True), (True, PEERS, False), (False, PEERS[1:], False)],
 )
 def test_the_permit_for_orphans_covers_copies_that_their_group_left_out(allowed, peers, permitted):
-    """The catalog places tablet B1 on t2 and t3; t1 has a copy, whose configuration has `peers`."""
+    """The catalog places tablet B1 on t2 and t3; t1's copy has the configuration `peers`."""
     h = sound_history()
     permits = [Permit(name=ORPHAN_REPLICAS, why="")] if allowed else []
     h.fact("permits", fact_of("modern", permits))
@@ -302,7 +303,7 @@ def test_the_permit_for_orphans_covers_copies_that_their_group_left_out(allowed,
 def test_a_follower_that_lags_is_no_violation():
     snapshot = sound_snapshot()
     snapshot["masters"]["m1"]["raft"] = raft("FOLLOWER", last=3)
-    snapshot["masters"]["m1"]["raft"]["log"].append([6, 2, 111])  # neither master has committed it
+    snapshot["masters"]["m1"]["raft"]["log"].append([6, 2, 111])  # neither entry is committed
     snapshot["masters"]["m3"]["raft"]["log"].append([6, 3, 999])
     assert judge(sound_history(), snapshot).verdict is Verdict.VALID
 
@@ -371,15 +372,15 @@ A_DELETED, B_DELETED = (
     [
         ([0], [], [], 1),
         ([0], [], [A_DELETED], 0),
-        ([0], [A_DELETED], [], 0),  # the request was sent before the table was created
+        ([0], [A_DELETED], [], 0),  # the delete was sent before the table existed
         ([0], [], [lambda h: lost_rename(h, "a", "q"), lambda h: lost_delete(h, "q")], 0),
-        # `b0` was the name of another table until that table was renamed
+        # neither table has this name when the delete is sent; `b0` was renamed before
         *(
             ([position], [], [functools.partial(lost_delete, name=name)], 1)
             for position in (0, 1)
             for name in ("b0", "c", "q")
         ),
-        # one lost delete removes one table
+        # two tables were removed, so one lost delete is not enough
         ([0, 1], [], [lambda h: lost_rename(h, "b", "a"), A_DELETED], 1),
         ([0, 1], [], [lambda h: lost_rename(h, "b", "a"), A_DELETED, B_DELETED], 0),
     ],
@@ -471,7 +472,7 @@ def test_lost_changes_may_explain_a_higher_version_under_another_name():
     [(1, ["acknowledged"]), (2, None), (3, ["acknowledged"])],
 )
 def test_changes_whose_answers_state_no_version_count_all_the_same(version, names):
-    """Kudu's answer to an alter states no version; each change creates the next version."""
+    """Kudu's answer to an alter contains no version, but each change creates the next version."""
     snapshot = sound_snapshot()
     for master in snapshot["masters"].values():
         for key in ("version", "applied_version"):
@@ -506,7 +507,7 @@ def two_leaders_of_a_term(h: Writer) -> tuple[int, int]:
     first = h.fact("leader", {"node": "m1", "term": 4})
     h.fact("leader", {"node": "m1", "term": 4})
     h.fact("leader", {"node": "m2", "term": 5})
-    h.fact("leader", {"node": "m2"})  # without terms, nothing is promised
+    h.fact("leader", {"node": "m2"})  # without a term, nothing can be checked
     return first, h.fact("leader", {"node": "m3", "term": 4})
 
 
@@ -517,7 +518,7 @@ def ask_alter(h: Writer, *steps: list[str]) -> None:
 
 
 def column_id_of_another(h: Writer) -> tuple[int, int]:
-    """Drop a column and reuse its id for a new column; no answer shows the table in between."""
+    """Drop a column, and give its id to a new column; no answer shows the state in between."""
     ask_alter(h, ["rename", "c1", "c1r"])
     first = h.get(4, "a", "A", 4, columns=["v0", "c1"], column_ids=[1, 2])
     h.get(4, "a", "A", 5, columns=["v0", "c1r"], column_ids=[1, 2])
@@ -557,7 +558,7 @@ def test_each_broken_invariant_of_the_history_names_its_operations(mutate, invar
 
 
 def column_renamed(h: Writer) -> None:
-    """Rename a column; the outcome may be unknown, and the rename may have been requested twice."""
+    """Rename a column; the outcome may be unknown, and the request may have been sent twice."""
     ask_alter(h, ["add", "c1"], ["rename", "c1", "c2"])
     ask_alter(h, ["rename", "c2", "c3"])
     for version, name in enumerate(("c1", "c3", "c2"), start=4):
@@ -584,7 +585,7 @@ def answers_in_another_order(h: Writer) -> None:
 def test_a_history_that_breaks_no_invariant(act):
     h = sound_history()
     act(h)
-    assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
+    assert judge(h, None).verdict is Verdict.UNKNOWN  # nothing to judge without a snapshot
 
 
 def test_many_violations_are_counted_by_rule_with_an_example_of_each() -> None:

@@ -79,9 +79,7 @@ def test_read_only_operations_change_no_reachable_state():
 
 
 def test_an_unknown_operation_can_do_what_a_known_one_did():
-    """Weakened operations rely on this. A lost answer shows no id, so the operation may have any
-    id.
-    """
+    """Treating a known outcome as unknown must allow at least as much, including any table id."""
     for seed in range(200):
         converted = catalog_history(small_history(seed))
         lost = [replace(operation, return_time=None) for operation in converted.operations]
@@ -105,7 +103,7 @@ def test_an_unknown_operation_can_do_what_a_known_one_did():
 
 
 def stretched(history: History) -> History:
-    """Move each completion down by one line, where possible."""
+    """Swap each completion with the next line if that belongs to another process."""
     ops = list(history)
     for at in range(len(ops) - 1):
         here, following = ops[at], ops[at + 1]
@@ -115,7 +113,7 @@ def stretched(history: History) -> History:
 
 
 def forgetful(history: History) -> History:
-    """Drop the answer to the last mutation of a process that does nothing afterwards."""
+    """Drop the answer to the last mutation of some process that does nothing afterwards."""
     ops = list(history)
     last = {op.process: n for n, op in enumerate(ops)}
     for at in sorted(last.values(), reverse=True):
@@ -209,7 +207,7 @@ def test_a_list_that_leaves_out_a_table_is_explained():
 
 
 def torn_list() -> Writer:
-    """Create `c` before `b` is deleted, so one of them always exists; the list contains neither."""
+    """Create `c` before deleting `b`, so one of them always exists; yet a list shows neither."""
     h = Writer()
     h.create(1, "b", "T2")
     h.call(2, "list", {})
@@ -220,7 +218,7 @@ def torn_list() -> Writer:
 
 
 def test_a_list_that_is_no_moment_of_the_whole_catalog_is_found():
-    """Each name alone has a valid history; only a search over all names finds the contradiction."""
+    """Each name alone has a valid history; only a search over all names finds an error."""
     result = check(torn_list().history)
     assert result.verdict is Verdict.INVALID
     assert result.details["failure"]["projection"] == ""
@@ -267,12 +265,12 @@ def test_a_lost_create_is_seen_by_its_nonce_alone():
         assert check(h.history).verdict is verdict
         h.delete(3, "b", "T1")
         h.get(3, "b", "T2", table_id=None, comment=nonce)
-        assert check(h.history).verdict is Verdict.INVALID  # a single create cannot make two tables
+        assert check(h.history).verdict is Verdict.INVALID  # one create cannot make two tables
 
 
 @pytest.mark.parametrize("nonces", [(7, 8), (7, "8"), (0, 1), ("", "8"), (None, 8)])
 def test_nonces_may_be_numbers(nonces):
-    """In foreign histories a nonce may be a number, although a table's comment is a text."""
+    """Other harnesses may use numbers as nonces, although a table's comment is a string."""
     h = Writer()
     h.create(1, "b", "T1")
     for number, nonce in enumerate(nonces):

@@ -1,4 +1,4 @@
-"""Maps of key ranges, compared with the rows: good dumps and answers, and one error at a time."""
+"""Maps of key ranges to tablets, compared with the catalog's rows: correct, or one error."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""Lists of masters must show acknowledged changes; a change of unknown outcome proves nothing."""
+"""Lists of masters must show acknowledged membership changes, and may show lost ones."""
 
 import random
 from operator import methodcaller as do
@@ -68,7 +68,7 @@ def shows(*nodes, term=1):
 @pytest.mark.parametrize(
     ("steps", "wrong"),
     [
-        # A leader of an older term proves nothing.
+        # A list from the leader of an older term is not judged.
         (
             [lambda h: changed(h, "add-master", "m5", term=3), shows(*REMAINING, term=2)],
             shows(*REMAINING, term=3),
@@ -157,8 +157,9 @@ CHANGES = ("add-master", "remove-master")
 
 
 def random_members(rng: random.Random) -> Writer:
-    """Build a history in which three clients change a set; a change takes effect between call and
-    return or, if its answer is lost, later or never.
+    """Build a history in which three clients change a set of members.
+
+    A change takes effect between its call and its return; if its answer is lost, later or never.
     """
     h, members, term = Writer(), {"m1", "m2", "m3"}, 1
     flights: dict[int, list] = {}

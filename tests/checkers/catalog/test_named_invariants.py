@@ -1,4 +1,4 @@
-"""The invariants I1 to I9: a good history, and small mutations that each break one invariant."""
+"""The invariants I1 to I9: a correct history, and small mutations that each break one invariant."""
 
 import copy
 import random
@@ -59,7 +59,7 @@ def good_snapshot() -> Json:
 
 def good_history(snapshot: Json | None = None, *, facts: bool = True) -> Writer:
     h = sound_history()
-    h.lines[-1].value["columns"] = ["a", "z"]  # the columns after the alter
+    h.lines[-1].value["columns"] = ["a", "z"]  # the columns after the alter must be right as well
     if facts:
         h.fact("leader", {"node": "m1", "term": 1})
         h.fact("leader", {"node": "m2", "term": 3})
@@ -106,7 +106,7 @@ def test_the_good_history_is_valid_and_each_invariant_was_looked_at():
 
 
 def test_unchecked_invariants_are_not_reported_as_held():
-    """Without checksums, announcements and locations, I8 cannot be checked."""
+    """Without checksums, announcements and locations, the invariant I8 cannot be checked."""
     h = sound_history()
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 9.0, "pending": []})
     h.fact("snapshot", sound_snapshot())
@@ -250,9 +250,7 @@ def test_replicas_without_rows_prove_nothing_of_rows():
 
 @for_each("seed", range(40))
 def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed):
-    """A master that has applied a prefix of the log is never blamed; one whose numbers decrease
-    always is.
-    """
+    """A master that has applied a prefix of the log is never blamed; going back always is."""
     rng = random.Random(seed)
     states = ["PREPARING", "CREATING", "RUNNING", "DELETED"]
     at = sorted(rng.randrange(4) for _ in range(3))
@@ -276,7 +274,7 @@ def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed):
 def test_elections_of_every_group_are_compared():
     seen = Checkpoints()
     assert seen.lead("t1", "A1", 3, 5) == []
-    assert seen.lead("t1", "A1", 3, 6) == []  # repeated
+    assert seen.lead("t1", "A1", 3, 6) == []  # the same leader, reported again
     assert seen.lead("t2", "A1", 4, 7) == []
     assert seen.lead("t2", "B1", 3, 7) == []
     (divergences,) = seen.lead("t3", "A1", 3, 9)

@@ -1,5 +1,6 @@
-"""Narrowed intervals allow the same legal orders as the original intervals, and it does not matter
-which part of an unknown operation is uncertain. The tests try every order of small histories.
+"""Narrowing the interval of an operation changes no verdict, for all orders of small histories.
+
+For an operation of unknown outcome, the tests also check which of its effects can matter.
 """
 
 import random
@@ -32,7 +33,7 @@ def small(seed: int, *, count: int, lost: float, clients: int) -> CatalogHistory
 
 
 def plain(found: CatalogHistory) -> Catalog:
-    """Return the catalog's specification without the facts that answers contain."""
+    """Return the catalog's model without the facts that it learns from answers."""
     return Catalog([replace(o, return_time=None) for o in found.operations], found.bindings)
 
 
@@ -151,7 +152,7 @@ def test_impossible_states_have_no_intervals():
 
 
 def changes(operations: Ops, bindings: dict[str, str], number: int) -> bool:
-    """Whether the operation at `number` changes the state right after its predecessor."""
+    """Whether the operation at `number` changes the state that the preceding operations leave."""
     model = Catalog(operations, bindings)
     state = model.init()
     for operation in operations[:number]:
@@ -175,7 +176,7 @@ def test_an_alter_matters_where_its_version_is_shown():
     assert changes([CREATE, ALTER, dropped], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, Get("t"), 2, ok(None, 1), 20)], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, ListTables(), 2, listing(("t", None, 1)), 20)], BOUND, 1)
-    # The verifier checks orders in this way: without answers there are no facts.
+    # The verifier checks orders like this: it gets no answers, so it learns no facts from them.
     assert changes([replace(CREATE, return_time=None), ALTER], BOUND, 1)
 
 

@@ -1,4 +1,4 @@
-"""The catalog passes agree with the search, and find each contradiction in a small history."""
+"""The catalog passes agree with the search, and each finds its contradiction in a small history."""
 
 import random
 import re
@@ -51,9 +51,7 @@ def longer_history(seed: int) -> History:
 
 
 def assert_proven(found: Contradiction) -> None:
-    """Assert that the verifier agrees with the contradiction, and that it names only operations of
-    the history.
-    """
+    """Assert that the verifier confirms the contradiction, whose operations all exist."""
     proof = certify_core(found.part, found.core, minimal=False)
     assert proof.confirmed_by == "the verifier, by enumeration"
     assert {operation.id for operation in found.part.operations} == set(found.core)
@@ -222,8 +220,8 @@ def answered(ident: str, version: int = 0) -> Step:
             ],
             {1, 2, 3},
         ),
-        # Each table is seen before and after the other one, so neither was deleted to make room for
-        # the other.
+        # Each table is seen both before and after the other, so neither can have been dropped to
+        # make room for the other.
         (
             "'b' cannot be two tables at one time",
             [
@@ -386,7 +384,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch):
     assert contradiction.core[0] == gone
     assert len(contradiction.core) == 3
     assert len(asked) < 60
-    assert not any(asked)  # explaining the contradiction would take a hundred times longer
+    assert not any(asked)  # explanations would take a hundred times longer
 
 
 def test_the_earliest_contradiction_is_reported():
@@ -402,7 +400,7 @@ def test_the_earliest_contradiction_is_reported():
 
 @pytest.mark.slow
 def test_ten_thousand_operations_take_one_pass():
-    """The history has no contradiction, and the pass builds no view without one."""
+    """The history has no contradiction, so the pass builds no view of single names."""
     history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)
     operations = catalog_history(history).operations
     assert refute(operations) is None

@@ -1,4 +1,4 @@
-"""Anomalies that a profile permits count as permitted, never as valid; all others are invalid."""
+"""Violations that a profile permits are `permitted`, never `valid`; others are `invalid`."""
 
 import random
 import time
@@ -32,7 +32,7 @@ def lin(h: Writer, *permits: str) -> CheckResult:
 
 
 def at(h: Writer, f: str, value: Any, answer: Any, *, term: int, node: str) -> int:
-    """Add an operation that the leader of this term answered."""
+    """Add an operation, answered by the leader of this term."""
     index = h.call(term, f, value)
     h.ret(term, OpType.OK, {"result": "ok", "term": term, **answer}, node)
     return index
@@ -139,7 +139,7 @@ def test_a_refused_change_is_an_observation():
     assert lin(h).verdict is Verdict.INVALID
     result = lin(h, "stale-read")
     assert result.verdict is Verdict.PERMITTED
-    assert result.operations == (index + 1,)  # the fact precedes the operation
+    assert result.operations == (index + 1,)  # the added fact about permits shifts indexes
 
 
 # --- the other permits ---------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def history_of(name: str) -> Writer:
     match name:
         case "torn":
             renamed_during(h, lambda h: shown(h, ["b", "B", 0]))
-        case "torn too far":  # `b` existed all the time, and no client touched it
+        case "torn too far":  # no client touched `b`, so the list must show it
             renamed_during(h, lambda h: shown(h, ["a", "A", 0]))
         case "torn twice the same":
             renamed_during(h, lambda h: shown(h, ["a", "A", 0], ["z", "A", 1], ["b", "B", 0]))
@@ -272,7 +272,7 @@ NO_A, NO_B = do("get", 2, "a", None), do("get", 2, "b", None)
 
 
 def missed_cut(**more: Any) -> Step:
-    """Add a power cut of nodes that were down; the fact may still name disks that lost data."""
+    """Add a power cut of nodes that were already down; their disks may still lose data."""
     value = {"action": "inject", "fault": "f1", "targets": [], "kind": "power-cut", **more}
     return do("nemesis", "power-cut-all", value)
 
@@ -291,11 +291,11 @@ def altered(column: str) -> Step:
         ([MADE_A, altered("x"), power_cut, altered("y"),
           do("get", 2, "a", "A", 1, columns=["a", "y"])], Verdict.PERMITTED),
         ([MADE_A, missed_cut(), NO_A], Verdict.INVALID),
-        # the table was missing before the cut
+        # the table was already missing before the cut
         ([MADE_A, NO_A, power_cut, NO_A], Verdict.INVALID),
-        # the later table still exists
+        # the later create of `b` survived, so the earlier one of `a` must have, too
         ([MADE_A, MADE_B, power_cut, NO_A, do("get", 2, "b", "B")], Verdict.INVALID),
-        ([MADE_A, power_cut, MADE_B, NO_B], Verdict.INVALID),  # the table was created after the cut
+        ([MADE_A, power_cut, MADE_B, NO_B], Verdict.INVALID),  # `b` was created after the cut
     ],
 )  # fmt: skip
 def test_a_power_cut_takes_back_the_end_of_what_was_before_it(steps, verdict):
@@ -336,9 +336,9 @@ def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node():
 
 
 def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know():
-    """The answer to a read in a term that has acknowledged revision 7 may not show revision 5.
+    """A leader's term has acknowledged revision 7, so its stale answer may not show revision 5.
 
-    Revision 9 of a later term does not matter.
+    Revision 9 belongs to a later term, so the answer may miss it.
     """
     h = Writer()
     for term, node, ident, revision in ((1, "m3", "A", 7), (2, "m2", "B", 9)):
@@ -401,7 +401,7 @@ def test_violations_proven_before_a_power_cut_are_not_attributed_to_it():
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("by_rows", [True, False])
 def test_violations_visible_only_after_a_power_cut_may_be_attributed_to_it(by_rows, cut):
-    """The final rows, and answers in progress during the cut, show the state after the loss."""
+    """A power cut can excuse the final rows, and answers that were in progress when it happened."""
     h, rows = Writer(), good_snapshot()
     h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
     h.call(6, "get", {"name": "a"})
@@ -456,7 +456,7 @@ def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when):
 
 
 def unmade(h: Writer, *, seen: str) -> None:
-    """Begin a history in which an answer shows a table `x` without a row in the snapshot."""
+    """Begin a history in which an answer shows a table `x` that the snapshot lacks."""
     if seen == "of no create":
         h.get(5, "x", "X", comment="")
     elif seen == "acknowledged":
@@ -548,7 +548,7 @@ def test_a_permit_needs_its_cause(after, led, verdict):
 
 
 def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
-    """Return the result of `liveness` for a run at whose end these conditions are unmet."""
+    """Return the result of `liveness` for a run that ends with these conditions still unmet."""
     h.fact("live", {"ok": True, "took_s": 1.0, "bound_s": 60.0, "missing": []})
     fact = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
     h.fact("converged", {"ok": not pending, **fact})
@@ -604,7 +604,7 @@ def test_a_core_may_lack_nodes_that_were_allowed_to_end(node, log, healed_before
     history = permitting(h.history, "may-exit", signs=("gave up",))
     result = LivenessChecker().check(history, None, time_limit_s=60)
     if asked and verdict is Verdict.INVALID:
-        verdict = Verdict.UNKNOWN  # the probe tested no node of the core
+        verdict = Verdict.UNKNOWN  # the probe asked no node of the core
     assert result.verdict is verdict, result
 
 

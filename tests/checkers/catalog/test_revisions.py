@@ -1,4 +1,4 @@
-"""The replay by revisions: its proofs are sound, and it leaves doubtful cases to the search."""
+"""The replay in order of revisions proves only what is true, and leaves the rest to the search."""
 
 import random
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def assert_proven(converted: CatalogHistory, order: tuple[int, ...]) -> None:
 
 
 def witnessed(converted: CatalogHistory) -> dict[int, int] | None:
-    """Return revisions as a server would report them, if a legal order exists."""
+    """Return revisions in a legal order, as a server reports them; `None` if none is legal."""
     model = Catalog(converted.operations, converted.bindings)
     outcome = linearizable.check_operations(model, converted.operations)
     if outcome.witness is None:
@@ -80,7 +80,7 @@ def test_no_revisions_prove_a_history_that_is_not_linearizable():
             continue
         converted = catalog_history(history)
         if converted.conflicts:
-            continue  # refuted before
+            continue  # already refuted without the replay
         invalid += 1
         numbers = [operation.id for operation in converted.operations]
         for _ in range(8):
@@ -133,14 +133,14 @@ def test_a_run_whose_answers_carry_revisions_needs_no_search(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "replayed"),
     [
-        # one answer has a revision that reflects no state
+        # one answer has an impossible revision
         (lambda index, _: -1 if index == 5 else index, True),
-        (lambda index, _: -index, False),  # no answer reflects a state
-        (lambda index, _: 100 - index, False),  # backwards
+        (lambda index, _: -index, False),  # all answers have impossible revisions
+        (lambda index, _: 100 - index, False),  # revisions in the opposite order
         (
             lambda index, _: None if index == 3 else index,
             False,
-        ),  # one answer has no revision, which the pass notices late
+        ),  # one answer has no revision, which the replay notices late
         (lambda _, __: None, False),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_lost_operation_is_not_put_before_its_call():
 
 
 def test_a_revision_cannot_undo_real_time():
-    """The get returned before the create was called; the revisions alone do not show this."""
+    """The get returned before the create was called, which the revisions alone do not show."""
     h = Writer()
     h.get(1, "a", "T1")
     h.create(0, "a", "T1")
@@ -215,7 +215,7 @@ def test_guessing_ends(monkeypatch):
 
 
 def test_spoilt_histories_are_never_proven():
-    """The histories are valid and have true revisions, except for one changed answer."""
+    """The histories are valid and have correct revisions; then one answer is changed."""
     spoilt = 0
     for seed in range(120):
         history = spoil(longer_history(seed * 4), random.Random(seed))

@@ -1,4 +1,4 @@
-"""Orders by terms and dead ends shorten searches under stale reads, and agree with brute force."""
+"""Two shortcuts for stale reads, orders by terms and known dead ends, agree with brute force."""
 
 import random
 import time
@@ -25,7 +25,7 @@ SEEDS = 250
 
 
 def as_real_kudu(history: History) -> History:
-    """Return the history with answers like those of real Kudu, which have no revision."""
+    """Return the history without revisions, because answers of real Kudu contain none."""
 
     def without(op):
         if not isinstance(op.value, dict) or "revision" not in op.value:
@@ -37,7 +37,7 @@ def as_real_kudu(history: History) -> History:
 
 
 def losing_answers(history: History, rng: random.Random) -> History:
-    """Return the history without the answers to some changes that took effect."""
+    """Return the history after some changes took effect but lost their answers."""
     renamed: dict[object, int] = {}
     ops = []
     for op in history:
@@ -115,7 +115,7 @@ GONE = Delete("a"), Answer("ok", table_id="i-a", version=1)
 
 
 def operations_of(*rows):
-    """Operations from rows ((input, answer), call, return)."""
+    """Build operations from rows ((input, answer), call, return)."""
     return [
         Operation(-1, about, call, UNKNOWN if end is None else answer, end, number)
         for number, ((about, answer), call, end) in enumerate(rows)
@@ -123,7 +123,7 @@ def operations_of(*rows):
 
 
 def test_an_order_by_terms_that_breaks_real_time_is_rejected():
-    """A change in term 1 was called after one of term 2 had returned: no stale read explains it."""
+    """A change of term 1 was called after one of term 2 returned; no stale read explains it."""
     operations = operations_of((MADE, 0, 1), (ALSO_MADE, 2, 3))
     facts = {0: Fact(2, "m2"), 1: Fact(1, "m1")}
     model = Catalog(operations, {"i-a": "n-a", "i-b": "n-b"})
@@ -140,7 +140,7 @@ def test_an_order_by_terms_that_breaks_real_time_is_rejected():
     [
         # an answer without a term, between answers of terms 1 and 2
         ([(MADE, 0, 1), (SEEN, 2, 3), (ALTERED, 4, 5)], (1, None, 2)),
-        # a lost change comes after all operations that returned before its call
+        # a lost change may come after all operations that returned before it was called
         ([(MADE, 0, 1), (ALTERED, 2, None), (GONE, 2, 3)], (2, None, 2)),
         # the last answer has no term
         ([(MADE, 0, 1), (SEEN, 2, 3)], (1, None)),

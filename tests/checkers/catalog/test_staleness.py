@@ -1,4 +1,4 @@
-"""Reads with a staleness bound: good histories, and histories with an older answer."""
+"""Reads with a bound on staleness: correct histories, and answers that are too old."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def linearizable(h: Writer) -> Verdict:
 
 FRESH = {"ident": "A", "allowed": 50, "bound": 20, "revision": 4}
 V, INV = Verdict.VALID, Verdict.INVALID
-# name -> (the table shown, age that was allowed, bound, revision), verdicts by bound and by order
+# name -> (table id, allowed age, bound in the answer, revision), verdicts by the bound and by order
 CASES = {
     "the newest state": (("A", 50, 20, 4), V, V),
     "an old state with a bound that says so": ((None, 200, 100, 3), V, V),

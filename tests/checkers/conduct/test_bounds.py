@@ -46,7 +46,7 @@ class Timeline(Writer):
     def fault(
         self, kind: str, begin_s: float, end_s: float | None, *targets: str, **more: Any
     ) -> None:
-        """Add a fault and its heal; only the times matter, not the order of the lines."""
+        """Add a fault and its heal; the order of the lines does not matter, only their times."""
         ident = f"f{len(self.lines)}"
         self.now_s = begin_s
         inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
@@ -88,21 +88,21 @@ def without(begin_s: float, end_s: float) -> list[float]:
     [
         ([("kill", 11, 20, "m1")], 15, None),
         ([("kill", 11, 20, "m1")], 17, "outage kill"),
-        ([("kill", 11, 20, "m1"), ("cut", 12, 22, "m2")], 17, None),  # a majority was hit
+        ([("kill", 11, 20, "m1"), ("cut", 12, 22, "m2")], 17, None),  # two members were hit at once
         # a majority was down for one second, and each fault adds 5 s
         ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 20, None),
         ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 22, "outage"),
         ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never both at once
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each fault adds its limit
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 21, "outage"),
-        # down for 9 s, and 5 s are allowed after that
+        # down for 9 s; another 5 s are allowed for the recovery
         ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),
         ([("kill", 11, 20, "m1", "m2", "m3")], 27, "outage kill"),
         ([("kill", 11, None, "m1", "m2")], 50, None),  # never healed
-        ([("kill", 11, 20)], 17, "outage none"),  # it hit no node
-        # the target promises nothing about faults of this kind
+        ([("kill", 11, 20)], 17, "outage none"),  # the fault hit no node
+        # the target declares no limit for this kind of fault
         ([("quake", 11, 20, "m1")], 50, None),
-        ([("kill", 2, 4, "m1")], 17, "outage none"),  # ended long before
+        ([("kill", 2, 4, "m1")], 17, "outage none"),  # the fault ended long before the outage
     ],
 )
 def test_faults_excuse_outages_by_their_kind(faults, back_s, rule):
@@ -119,7 +119,7 @@ VOTERS = [["m1", "LEADER", "VOTER"], ["m2", "FOLLOWER", "VOTER"], ["m3", "FOLLOW
 
 
 def changed(f: str, node: str, *, at_s: float, result: str | None = "ok"):
-    """Build a step that changes the membership; without a result, its outcome is unknown."""
+    """Build a membership change as a step; without a result, its outcome is unknown."""
 
     def step(h: Timeline) -> None:
         h.now_s = at_s
@@ -156,10 +156,10 @@ def learner(name: str) -> list[str]:
          Verdict.VALID),
         ([changed("remove-master", "m2", at_s=2), changed("add-master", "m2", at_s=3),
           listed(*VOTERS, at_s=4)], Verdict.INVALID),
-        # A deposed leader's list is older than the list before it.
+        # The list of a deposed leader is older than the list before it.
         ([changed("remove-master", "m2", at_s=2), listed(VOTERS[0], VOTERS[2], at_s=3, term=2),
           listed(*VOTERS, at_s=4)], Verdict.VALID),
-        # no list shows whether the added master has a vote
+        # no list shows whether the added master votes
         ([changed("add-master", "m3", at_s=2)], Verdict.VALID),
     ],
 )  # fmt: skip
@@ -189,7 +189,7 @@ def faulted(*args: Any, **more: Any) -> Any:
 
 
 def asked(f: str, result: str | None, kind: OpType) -> Any:
-    """Build a history in which a client gets this answer every second from 10 s to 20 s."""
+    """Build a history in which a client gets this answer once a second from 10 s to 20 s."""
 
     def ask(h: Timeline) -> None:
         for h.now_s in range(11, 20):
@@ -225,11 +225,11 @@ ONLY_NODE = faulted("kill", 11, 13, "x")
 @pytest.mark.parametrize(
     ("served", "others", "more", "verdict"),
     [
-        # clients that were cut off are awaited
+        # a cut that also affects clients excuses their outage until it heals, plus the limit
         (without(10, 41), [CUT_OFF("m1", clients=True)], {}, Verdict.VALID),
         (without(10, 41), [CUT_OFF("m1")], {}, Verdict.INVALID),
         (without(10, 59), [CUT_OFF("m1", clients=True)], {}, Verdict.INVALID),
-        # an outage is excused if all three clients were cut off, or the nodes from each other
+        # a cut excuses the outage if it hit all three clients, or separated nodes from each other
         (without(10, 41), [MEMBERS_CUT_OFF(clients_only=True, clients=["client:0", "client:1"])],
          {}, Verdict.INVALID),
         (without(10, 41),
@@ -238,12 +238,12 @@ ONLY_NODE = faulted("kill", 11, 13, "x")
         (without(10, 41), [MEMBERS_CUT_OFF(clients_only=True, clients=["client"])], {},
          Verdict.VALID),
         (without(10, 41), [MEMBERS_CUT_OFF(clients=["client:0"])], {}, Verdict.VALID),
-        # without a declared core, any active fault may have hit the only node
+        # if no core is declared, any active fault may have hit the only node
         (without(10, 14), [], {"quorum": []}, Verdict.VALID),
         (without(10, 17), [], {"quorum": []}, Verdict.INVALID),
         (without(10, 16), [ONLY_NODE], {"quorum": []}, Verdict.VALID),
         (without(10, 19), [ONLY_NODE], {"quorum": []}, Verdict.INVALID),
-        # a disturbance during the outage never convicts
+        # a disturbance from outside during the outage leaves the verdict open
         (without(10, 50), [fact(45, "heartbeat-gap", from_s=12.0, to_s=45.0)], {},
          Verdict.UNKNOWN),
         (without(10, 50), [fact(12, "heartbeat-gap", from_s=2.0, to_s=9.5)], {}, Verdict.INVALID),
@@ -253,25 +253,25 @@ ONLY_NODE = faulted("kill", 11, 13, "x")
         (without(10, 50), [fact(55, "infrastructure", **FAILED)], {}, Verdict.UNKNOWN),
         (without(10, 50), [fact(5, "node-exit", node="m1", by="host")], {}, Verdict.UNKNOWN),
         (without(10, 50), [fact(5, "node-exit", node="m1", by="itself")], {}, Verdict.INVALID),
-        # the limit may have passed undisturbed before or after the disturbance
+        # still convicts if the limit passed undisturbed before the disturbance, or after it
         (without(10, 17), [fact(15, "heartbeat-gap", from_s=11, to_s=15)], {}, Verdict.UNKNOWN),
         (without(10, 17), [fact(34, "heartbeat-gap", from_s=30, to_s=34)], {}, Verdict.INVALID),
         (without(10, 50), [fact(15, "heartbeat-gap", from_s=11, to_s=15)], {}, Verdict.INVALID),
         (without(10, 50), [fact(34, "heartbeat-gap", from_s=30, to_s=34)], {}, Verdict.INVALID),
         (steady(), [], {}, Verdict.VALID),
-        (steady(), [gap], {}, Verdict.VALID),  # a disturbance that delayed nothing
+        (steady(), [gap], {}, Verdict.VALID),  # a disturbance without an outage
         (without(10, 14), [], {}, Verdict.VALID),
         (without(10, 17), [], {}, Verdict.INVALID),
-        # a reset ends at once
+        # the effect of a reset is over at once
         (without(10, 30), [faulted("reset", 11, 40, "m1", "m2", clients=True)], {},
          Verdict.INVALID),
-        # a client that was cut off for a moment is excused only for that moment
+        # the cut separated clients only briefly, so it excuses only that time
         (without(10, 24), [faulted("cut", 11, 13, "m1", clients=True),
                            faulted("kill", 12, 40, "m2")], {}, Verdict.INVALID),
-        # an outage may last until the end of the chaos phase, and not longer
+        # an outage may last until the chaos phase ends
         (steady(30), [], {}, Verdict.INVALID),
         (steady(30), [], {"end_s": 33}, Verdict.VALID),
-        # only a serving target can give an answer
+        # these answers come only from a target that serves
         (without(10, 20), [asked("get", None, OpType.FAIL)], {}, Verdict.INVALID),
         (without(10, 20), [asked("create", None, OpType.INFO)], {}, Verdict.INVALID),
         (without(10, 20), [asked("delete", "not-found", OpType.FAIL)], {}, Verdict.VALID),
@@ -302,9 +302,9 @@ def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
         (9.8, 13, Verdict.UNKNOWN),
         (5, 20, Verdict.UNKNOWN),
         (13, 13.4, Verdict.INVALID),  # starved for less than a tenth of the limit
-        (5, 11.5, Verdict.INVALID),  # the limit passed a second time after the starvation
-        (2, 9, Verdict.INVALID),  # before
-        (18, 20, Verdict.INVALID),  # starvation after the limit
+        (5, 11.5, Verdict.INVALID),  # the limit passed again after the starvation
+        (2, 9, Verdict.INVALID),  # starved only before the outage
+        (18, 20, Verdict.INVALID),  # starved only after the limit had been exceeded
     ],
 )
 def test_nodes_that_get_no_processor_are_convicted_of_no_outage(begin_s, end_s, verdict):
@@ -351,11 +351,11 @@ def one_fault(h: Timeline) -> None:
 @pytest.mark.parametrize(
     ("disturb", "terms", "bound", "verdict"),
     [
-        # a disturbance excuses as many elections as a fault
+        # a disturbance from outside excuses as many elections as one fault
         (lambda h: None, 5, limit("elections", number=2, fault=3), Verdict.INVALID),
         (fact(0, "infrastructure", **FAILED), 5, limit("elections", number=2, fault=3),
          Verdict.VALID),
-        # elections grow with faults and seconds
+        # the allowed number grows with the faults and with the seconds
         (one_fault, 9, limit("elections", number=2, fault=3, second=0.1), Verdict.VALID),
         (one_fault, 12, limit("elections", number=2, fault=3, second=0.1), Verdict.INVALID),
         # each second of starvation counts as a fault
@@ -378,7 +378,7 @@ def test_limits_of_elections_and_calls_grow_with_events(disturb, terms, bound, v
     [
         ([("m1", 1), ("m2", 2), ("m1", 3)], Verdict.VALID),
         ([("m1", 1), ("m2", 2), ("m3", 2)], Verdict.INVALID),
-        # the target has no terms, so nothing can be checked
+        # the target has no terms, so elections cannot be counted
         ([("m1", 0), ("m2", 0)], Verdict.UNKNOWN),
     ],
 )
@@ -407,7 +407,7 @@ def test_a_polled_leader_is_no_announcement():
         ({"Create": 16}, {"replica": 3}, Verdict.VALID),
         ({"Create": 17}, {"replica": 3}, Verdict.INVALID),
         ({"Create": 10}, {}, Verdict.VALID),
-        # the history does not show by how much the limit grows
+        # the history does not show how much the limit grows
         ({"Create": 11}, {}, Verdict.UNKNOWN),
     ],
 )
@@ -445,15 +445,15 @@ def copied(installs: int, refused: int = 0) -> Json:
 @pytest.mark.parametrize(
     ("name", "server", "tablets", "faults", "verdict"),
     [
-        (CHANGE, moved(103), 10, 0, "valid"),  # measured: as many as moves, and a few more
-        (CHANGE, moved(900), 10, 0, "valid"),  # each move was asked again and again
+        (CHANGE, moved(103), 10, 0, "valid"),  # measured: one per move, and a few more
+        (CHANGE, moved(900), 10, 0, "valid"),  # each move was requested many times
         (CHANGE, moved(1100), 10, 0, "invalid"),  # a tablet evicts and adds forever (KUDU-2443)
-        (CHANGE, moved(1100), 10, 2, "valid"),  # lost replicas are added elsewhere
-        (CARRIED, copied(103), 10, 0, "valid"),  # one per copy: measured
+        (CHANGE, moved(1100), 10, 2, "valid"),  # lost replicas are replaced elsewhere
+        (CARRIED, copied(103), 10, 0, "valid"),  # measured: one per copy
         (CARRIED, copied(206), 10, 0, "valid"),
         (CARRIED, copied(230), 10, 0, "invalid"),
-        (CARRIED, copied(900, refused=700), 10, 0, "valid"),  # large snapshots in many chunks
-        (CARRIED, copied(280), 10, 2, "valid"),  # followers were away for too long
+        (CARRIED, copied(900, refused=700), 10, 0, "valid"),  # large snapshots come in many chunks
+        (CARRIED, copied(280), 10, 2, "valid"),  # followers were away too long for the log
         (CARRIED, copied(400), 10, 2, "invalid"),
         ("files", {"files": 9}, 2, 0, "valid"),
         ("files", {"files": 20}, 2, 0, "valid"),
@@ -536,7 +536,7 @@ def test_memory_is_held_of_each_node_that_was_measured():
     assert over.details["rule"] == "memory"
     assert len(over.explanation) == 1
     assert over.details["exempt"] == {"memory": 1}
-    assert judge(Timeline(), limit("memory")).verdict is Verdict.UNKNOWN  # not measured
+    assert judge(Timeline(), limit("memory")).verdict is Verdict.UNKNOWN  # nothing was measured
     h = Timeline()
     h.served(*steady())
     beside = judge(h, limit("memory"), *ALL)
@@ -571,12 +571,12 @@ def test_held_bytes_are_limited_at_every_measurement(measure, of, kind):
     assert judged({"m1": 40, "t1": 1}, {"m1": 3, "t1": 40}).verdict is Verdict.VALID
     over = judged({"m1": 41}, {"m1": 50, "t1": 1}, {"m1": 3, "t1": None})
     assert (over.verdict, over.details["rule"]) == (Verdict.INVALID, name)
-    assert over.operations == (1,)  # the worst measurement
+    assert over.operations == (1,)  # the highest measurement
     assert len(over.explanation) == 1
     missed = judged({"m1": 4, "m2": None}, {"m1": 4, "m2": None})
     assert (missed.verdict, missed.details["exempt"]) == (Verdict.VALID, {name: 1})
     for nothing in ([], [{"m1": None}]):
-        assert judged(*nothing).verdict is Verdict.UNKNOWN  # without measurements, never valid
+        assert judged(*nothing).verdict is Verdict.UNKNOWN  # without measurements, never `valid`
         assert judged(*nothing).details["unmeasured"] == [name]
 
 
@@ -592,15 +592,15 @@ def test_the_limit_of_held_bytes_grows_with_operations():
 @pytest.mark.parametrize(
     ("looks", "verdict"),
     [
-        ([(0, 100), (30, 105), (60, 110)], Verdict.VALID),  # earlier writes do not count
+        ([(0, 100), (30, 105), (60, 110)], Verdict.VALID),  # earlier bytes do not count
         ([(0, 0), (30, 5), (60, 10), (90, 15), (120, 20)], Verdict.VALID),
         ([(0, 0), (30, 5), (60, 11)], Verdict.INVALID),
-        ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # from 30 to 90
-        # no whole minute between measurements
+        ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # the minute from 30 s to 90 s
+        # no two measurements are exactly a minute apart
         ([(0, 0), (30, 1), (60, 6), (91, 12)], Verdict.VALID),
-        ([(0, 0), (120, 20)], Verdict.VALID),  # the limit applies to two minutes
+        ([(0, 0), (120, 20)], Verdict.VALID),  # 10 MiB per minute, for two minutes
         ([(0, 0), (120, 21)], Verdict.INVALID),
-        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process counts from zero
+        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a restarted process counts from zero
         ([(0, 50), (10, 6), (20, 11)], Verdict.INVALID),
         ([(0, 50), (10, None), (20, 5), (30, 10)], Verdict.VALID),
         ([(0, 50), (10, None), (20, 61)], Verdict.INVALID),
@@ -620,8 +620,8 @@ def test_written_bytes_are_limited_for_each_minute(looks, verdict):
 
 @pytest.mark.parametrize(
     ("mib", "verdict"),
-    # 10 MiB, 60 seconds at 0.1 each, 1 for each of the four operations from 61 s on, and 3 for the
-    # fault
+    # 10 MiB; 60 s at 0.1 MiB each; 1 MiB for each of the four operations from 61 s on; 3 MiB for
+    # the fault.
     [(10 + 6 + 4 + 3, Verdict.VALID), (10 + 6 + 4 + 3.5, Verdict.INVALID)],
 )
 def test_the_limit_of_written_bytes_grows_with_the_load_of_its_minute(mib, verdict):
@@ -652,8 +652,8 @@ def test_masters_are_expected_to_write_their_known_state():
         return written["per"]["operation"] * 1024 - 64
 
     assert share(0) == 0
-    # 1000 rows of 200 bytes each are written once per sixty entries, and an operation makes three
-    # entries
+    # 1000 rows of 200 bytes are rewritten once per 60 log entries; an operation makes three
+    # entries.
     assert share(1000) == pytest.approx(10)
     assert share(1000, master_snapshot_every=10) == pytest.approx(60)
 
@@ -738,7 +738,7 @@ def test_idle_heartbeats_come_once_per_interval_of_the_server_and_name_of_the_ma
 
 
 def test_forgotten_rows_still_count_as_made():
-    """Otherwise the limits of calls would fall below the calls that were made."""
+    """Rows that the master has removed still count; otherwise limits of calls are too low."""
     forgotten = {"tables": 1, "tablets": 2, "replicas": 6, "altered": 8}
     master = {"revision": 1, "tables": [], "tablets": [], "forgotten": forgotten}
     amounts = describe_bounds({"m1": master}, {}, Flags())["amounts"]

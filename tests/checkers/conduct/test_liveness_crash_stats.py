@@ -1,4 +1,4 @@
-"""The checkers `liveness`, `crash` and `stats`; `stats` also judges if a run tested enough."""
+"""The checkers `liveness`, `crash` and `stats`; `stats` also judges whether a run tested enough."""
 
 from collections.abc import Callable, Sequence
 from operator import methodcaller as do
@@ -89,9 +89,9 @@ BAD = "INVALID_SCHEMA/INVALID_ARGUMENT"
         (10, ["create", "alter"], HIGH, {"replicas": [1, 3]}, Verdict.INVALID),
         (10, ["create", "alter"], BAD, {"columns": 2}, Verdict.INVALID),
         (10, ["create", "alter"], BAD, {}, Verdict.INVALID),
-        (10, ["alter"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # creates did not interfere
+        (10, ["alter"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # creates succeeded
         (10, [], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),
-        (0, ["create"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # before the healing
+        (0, ["create"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # asked before the healing
     ],
 )
 def test_a_probe_that_declared_limits_refuse_proves_nothing(
@@ -149,12 +149,12 @@ def test_a_bound_that_was_passed_is_never_valid(f):
         ([gap(61.5, 70)], 70, "did not run"),
         ([gap(3, 11.5)], 70, "did not run"),
         ([gap(0.5, 9)], 70, None),
-        # A node that the harness starts before the check has no excuse; any other node has one.
+        # A node that the harness starts again before the check is no excuse; any other node is.
         ([at(5), ENDED_BY_HOST, at(9), phase("heal-core")], 60, None),
         ([at(5), ENDED_BY_HOST, at(9), phase("heal-all")], 60, None),
         ([phase("heal-core"), at(5), ENDED_BY_HOST], 60, "host"),
         ([phase("heal-all"), at(5), ENDED_BY_HOST], 60, "host"),
-        # A node that another process has stopped is excused until it continues.
+        # A node that was stopped from outside excuses the failure until it continues.
         ([at(5), STOPPED], 60, "m1 was stopped"),
         ([at(5), STOPPED, CONTINUED], 60, None),
         # A disturbance that ended before the healing excuses nothing.
@@ -207,7 +207,7 @@ def test_service_within_the_bound_counts_despite_a_gap():
         ({"rest": ["m2"], "asked_late": []}, Verdict.UNKNOWN),
         ({"rest": ["m2"], "asked_late": ["m1", "m2"]}, Verdict.INVALID),
         ({"rest": [], "asked_late": []}, Verdict.INVALID),
-        ({}, Verdict.INVALID),  # an old history
+        ({}, Verdict.INVALID),  # histories of older versions lack this
     ],
 )
 def test_a_probe_that_reached_no_core_node_never_convicts(asked, verdict):
@@ -286,8 +286,8 @@ def test_a_crash_begins_with_its_cause() -> None:
     [
         ("m2", 0, Verdict.UNKNOWN),
         (None, 5_000, Verdict.UNKNOWN),
-        ("m1", 0, Verdict.INVALID),  # of another node
-        ("m2", 60_000, Verdict.INVALID),  # at another time
+        ("m1", 0, Verdict.INVALID),  # the failure is on another node
+        ("m2", 60_000, Verdict.INVALID),  # the failure is at another time
     ],
 )
 def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(node, after_ms, verdict):
@@ -312,10 +312,10 @@ def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(node, after_m
             1_000 + 9_000,
             True,
             Verdict.VALID,
-        ),  # a fault from before the heal ends the node a little later
+        ),  # a fault before the heal may end the node up to 10 s after it
         ("m1", 1_000 + 11_000, True, Verdict.INVALID),
         ("m1", 60_000, False, Verdict.VALID),
-        ("m1", 0, True, Verdict.INVALID),  # before the fault
+        ("m1", 0, True, Verdict.INVALID),  # the exit precedes the fault
         ("m2", 100, True, Verdict.INVALID),
     ],
 )
@@ -521,7 +521,7 @@ def test_faults_that_a_search_made_may_hit_nothing():
 
 def test_only_operations_and_nemeses_of_the_chaos_count():
     assert stats(busy(reads=6)).reason.startswith("only 9 operations succeeded during chaos")
-    # a user edited the fault schedule of the case
+    # a user has edited the faults of the case
     planned = case("none", planned=("pause-leader",))
     result = StatsChecker().check(busy().history, planned, time_limit_s=300)
     assert result.reason == "the nemesis pause-leader was never injected"
@@ -677,7 +677,7 @@ def test_operations_that_never_met_raced_nothing():
     apart = loaded(steadily(200, 50, 40))
     assert doubted(apart) == "overlap"
     assert doubted(apart, concurrency=1) is None
-    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # this may be chance
+    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # may be chance
     assert doubted(loaded([*steadily(200, 50, 40), (0, 20, "a")])) is None
 
 
@@ -702,7 +702,7 @@ ROW_A = [["upsert", "a", {"v": 1}]]
         (("write", {"table": "r", "rows": ROW_A}), ("write", {"table": "r", "rows": ROW_A}), True),
         (("write", {"table": "r", "rows": ROW_A}), ("read", {"table": "r", "key": "b"}), False),
         (("read", {"table": "r", "key": "a"}), ("read", {"table": "s", "key": "a"}), False),
-        (("scan", {"table": "r"}), ("scan", {"table": "r"}), False),  # a scan concerns all rows
+        (("scan", {"table": "r"}), ("scan", {"table": "r"}), False),  # a scan reads all rows
     ],
 )
 def test_operations_on_rows_meet_on_a_row_of_one_table(one, other, met):

@@ -1,6 +1,6 @@
-"""Recorded and generated histories with known verdicts, read as operations (see their README).
+"""Recorded and generated histories with known verdicts, loaded as operations (see their README).
 
-The histories are read by the readers of `harness check`.
+They are parsed by the same readers as in `harness check`.
 """
 
 import csv
@@ -39,9 +39,7 @@ def rows() -> list[Row]:
 
 
 def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
-    """Group rows by the folder of their file: one test per row would cost more than most of the
-    checks.
-    """
+    """Group rows by their file's folder: a test per row would cost more than its check."""
     folders: dict[str, list[Row]] = {}
     for row in chosen:
         folders.setdefault(row.file.rpartition("/")[0], []).append(row)
@@ -52,7 +50,7 @@ def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
     """Return the model and the operations of one history."""
     source = open_history(CONFORMANCE / row.file)
     check = load_plugin("checkers", row.model).prepare(source, ModelSettings())
-    # for models that try several initial values, take the first check
+    # models that try several initial values make several checks, of which the first is used
     check = getattr(check, "first", check)
     assert isinstance(check, LinearizabilityCheck)
     return check.model, list(check.parsed)

@@ -1,4 +1,4 @@
-"""Each supplied history gets exactly its expected verdict, with a proof, and never `unknown`."""
+"""Each supplied history gets its expected verdict with a proof, and is never undecided."""
 
 import pytest
 
