@@ -70,7 +70,7 @@ def test_every_supplied_history_has_its_verdict(capsys):
     found = {o["path"]: (o["model"], o["verdict"]) for o in objects(out)}
     assert found == expected
     assert code == EXIT_INVALID
-    assert "skipped 2 files" in err  # the licences
+    assert "skipped 2 files" in err  # the licences of the data
 
 
 ELLE_SAMPLE = 25  # every 25th row; tests/checkers/elle checks the whole table
@@ -90,8 +90,7 @@ def test_the_real_elle_is_agreed_with(kind, capsys):
         (found,) = objects(out)
         answer = found["verdict"], set(found["not"])
         if kind == "rw-register" and answer != (row["verdict"], set(row["not"].split())):
-            # Rules that the original applies only to lists, and orders that the model itself
-            # implies.
+            # Elle applies some rules only to lists, and does not use orders that the model implies.
             assert answer[0] == "invalid"
             different += 1
         else:
@@ -292,7 +291,7 @@ def test_nothing_in_a_history_can_become_markup():
     assert "alert(1)</script>" not in text
     assert text.count("</script>") == 2
     assert "\u2028" not in text.partition('id="data">')[2]
-    assert "http" not in text.replace("http-equiv", "")  # self-contained
+    assert "http" not in text.replace("http-equiv", "")  # loads nothing from elsewhere
     data = embedded(text)
     assert (data["reason"], data["ops"][0][5]) == (evil, evil)
 

@@ -1,4 +1,4 @@
-"""Defaults from a folder's `harness.toml`, completion, and runs with only a workload or nemesis."""
+"""Defaults from `harness.toml`, shell completion, and runs that name only a workload or nemesis."""
 
 import re
 import subprocess

@@ -26,7 +26,7 @@ MILDER = {"set": "set-full", "total-queue": "at-least-once-queue"}
 
 
 def keyed(ops):
-    """The same operations for each of two independent keys."""
+    """Return the same operations for each of two independent keys."""
     return [(word, f, [key, value]) for key in (7, 8) for word, f, value in ops]
 
 

@@ -18,8 +18,9 @@ RUN += ["--time-limit", "1", "--reporters", "none"]
 
 @pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
 def unbuffered(request, monkeypatch):
-    """Run with and without Python's output buffers, because Python writes full buffers again at
-    exit.
+    """Run with and without Python's output buffers.
+
+    When Python exits, it tries to write the content of full buffers again.
     """
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
 

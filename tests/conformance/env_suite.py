@@ -723,7 +723,7 @@ async def check_streams(session: Session) -> None:
                 await door(session).shape(links, quality)
                 raise AssertionError(f"{quality} was accepted")
         return
-    # one of the two requests may have waited for a processor
+    # on a busy machine, one of the two requests may be late
     assert await took_s() < 1.2 or await took_s() < 1.2
     fault = await door(session).shape(links, slices)
     assert await took_s() >= 1.2

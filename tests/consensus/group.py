@@ -94,7 +94,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class _Member:
-    """One node's replica, if it has one; its superblock is the list of the first peers."""
+    """One node and its replica, if any; a list of the first peers serves as the superblock."""
 
     def __init__(
         self,

@@ -310,7 +310,7 @@ async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group):
 
 @on(simulate)
 async def test_a_refilled_tombstone_still_rejects_shorter_logs(group):
-    """Its log is empty again, but it once acknowledged entries that the candidate lacks."""
+    """The new replica's log is empty, but the old one acknowledged entries that others lack."""
     await group.write_all(3)
     leader = await group.leader()
     buried, behind = (name for name in group.names if name != leader)

@@ -33,7 +33,7 @@ class FakeSession(Session):
 
     async def perform(self, template, arguments, *, changes):
         async def exchange():
-            await asyncio.sleep(0)  # lets another question begin
+            await asyncio.sleep(0)  # lets another request begin
             answer = self.script[self.address.node]
             if isinstance(answer, BaseException):
                 raise answer

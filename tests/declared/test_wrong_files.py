@@ -9,9 +9,9 @@ ONE_LINE_MAX = 500
 
 
 def wrong(line, *quoted, replaced=None, added="", files=None, **parts):
-    """A declaration that is wrong in this line; in `[nodes]`, a text is replaced or a line added.
+    """Build a declaration with an error in this line; `replaced` and `added` change `[nodes]`.
 
-    Return the text, other files, the file and line that the message names, and what it quotes.
+    Return the text, other files, the file and line that the message names, and the quoted words.
     """
     if replaced or added:
         parts["nodes"] = NODES.replace(*(replaced or ("", ""))) + (f"{added}\n" if added else "")
@@ -27,7 +27,7 @@ def of_leader(line, *quoted, leads, more=""):
 
 
 def composed(line, services, *quoted, file=COMPOSE, top=""):
-    """A declaration that uses a Compose file with these services."""
+    """Build a declaration that uses a Compose file with these services."""
     text = declaration(top=f'compose = "compose.yaml"\n{top}', nodes="")
     return text, {"compose__yaml": f"services:\n{services}"}, (file, line), quoted
 

@@ -54,9 +54,10 @@ DEFECTS: dict[str, Defect] = {}
 def defect(
     *tests: str, at: tuple[Any, str] | None = None, heavy: bool = False, limit_s: int = 60
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a patch, or what replaces the function `at`, under its name.
+    """Register the decorated function as a defect; its docstring is the defect's sentence.
 
-    The docstring is the sentence. What replaces a function gets the original as its first argument.
+    With `at`, the function replaces that one, and gets the original as its first argument.
+    Otherwise it is the patch.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The selection of containers that may have a wrong wall clock."""
+"""Selection of the containers that a fault may give a wrong wall clock."""
 
 import os
 

@@ -404,7 +404,7 @@ async def test_links_from_nodes_are_shaped_by_a_kernel_that_can():
 
     bites = await links.set_links({link: {"b": slow}}, 9)
     verbs, asked = engine.verbs()
-    # only b got a class before the cancellation
+    # fault a was cancelled, so only b is left to get a traffic class
     assert verbs == [("m1.net", "set"), ("m1.net", "heal")]
     assert "handle 0x2/0x7fffffff fw classid 4077:3" in asked[0][2][2]
     assert (bites["a"].count, bites["a"].undone, lost) == (7, False, [])

@@ -127,7 +127,7 @@ async def events_of_nodes_arrive_within_a_tenth_of_a_second(session):
             await arrived.wait()
         asks_s.append(answered_s - asked_s)
         waits_s.append(time.monotonic() - answered_s)
-        # The last requests show how busy the machine is.
+        # Allow for a busy machine: the median of the latest requests shows how slow it is now.
         last = statistics.median(asks_s[-21:]), statistics.median(waits_s[-21:])
         if number >= 20 and last[1] < 0.1 + last[0]:
             return
@@ -196,7 +196,7 @@ async def a_frozen_node_can_be_cut_off_and_killed(session):
 
 
 async def exit_of(session, node, end):
-    """Return the report of a node's exit that `end` causes."""
+    """End a node by `end`, and return the report of its exit."""
     reports = []
     session.cluster.subscribe(
         lambda e: (e.kind, e.node) == ("node-exited", node) and reports.append(e.data)

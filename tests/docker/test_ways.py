@@ -24,7 +24,7 @@ def run_of(engine, pid):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name, _ in WAYS])
 def test_interference_of_others_never_convicts(engine, tmp_path, name):
-    """The affected node usually leads; the kind of interference decides if it returns."""
+    """The affected node usually leads; whether it returns depends on the interference."""
     nemesis = "partition-some-clients" if "relay" in name else "none"
     words = [*RUN, "--nemesis", nemesis, "--store", str(tmp_path)]
     driver = subprocess.Popen(

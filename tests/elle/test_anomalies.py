@@ -98,7 +98,7 @@ IN_SESSION = {
     ),
 }
 
-# `not` -> a weaker model that still holds
+# value of `not` -> a weaker model that still holds
 HOLDS_BELOW = {
     "read-committed": "read-uncommitted",
     "consistent-view repeatable-read": "read-committed",

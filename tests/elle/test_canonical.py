@@ -20,7 +20,7 @@ def few_of(count: int) -> list[Any]:
 
 
 def told(result: ElleResult, places: list[int]) -> Any:
-    """Return the report with operations renamed by `places` and all other names removed."""
+    """Return the report without names; `places` gives each operation its original number."""
     return (
         result.verdict,
         result.not_,

@@ -84,7 +84,7 @@ TWO_READS = concurrent("w x 1", "w x 2", "r x 1, r x 2")
          {"snapshot-isolation": "invalid"}),
         (concurrent("r y [], a z 1, a x 1", "r z [], a y 1, a w 2", "r y [1], r z [1]"),
          {"snapshot-isolation": "valid"}),
-        # fractured reads are searched for
+        # a search finds fractured reads, which refute `read-atomic` but not the weaker models
         (FRACTURED, {"read-atomic": "invalid", "monotonic-atomic-view": "unknown",
                      "read-committed": "valid"}),
         # A cycle through a later read of a key also refutes the model.

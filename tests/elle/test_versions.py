@@ -97,7 +97,7 @@ def test_nearest_written_successors_imply_all_written_ones(drawn, rng):
 
 
 def walked(of: Accesses) -> set[tuple[int, int]]:
-    """Return pairs of versions by a walk of the reduced real-time graph around a key."""
+    """Return ordered pairs of a key's versions, found by walking the reduced real-time graph."""
     columns = of.columns
     count = len(columns)
     order = precedence(columns)

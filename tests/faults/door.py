@@ -1,4 +1,4 @@
-"""A short interface to link faults for tests, through one ledger per session."""
+"""Short calls of link faults for tests; each session has one ledger of its active faults."""
 
 from harness.cluster import StreamQuality
 from harness.faults.door import Door
@@ -28,7 +28,7 @@ class LinkDoor(Door):
 
 
 def door(owner):
-    """Return the door of this session, or of this object's session; always the same one."""
+    """Return the one `LinkDoor` of this session, or of this object's session."""
     session = getattr(owner, "session", owner)
     kept = vars(session.cluster)
     if "door" not in kept:

@@ -28,7 +28,7 @@ def go(body):
 
 
 class Leases:
-    """A ledger on a fake cluster, and the names of its tasks."""
+    """A ledger (the list of active faults) on a fake cluster, and the names of its tasks."""
 
     def __init__(self, env):
         self.spawned, self.cluster = [], FakeCluster()

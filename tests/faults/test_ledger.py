@@ -1,4 +1,4 @@
-"""Overlapping faults: each is undone separately, and the other faults remain in effect."""
+"""The ledger of active faults: overlapping faults are undone one by one, and the others remain."""
 
 import asyncio
 import math
@@ -231,7 +231,7 @@ async def test_a_link_fault_that_did_not_take_is_taken_off_again():
         (Kill(), [Link("m1", "m2")]),
         (Shape(quality=LinkQuality()), [Link("m1", "m2")]),
         (Shape(quality=LinkQuality(drop=1.5)), [Link("m1", "m2")]),
-        (Kill(), ["m3"]),  # it is down
+        (Kill(), ["m3"]),  # m3 is already down
     ],
 )
 async def test_the_public_door_refuses_a_fault_that_cannot_hit(fault, on):

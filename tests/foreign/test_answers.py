@@ -1,4 +1,4 @@
-"""Completions of changes that hold an answer, such as "OK", in place of the request."""
+"""Completions of changes whose value is an answer, such as "OK", instead of the request."""
 
 import pytest
 

@@ -47,7 +47,7 @@ def table(
 
 
 CASES = [
-    ("register", [*WROTE_1, *read(True)], INVALID),  # what Python holds equal
+    ("register", [*WROTE_1, *read(True)], INVALID),  # in Python, True equals 1
     ("register", [("0!", "write", True), ("0+", "write", True), *read(True)], VALID),
     ("register", [("0!", "write", False), ("0+", "write", False), *read(0)], INVALID),
     ("etcd-cas-register", [*WROTE_1, ("1!", "cas", [True, 2]), ("1+", "cas", None)], INVALID),

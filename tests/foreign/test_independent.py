@@ -105,7 +105,7 @@ def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(dra
     assert (result.verdict is not INVALID) is (expected[0] or expected[None]), result
     if result.verdict is VALID:
         assert expected[{"0": 0, "nil": None}[result.details.get("initial", "0")]]
-    # One answer that is not a wildcard is enough, unless another answer counts against it.
+    # Undecided only after a wildcard read, without any observation, or with an exempt key.
     ended = [what for each in keys.values() for _, end, what in each if end != inf]
     answers = [answer for f, _, answer in ended if f == "read"]
     seen = [f for f, _, _ in ended if f == "cas"]

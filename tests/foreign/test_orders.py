@@ -25,7 +25,7 @@ def timed(lines, times):
 
 
 def by_client(lines):
-    """The lines and their times, with all ops of one client after all ops of another."""
+    """Return the lines and their times, with all ops of one client after those of another."""
     numbered = sorted(enumerate(lines), key=lambda item: item[1][0][0])
     return timed([line for _, line in numbered], [time for time, _ in numbered])
 

@@ -25,7 +25,7 @@ ADDED = did("add", 1)
 @pytest.mark.parametrize(
     ("lines", "model"),
     [
-        ([], "cas-register"),  # only a nemesis
+        ([], "cas-register"),  # all ops are of the nemesis
         ([*ADDED, *did("read", None, [1])], "set"),
         ([*ADDED, *did("read", None, {SET: [1]})], "set"),
         ([*ADDED, ("1!", "read", None)], "set"),  # without answers, nothing is judged
@@ -42,7 +42,7 @@ ADDED = did("add", 1)
         (did("txn", [["r", "x", None], ["append", "x", 1]]), "list-append"),
         ([*ADDED, *did("read", None, 1)], "counter"),
         ([*did("add", [0, 1]), *did("read", [0, None], [0, 1])], "counter"),
-        ([*did("add", [1, 1]), *did("read", [0, None], [0, 0])], "counter"),  # each key once
+        ([*did("add", [1, 1]), *did("read", [0, None], [0, 0])], "counter"),  # each key occurs once
         ([*did("add", [1, 1]), *did("read", [0, None], [0, [2]])], "set"),
         ([*did("add", [1, 1]), *did("read", None, [[1, 1]])], "set"),
         ([*ADDED * 2_000, *did("read", None, 2_000)], "counter"),

@@ -62,7 +62,7 @@ class Freezing(Up):
 
     @property
     def holder(self):
-        """Return the holder of the run in progress; `None` until it owns the run."""
+        """Return the process that holds the run's nodes; `None` before it has taken over."""
         try:
             owner = (self.folder("frozen") / "owner").read_text().partition("@")[0]
             order = json.loads((self.folder("frozen") / "order.json").read_text())

@@ -19,8 +19,8 @@ CUT, TORN = "cut 0 1", "cut 1 {}"
 @pytest.mark.parametrize("sync", [os.fsync, os.fdatasync])
 def test_synced_data_stay_and_unsynced_data_are_lost(disk, sync):
     disk.write("kept", b"a" * 10_000, sync=sync)
-    disk.write("kept", b"bb", offset=5000)  # in place
-    disk.write("kept", b"cc", offset=10_000)  # at its end
+    disk.write("kept", b"bb", offset=5000)  # overwrites
+    disk.write("kept", b"cc", offset=10_000)  # appends
     disk.write("lost", b"d")
     assert disk.read("kept")[5000:5002] == b"bb"
 

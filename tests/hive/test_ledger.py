@@ -1,4 +1,4 @@
-"""The ledger matches the code, and the checkers find every switch."""
+"""The ledger of bug switches matches the code, and the checkers find every switch."""
 
 import importlib
 import re

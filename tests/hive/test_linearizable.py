@@ -224,9 +224,9 @@ def test_a_long_core_shows_its_last_operations_and_counts_the_rest():
 @pytest.mark.parametrize(
     ("permits", "steps"),
     [
-        # consecutive drops
+        # the two drops do not overlap
         ([DROP_TWICE], [CREATED, DROP, END, do("done", 1, "drop", "d.x", "c")]),
-        # the drop of another table
+        # the first drop was of another table
         (EXPLAINING, [do("done", 0, "create", "d.z", "a"), DROP, do("start", 1, "drop", "d.z", "c"),
                       END, do("end", 1)]),
         # a get may show a change in progress, but not a later one

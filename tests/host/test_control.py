@@ -96,7 +96,7 @@ class World:
         self.control.let_go()
 
     def stand(self, number: int, *, event: str | None = "x") -> None:
-        """Have the node announce an event and stop."""
+        """Have the node announce an event and then wait for the driver."""
         told = [] if event is None else [NodeLine(1, "event", event, "a", {})]
         told.append(NodeLine(1, "control", "stopped", "a", {"stop": number}))
         self.log.feed(b"".join(map(encode_line, told)))
@@ -139,7 +139,7 @@ async def test_a_node_that_is_down_or_paused_gets_it_when_it_goes_on():
     assert life.lines == []
     world.state = NodeState.RUNNING
     life.deaf = True
-    await world.control.catch_up()  # returns at once
+    await world.control.catch_up()  # returns at once, because this node does not answer
     life.obedience.take(life.lines.pop())
     assert world.ahead_h() == 2
     life.feel(1)
@@ -152,7 +152,7 @@ async def test_effects_on_a_dead_node_are_counted_as_far_as_known():
     life = world.start()
     await world.control.worsen_disk(FULL)
     life.feel(3)
-    await world.control.skew(offset_ns=1, drift_ppm=0)  # which reports these three
+    await world.control.skew(offset_ns=1, drift_ppm=0)  # this answer reports the three effects
     life.feel(5)
     world.change(NodeState.DOWN)
     life = world.start()

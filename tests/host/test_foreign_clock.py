@@ -21,7 +21,7 @@ HEARS = "process 7 yes no /bin/x\nprocess 8 yes no /bin/x\n"
 
 
 def told_ns(line, now_ns):
-    """Return the shift that libfaketime computes from this line: rates count from 1970."""
+    """Return the shift that libfaketime computes from this line; its rates count from 1970."""
     sign, whole, rest, rate = re.fullmatch(r"([+-])(\d+)\.(\d{9}) x(\d+\.\d{6})", line).groups()
     offset_ns = int(f"{sign}{whole}{rest}")
     return offset_ns + now_ns * (round(float(rate) * 1_000_000) - 1_000_000) // 1_000_000

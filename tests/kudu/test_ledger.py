@@ -1,4 +1,4 @@
-"""The ledger matches the code of the target."""
+"""The ledger of bug switches lists exactly the switches that the target's code uses."""
 
 import importlib
 import re
@@ -36,7 +36,7 @@ def test_rows_are_complete():
 
 def test_the_legacy_profile_includes_the_modern_one():
     assert PROFILES["strict"] == frozenset()
-    worse_once = {Bug.LEADER_FLAP_ABA}  # it was only KUDU-1374 at the time
+    worse_once = {Bug.LEADER_FLAP_ABA}  # legacy shows the same defect as KUDU-1374
     assert PROFILES["modern"] - worse_once < PROFILES["legacy"]
     assert tuple(PROFILES) == tuple(FLAGS) == KuduTarget.profiles
     for bug in PROFILES["modern"]:

@@ -124,7 +124,7 @@ def test_success(f):
             "create",
             refusal(Code.TABLE_ALREADY_PRESENT),
             None,
-        ),  # the name is only reserved, so this proves nothing
+        ),  # another request may only have reserved the name
         ("rename", EXISTS, "exists"),
         ("rename", refusal(Code.TABLE_ALREADY_PRESENT), None),
         ("rename", NOT_FOUND, "not-found"),
@@ -212,7 +212,7 @@ def test_the_number_of_attempts_is_limited_and_says_so():
     ("last", "expected"),
     [
         (None, OpType.OK),
-        (NOT_FOUND, OpType.INFO),  # this answer may be caused by the client's own success
+        (NOT_FOUND, OpType.INFO),  # may follow from the client's own earlier attempt
         (EXISTS, OpType.INFO),
         (NOT_LEADER, OpType.INFO),
         (LOST_LEADERSHIP, OpType.INFO),
@@ -346,14 +346,14 @@ def test_random_attempts_against_the_definition(f, resend, data):
     [
         ("create", None, OpType.INFO),
         ("create", EXISTS, OpType.INFO),
-        ("delete", NOT_LEADER, OpType.FAIL),  # even when late, it proves that nothing happened
+        ("delete", NOT_LEADER, OpType.FAIL),  # a refusal proves, even late, that nothing happened
         ("get", None, OpType.FAIL),
     ],
 )
 @pytest.mark.parametrize("slow", [Late, Overdue])
 def test_answers_after_the_deadline_prove_nothing(slow, f, error, expected):
     if slow is Late and error is NOT_LEADER:
-        expected = OpType.INFO  # the RPC layer has stopped waiting, and knows nothing
+        expected = OpType.INFO  # the RPC layer no longer listens, so the answer is lost
     completion, _ = invoke(f, [slow(4.0, answer(f, error))], timeout_s=1.5)
     assert (completion.type, completion.value) == (expected, None)
     assert completion.error

@@ -17,13 +17,13 @@ def test_a_change_through_hive_takes_effect_in_kudu_later_and_once():
     h = Writer()
     h.create(0, "db1.x", "1")
     h.ok(1, "hive-rename", {"name": "db1.x", "new_name": "db1.y", "nonce": "r"}, {"result": "ok"})
-    h.get(0, "db1.x", "1")  # not yet
+    h.get(0, "db1.x", "1")  # Kudu has not applied the rename yet
     h.get(0, "db1.y", "1", 1)
     h.ok(1, "hive-drop", {"name": "db1.y", "nonce": "d"}, {"result": "ok"})
     h.get(0, "db1.y", None)
     assert verdict(h) == "valid"
     h.create(0, "db1.y", "2")
-    h.get(0, "db1.y", None)  # this table was not dropped
+    h.get(0, "db1.y", None)  # the drop was of an earlier table
     assert verdict(h) == "invalid"
     (drop,) = [pair for pair in catalog_part(h.history).pairs if pair.invoke.f == "delete"]
     assert sentence(drop).endswith("(op 8, delete, 0.008-0.009 s, by way of Hive, answered by m1)")

@@ -40,7 +40,7 @@ async def replies_not_in_snapshot(original, self, data, index):
 
 @mutant("exactly-once", Ddl, "_once")
 async def replies_by_client(original, self, epoch, request_id, execute):
-    """The answer to a resent request is that of the client's latest request"""
+    """A resent request gets the answer to the client's latest request"""
     key = (request_id.client_id, request_id.seq_no)
     if key in epoch.catalog.replies:
         mine = [k for k in epoch.catalog.replies if k[0] == request_id.client_id]
@@ -73,7 +73,7 @@ def snapshot_misses_last(patch):
 
 @mutant("reads", MasterService, "list_tables")
 async def list_in_two_steps(_, self, request: ListTablesRequest):
-    """ListTables takes its second half a little later"""
+    """ListTables reads the second half of the tables a moment after the first"""
     first = await self._read(reads.list_tables, request)
     await asyncio.sleep(0.001)
     epoch = self._leadership.epoch
@@ -96,7 +96,7 @@ def rename_not_reserved(original, *args, **options):
 
 
 class _Unconfirmed:
-    """An epoch that never asks a majority."""
+    """An epoch of leadership that is never confirmed by a majority."""
 
     def __init__(self, epoch):
         self._epoch = epoch
@@ -110,7 +110,7 @@ class _Unconfirmed:
 
 @mutant("ddl")
 def refusals_unconfirmed(patch):
-    """Refusals are answered without confirmed leadership"""
+    """A master refuses requests without confirming that it still leads"""
     create, on_table = Ddl._create, Ddl._on_table
 
     async def hasty_create(self, epoch, request):
@@ -141,7 +141,7 @@ def locate_leaves_out_a_tablet(original, *args):
 
 @mutant("reads", service.reads, "is_create_table_done")
 def created_too_early(original, *args):
-    """IsCreateTableDone says so before the tablets run"""
+    """IsCreateTableDone answers yes before the tablets run"""
     response = original(*args)
     return msgspec.structs.replace(response, done=True)
 
@@ -170,7 +170,7 @@ def creates_not_resent(patch):
 
 @mutant("calls", Ddl, "_commit")
 async def delete_before_commit(original, self, epoch, plan, request_id, *, is_delete=False):
-    """DeleteTablet leaves before the commit (ORDER-DELETE)"""
+    """DeleteTablet calls are sent before the delete has committed (ORDER-DELETE)"""
     if is_delete:
         epoch.tasks.submit(plan.calls)
     return await original(self, epoch, plan, request_id, is_delete=is_delete)
@@ -195,7 +195,7 @@ def locks_never_forgotten(_, self, table_id):
 
 @mutant("ddl", Catalog, "is_fully_altered")
 def altered_by_one(_, self, table):
-    """An alter is done when one tablet has reported it"""
+    """An alter counts as done as soon as one tablet has reported it"""
     tablets = self.live_tablets(table.id)
     return not tablets or any(
         self.reported_versions.get(tablet.id, -1) >= table.version for tablet in tablets
@@ -204,7 +204,7 @@ def altered_by_one(_, self, table):
 
 @mutant("ddl", ddl, "plan_delete")
 def delete_keeps_tablets(original, *args, **options):
-    """DeleteTable writes the table alone, its tablets stay (KUDU-495)"""
+    """DeleteTable changes only the table's row, so the tablets stay (KUDU-495)"""
     plan = original(*args, **options)
     return type(plan)(plan.table_id, plan.schema_version, plan.tables, (), plan.reserve, plan.calls)
 
@@ -227,7 +227,7 @@ async def rename_in_two_steps(original, self, epoch, plan, request_id, *, is_del
 
 @mutant("raft", SystemTablet, "restore")
 async def deleted_forgotten_by_snapshot(original, self, data, index):
-    """Snapshots hold live tables only, so an id may be forgotten"""
+    """A restored snapshot has only live tables, so ids of deleted ones may be forgotten"""
     await original(self, data, index)
     self.tables = {key: table for key, table in self.tables.items() if table.is_live}
 

@@ -13,7 +13,7 @@ from tests.mutants.plant import mutant
 
 @mutant("raft", RaftState, "save_meta")
 def vote_not_saved(original, self):
-    """The vote for another is not written to the vote state"""
+    """A vote for another candidate is not saved to disk"""
     voted_for = self.voted_for
     if voted_for != self.uuid:
         self.voted_for = None
@@ -38,7 +38,7 @@ def wal_never_syncs(original, self, *args, **options):
 
 @mutant("raft", Wal, "recover")
 async def recovery_drops_last(original, self, base):
-    """Recovery takes the last good record for a torn one"""
+    """Recovery drops the last record of the log, although it is complete"""
     return (await original(self, base))[:-1]
 
 
@@ -67,7 +67,7 @@ def long_lease(patch):
 
 @mutant("raft", ElectionTimeouts, "current_ns")
 def late_elections(original, self, failed_elections):
-    """Followers wait 15 s before they run"""
+    """Followers wait for another 15 s before they start an election"""
     return original(self, failed_elections) + 15_000_000_000
 
 
@@ -79,14 +79,15 @@ def any_log_wins(patch):
 
 @mutant("raft", Follower, "update")
 def commits_unmatched(original, self, event):
-    """A follower commits what the leader says, matched or not (KUDU-639)"""
+    """A follower commits what the leader has committed, even if its own entries differ (KUDU-639)
+    """
     original(self, event)
     self._state.commit_to(min(event.request.committed_index, self._log.last_index))
 
 
 @mutant("raft", RaftCore, "_become_follower")
 def term_not_saved(original, self, term, leader_uuid):
-    """A follower does not write down a newer term"""
+    """A follower does not save a newer term to disk"""
     effects = self._state.effects
     count = len(effects)
     original(self, term, leader_uuid)
@@ -95,7 +96,7 @@ def term_not_saved(original, self, term, leader_uuid):
 
 @mutant("raft", Leader, "advance_commit")
 def leader_counts_before_durable(_, self):
-    """The leader and one follower that is not durable make a majority"""
+    """The leader counts its own entries towards a majority before they are durable"""
     index = self._reached(self._log.last_index, lambda peer: peer.match_index)
     if index > self._log.commit_index and self._may_commit(index):
         self._state.commit_to(index)
@@ -108,7 +109,7 @@ async def _restore_nothing(data, index):
 
 @mutant("raft", Snapshots, "install")
 async def stale_install(original, self, effect):
-    """An installed snapshot is saved, but the state machine stays as it was until the restart"""
+    """An installed snapshot is saved, but the state machine ignores it until the next restart"""
     machine = self._applier._machine
     restore = machine.restore
     machine.restore = _restore_nothing

@@ -33,7 +33,7 @@ async def tablets_not_reopened(_, self):
 
 @mutant("tserver")
 def tablet_wal_never_syncs(patch):
-    """Logs of tablets are not synced, those of masters are"""
+    """Logs of tablets are not synced; logs of masters are"""
 
     class Careless(Replica):
         def __init__(self, env, **options):

@@ -62,7 +62,7 @@ def test_violations_before_the_disturbance_convict():
     ("result", "forced"),
     [
         (convicts(0, 3), False),
-        # this convicts, because service should have been restored
+        # still convicts: after the forced change, service should be back
         (convicts(3, checker="liveness"), True),
         (CheckResult("rows", Verdict.VALID, "fine"), True),
         (CheckResult("rows", Verdict.PERMITTED, "stale", (), (3,)), True),
@@ -117,7 +117,10 @@ def test_earlier_differences_are_still_reported():
 
 
 def impostor_at(node_exits):
-    """Build four ops with the impostor's fact in the middle; nodes end after the numbered ops."""
+    """Build four operations, and an impostor (a foreign program on m1's port) after the third.
+
+    Nodes exit after the operations with the given numbers.
+    """
     writer = Writer()
     for number in range(4):
         writer.ok(1, "get", {"name": str(number)})

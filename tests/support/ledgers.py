@@ -1,4 +1,4 @@
-"""The places in a target's code that use bug switches, for tests of ledgers."""
+"""Uses of bug switches in a target's code, for tests of the ledger (the list of switches)."""
 
 import ast
 from pathlib import Path

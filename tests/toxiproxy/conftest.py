@@ -85,9 +85,7 @@ def free_port() -> int:
 
 
 def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
-    """Wait until the server answers like Toxiproxy; until then, another program may use the
-    port.
-    """
+    """Wait until the server answers like Toxiproxy; another program may have taken its port."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"

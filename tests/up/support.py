@@ -92,7 +92,7 @@ def holder_of(cluster):
 
 
 def lose_holder(up, cluster, *, with_warden):
-    """Kill the holder; its leftovers are removed by `down` or, if `down` cannot, by `clean`."""
+    """Kill the process that holds the cluster; `down`, or else `clean`, removes what it left."""
     name = cluster["name"]
     with only_cleaner():
         if with_warden:

@@ -1,6 +1,4 @@
-"""Requests to a cluster's holder and its answers, of any content and over socket paths of any
-length.
-"""
+"""Requests to the process that holds a cluster, and its answers; socket paths of any length."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The model `causal`: cases for each rule, and small random histories compared with an oracle."""
+"""The model `causal`: cases for each rule, and small random histories checked by an oracle."""
 
 import random
 from collections import Counter
@@ -89,8 +89,9 @@ def test_null_is_the_initial_value_in_runs():
 
 
 def generated(rng):
-    """One client at a register that applies writes of unknown outcome late or never, and lies now
-    and then.
+    """Generate one client's ops on a register that sometimes lies.
+
+    A write of unknown outcome takes effect later or never.
     """
     held, late, lines, who = 0, [], [], 0
     for number in range(1, rng.randint(4, 12)):
@@ -110,9 +111,7 @@ def generated(rng):
 
 
 def possible(ops):
-    """Whether a register explains all reads; tries every choice of when writes take effect, if at
-    all.
-    """
+    """Whether a register explains all reads; tries every moment at which writes may take effect."""
     states = {(0, frozenset())}
     for op in ops:
         if op.type is OpType.INVOKE:
@@ -122,7 +121,7 @@ def possible(ops):
             grown |= states
             states |= {
                 (write, late - {write}) for _, late in states for write in late
-            }  # some write takes effect now
+            }  # some late write takes effect now
         if op.f == "write" and op.type is OpType.OK:
             states = {(op.value, late) for _, late in states}
         elif op.f == "write" and op.type is OpType.INFO:

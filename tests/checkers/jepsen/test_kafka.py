@@ -36,7 +36,7 @@ def history(*lines):
 
 
 def op(process, f, value, kind="+"):
-    """Return the two lines of an operation; the request is the answer without offsets and texts."""
+    """Build the call and completion of an operation; the request follows from the answer."""
     asked = value
     if f in {"send", "poll", "txn"}:
         asked = [
@@ -336,7 +336,8 @@ def generated(rng, bug=None):
             early = rng.random() < 0.5
             happens = kind == "+" or (kind == "?" and rng.random() < 0.5)
             if bug == "fracture" and f == "txn" and kind == "+":
-                # The transaction's messages are visible at once, and it polls when it ends.
+                # The bug: messages become visible at once, but the transaction's polls happen at
+                # its end.
                 asked = sorted(asked, reverse=True)
                 world.act(who, f, [m for m in asked if m[0] == "send"], commits=True)
                 early = False
@@ -369,7 +370,7 @@ def generated(rng, bug=None):
 
 
 class Said:
-    """One operation, as the naive rules use it."""
+    """One operation, in the form that the naive rules use."""
 
     def __init__(self, call, done):
         self.f, self.who, self.begin = call.f, call.process, call.index

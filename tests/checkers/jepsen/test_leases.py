@@ -1,4 +1,4 @@
-"""The model `lease`: cases for each rule, and small random histories compared with an oracle."""
+"""The model `lease`: cases for each rule, and small random histories checked by an oracle."""
 
 import itertools
 import random
@@ -106,9 +106,7 @@ def test_a_history_without_times_is_refused():
 
 
 def generated(rng, *, broken):
-    """Generate a history of a lock with leases and up to three clients; if `broken`, it may grant
-    too early.
-    """
+    """Generate a history of a lock with leases; a `broken` lock may grant one too early."""
     holder, end, token, lines = None, 0, 0, []
     busy = dict.fromkeys(range(3), 0)
     for at in itertools.accumulate(rng.randint(1, 500) for _ in range(rng.randint(4, 10))):
@@ -131,7 +129,7 @@ def generated(rng, *, broken):
 
 
 def granted(ops):
-    """Return the grants as [process, call, answer, earliest end of the lease]."""
+    """Return each grant as [process, call, answer, earliest end of its lease]."""
     calls, grants = {}, []
     for op in ops:
         if op.type is OpType.INVOKE:

@@ -23,7 +23,7 @@ SEEDS = 300
 
 
 class Call:
-    """One operation of a generated history; `end` is infinite unless it was acknowledged."""
+    """One operation of a generated history; without an acknowledgement, `end` is infinite."""
 
     def __init__(self, f, asked, begin):
         self.f, self.asked, self.begin = f, asked, begin
@@ -39,7 +39,7 @@ class Call:
 
 
 def generated(rng, world):
-    """Generate ops of a few clients of a mostly correct object, and the underlying calls."""
+    """Generate the ops of a few clients on a mostly correct object, and the calls behind them."""
     lines, calls, open_ = [], [], {}
     clients, spare = [0, 1, 2], 3
     for _ in range(rng.randint(6, 18)):
@@ -74,7 +74,7 @@ def generated(rng, world):
 
 
 def possible(world, calls):
-    """Whether some order of all certain and some uncertain calls explains all answers."""
+    """Whether some order of all certain calls and some uncertain calls explains all answers."""
     items = [(call.begin, call.end if call.ok else inf, call) for call in calls if call.maybe]
     return has_order(items, world.initial, world.after)
 
@@ -277,7 +277,7 @@ class QueueWorld:
 
 
 def queue_broken(calls, *, duplicates):
-    """Whether deliveries lack an enqueue, or losses a lost answer, under every assignment."""
+    """Whether an element came out that never went in, or lost dequeues do not explain a loss."""
     out = [
         (c.end, element)
         for c in calls
@@ -360,7 +360,7 @@ class ForkWorld:
 
 
 def fork_broken(calls):
-    """Whether no order of all writes has every read as its prefix."""
+    """Whether no single order of all writes explains every read as a prefix of that order."""
     writes = {c.asked[0][1]: c for c in calls if c.asked[0][0] == "w"}
     reads = [c for c in calls if c.asked[0][0] == "r" and c.ok]
     seen = [{key for _, key, value in c.answer if value is not None} for c in reads]
@@ -384,7 +384,7 @@ class CauseWorld(SetWorld):
 
 
 def cause_broken(calls):
-    """Whether some read is not a prefix of any order of the writes that respects real time."""
+    """Whether some read is a prefix of no order of the writes that respects real time."""
     writes = [c for c in calls if c.f == "write" and c.maybe]
     for read in (c for c in calls if c.f == "read" and c.ok):
         shown = set(read.answer)
@@ -450,7 +450,7 @@ MEANING = {
     "causal-reverse": (CauseWorld, cause_broken),
     "g2": (InsertWorld, lambda calls: pairs_broken(calls, lambda call: call.asked[0])),
 }
-UNSEARCHED = frozenset({"bank", "long-fork", "causal-reverse"})  # `possible` says nothing of them
+UNSEARCHED = frozenset({"bank", "long-fork", "causal-reverse"})  # `possible` cannot judge these
 
 
 @pytest.mark.parametrize("model", MEANING)

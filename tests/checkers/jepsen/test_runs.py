@@ -64,7 +64,7 @@ def test_every_vocabulary_is_read():
     h.ok(0, "dequeue", {}, {"value": 2})
     h.ok(0, "dequeue", {}, {"value": 2})
     assert judged("queue", h).details["rule"] == "duplicated"
-    assert judged("queue", h, duplicates=True).verdict is UNKNOWN  # not drained
+    assert judged("queue", h, duplicates=True).verdict is UNKNOWN  # the queue was not drained
     assert judged("fifo-queue", h).verdict is INVALID
     h.ok(0, "drain", {}, {"value": []})
     assert judged("queue", h, duplicates=True).verdict is VALID
@@ -98,7 +98,7 @@ def test_a_bank_has_its_total_and_accounts_from_the_options():
     assert judged("bank", bank(good, good), **options).verdict is VALID
     assert judged("bank", bank(good, less), **options).details["rule"] == "wrong-total"
     assert judged("bank", bank(less, more), **options).verdict is INVALID
-    # all reads agree with each other, so perhaps the set-up was different
+    # all reads agree, so perhaps the set-up differed from the options
     result = judged("bank", bank(less, less), **options)
     assert (result.verdict, result.details["rule"]) == (UNKNOWN, "set-up")
     result = judged("bank", bank({**good, "2": 0}), **options)
@@ -145,12 +145,12 @@ def test_a_lock_is_held_as_long_as_its_client_lives():
     phase(h, "heal-core")
     h.ok(7, "acquire")
     h.ok(8, "acquire")
-    h.ok(7, "release")  # the late release shows that client 7 was not closed earlier
+    h.ok(7, "release")  # client 7 still releases, so it was not closed before
     assert judged("lock", h).verdict is INVALID
 
 
 def lock_at_rest(*before, settled=True):
-    """The verdict on a refused acquire at rest, after operations with these outcomes."""
+    """Return the verdict on a refused acquire at rest, after operations with these outcomes."""
     h = Writer()
     h.ok(0, "acquire")
     for process, f, kind in before:

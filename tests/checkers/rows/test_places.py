@@ -121,7 +121,7 @@ def test_a_scan_that_shows_more_than_it_was_asked_for():
 
 
 def absent(h: Rows, f: str) -> None:
-    """Add an answer to process 1 that the table `r` does not exist."""
+    """Add an answer to process 1: the table `r` does not exist."""
     call: dict[str, Any] = {"table": "r", "key": "a"}
     if f == "write":
         call = {"table": "r", "nonce": "w", "rows": [up("a", "1")]}
@@ -205,8 +205,7 @@ ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PA
 @pytest.mark.parametrize(
     ("checker", "steps", "is_permitted"),
     [
-        # the cut cannot lose a later write; the next leader had lost the earlier write before the
-        # cut
+        # the cut may lose WRITE, but not the write that followed the cut
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20)], True),
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20), GONE], False),
         # a contradiction before the cut remains one

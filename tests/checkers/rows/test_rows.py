@@ -171,7 +171,7 @@ def test_linearizable_rows_says_what_brute_force_says(seed):
 
 
 @given(SEEDS)
-# example: a lost delete would have to fall between a write and the read at the write's timestamp
+# example: a lost delete would have to fall between a write and the read at that write's timestamp
 @example(3628800)
 @settings(max_examples=examples(300), deadline=None)
 def test_snapshot_scans_says_what_brute_force_says(seed):
@@ -195,7 +195,7 @@ def test_what_elle_refutes_no_snapshot_explains(seed):
 
 
 class Rows(Writer):
-    """A writer of operations on rows of table `r`, which by default has one tablet."""
+    """A writer of operations on rows of the table `r`, which by default has one tablet."""
 
     def write(
         self, process: int, rows: list[Any], timestamp: int | None, *results: str, **more: Any
@@ -498,7 +498,7 @@ def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
     [
         ("t1", 1, ("stale-read",), Verdict.PERMITTED),
         ("t1", 1, (), Verdict.INVALID),
-        ("t2", 2, ("stale-read",), Verdict.INVALID),  # node t2 itself led the term
+        ("t2", 2, ("stale-read",), Verdict.INVALID),  # the leader of the term was t2 itself
         (
             "t2",
             1,

@@ -1,4 +1,4 @@
-"""SQL: the possible effect of a transaction at each point, and the rows that are valid answers."""
+"""SQL: what a transaction may have changed at each point, and which rows are valid answers."""
 
 import asyncio
 from decimal import Decimal

@@ -150,7 +150,7 @@ def test_sessions_tell_who_leads(name, term):
     ],
 )
 def test_a_leader_of_zookeeper_is_known_by_its_epoch(mode, zxid, identity):
-    """A proxy on the port of the servers answers as the leader, and is no second one."""
+    """A proxy on the servers' port passes on the leader's answers; it is no second leader."""
 
     def spoil(_):
         return [f"Zxid: {zxid}\nMode: {mode}\n".encode(), CLOSE]

@@ -1,4 +1,4 @@
-"""The course of an exam: its order, first detections, reused results, limits, and Spark."""
+"""Running an exam: order, first detections, reused results, limits, and Spark."""
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ HITS = {"easy": 1, "hard": 7, "never": 99}
 
 
 class Pool:
-    """A pool without processes: seeds answer at once or `lag` jobs later; `seen` has all jobs."""
+    """A pool without processes: results come `lag` jobs late; `seen` lists all jobs."""
 
     def __init__(self, lag=0, answer=None):
         self.lag = lag

@@ -1,4 +1,4 @@
-"""Stores of real simulated runs to report on: mixed nemeses, bugs, labels and workloads."""
+"""Stores to report on, made by simulated runs with various nemeses, bugs, labels and workloads."""
 
 import dataclasses
 from pathlib import Path

@@ -249,7 +249,7 @@ def test_operations_without_completion_are_info_and_have_no_latency():
     script.do(200, 203, node="m1")
     script.do(300, 300, kind="fail", error="NOT_THE_LEADER/X: text: more", value=None)
     script.do(400, 401, kind="fail", error="EXISTS: no", value={"result": "exists"})
-    # an echo is not the answer to an operation
+    # a completion that repeats the request is not an answer
     script.do(500, 501, kind="info", value={"result": "exists"})
     found = rows(script.history(), "ops")
 
