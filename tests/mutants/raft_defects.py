@@ -79,8 +79,7 @@ def any_log_wins(patch):
 
 @mutant("raft", Follower, "update")
 def commits_unmatched(original, self, event):
-    """A follower commits what the leader has committed, even if its own entries differ (KUDU-639)
-    """
+    """A follower commits what its leader has committed, even if its entries differ (KUDU-639)"""
     original(self, event)
     self._state.commit_to(min(event.request.committed_index, self._log.last_index))
 

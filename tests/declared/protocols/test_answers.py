@@ -80,7 +80,7 @@ def expected(f):
 
 
 def last_request(name, f):
-    """Return how many requests precede the first change, or precede the read of a plain read."""
+    """Return how many requests precede the first change; if `f` is a read, how many precede it."""
     reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
     creates = f == "write" and name == "zookeeper"
     return GREETINGS[name] + (1 if reads_first or creates else 0)
