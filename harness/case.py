@@ -132,7 +132,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def searched(self) -> bool:
-        """Whether a search chose the faults; it may plan faults that hit nothing."""
+        """Whether a search chose the faults; such faults may hit nothing."""
         return SEARCH in self.drawn
 
     @property

@@ -168,8 +168,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     A program that publishes its address binds `{host}:{port:...}` and publishes `{address:...}`,
     which is the same for all nodes. Among local processes, `{peer:...}` may differ from node to
-    node. In simulation run nodes with an `entry`, and Python programs (`harness.nodes.program`): a
-    `command` whose first word is like `python:app:main`.
+    node. The simulation runs nodes with an `entry`, and Python programs: nodes with a `command`
+    whose first word is like `python:app:main` (`harness.nodes.program`).
 
     All other fields are optional; `docs/deployments.md` explains them with an example. `after`: the
     node starts once these nodes are ready, both at deployment and when the run restarts all nodes
@@ -239,17 +239,21 @@ class Bite(msgspec.Struct, frozen=True):
 class ClusterEvent(msgspec.Struct, frozen=True):
     """An event that a node reported, or (with `by_driver`) that the harness itself reported.
 
-    Kinds that only the driver reports (`harness.run.announcements`): `node-started` {boot, variant}
-    (`variant` only for nodes with variants), `node-exited` {code, expected, log, by} (`by` is
-    "nemesis", "itself", "host" or "unknown"), `infrastructure` {what, lasts, over, undid}: the
-    engine or the host failed, on one node or, if `node` is empty, on all nodes (see `harness.ops`);
-    `starvation` {until_ns, took_s, waited_s: {name: s}}: too few processors, not tied to a node;
-    `power-cut` {bytes, files, names}: the data that a power cut removed or might have removed from
-    the disk of a foreign program (`NodeSpec.faulty_disk`); `config-forced` {group}: one of the
-    harness's clients is about to overrule votes. The target defines all other kinds (`Env.event`);
-    a node's log does not keep a `checkpoint` (`harness.run.divergence`). `time_ns` is the driver's
-    monotonic clock when the event arrived. `late_ns` is the delay since the node reported the
-    event, by the clock of the node's host.
+    Only the driver reports these kinds (`harness.run.announcements`):
+
+    * `node-started` {boot, variant}; `variant` only for nodes with variants.
+    * `node-exited` {code, expected, log, by}; `by` is "nemesis", "itself", "host" or "unknown".
+    * `infrastructure` {what, lasts, over, undid}: the engine or the host failed, on one node or, if
+      `node` is empty, on all nodes (see `harness.ops`).
+    * `starvation` {until_ns, took_s, waited_s: {name: s}}: there were too few processors; the event
+      belongs to no node.
+    * `power-cut` {bytes, files, names}: the data that a power cut removed or might have removed
+      from the disk of a foreign program (`NodeSpec.faulty_disk`).
+    * `config-forced` {group}: one of the harness's clients is about to overrule votes.
+
+    The target defines all other kinds (`Env.event`). A node's log does not keep a `checkpoint`
+    (`harness.run.divergence`). `time_ns` is the driver's monotonic clock when the event arrived.
+    `late_ns` is the delay since the node reported the event, by the clock of the node's host.
     """
 
     time_ns: int

@@ -115,7 +115,7 @@ def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
 
 
 def lossy_cuts(history: History, permits: Mapping[str, Permit]) -> list[Op]:
-    """Return the power cuts that may undo acknowledged changes; none without that permit."""
+    """Return the power cuts that may undo acknowledged changes; none without a permit for that."""
     return power_cuts(history) if LOST_AFTER_POWER_CUT in permits else []
 
 

@@ -1,12 +1,12 @@
-"""The common part of clients of foreign systems that speak JSON over HTTP.
+"""The base of clients for foreign systems that speak JSON over HTTP.
 
 A target implements its operations as a coroutine function of a `Web` and a `Request` that returns
 the value of the answer. This module does the rest: it keeps one connection to one node, switches to
-the next node after a failure, pauses after a refusal (a dead node refuses at once, and without a
-pause these failures would use up the workload's rate), records every exchange as an attempt, and
-classifies the outcome. An operation that failed before it sent a mutating request definitely did
-not happen: `fail`. After that the outcome is unknown: `info`, unless the operation declares that it
-had no effect.
+the next node after a failure, pauses after a refusal, records every exchange as an attempt, and
+classifies the outcome. The pause is needed because a dead node refuses at once: without it, these
+failures would use up the workload's rate. An operation that failed before it sent a mutating
+request definitely did not happen: `fail`. After that the outcome is unknown: `info`, unless the
+operation declares that it had no effect.
 """
 
 from __future__ import annotations

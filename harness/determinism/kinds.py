@@ -1,4 +1,4 @@
-"""Type knowledge for the lint: names, attributes and results that are sets."""
+"""Infers for the lint which names, attributes and results are sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.determinism.rules import LIST_TYPES, MAP_TYPES, SET_TYPES
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type, simplified to a set, a container of `item`, or another type."""
+    """A simplified type: a set, a container of elements of kind `item`, or another type."""
 
     name: str  # "set", "map", "list" or "other"
     item: Kind | None = None

@@ -16,8 +16,9 @@ from harness.cluster import NodeSpec
 from harness.errors import listed
 
 _COPIES: Final = 3
-"""The assumed number of replicas of data on nodes outside of all observed groups: nodes of one role
-may hold replicas of unobserved groups."""
+"""The assumed number of replicas of any data on nodes outside all observed groups. Nodes of one
+role may hold the replicas of groups that are not observed.
+"""
 _NAMED_MAX: Final = 8
 
 

@@ -27,7 +27,7 @@ DRAW_MAX: Final = 2**31
 
 
 class AimedNemesis(Nemesis):
-    """A nemesis defined by faults in words (sentences), one of which is drawn for each fault."""
+    """A nemesis whose faults are described in words; each fault draws one of its sentences."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ def _missed(sentence: Sentence, scene: Scene) -> Aim:
 
 
 def _listed(ends: Sequence[str], scene: Scene) -> str:
-    """The nodes and the first clients as text; all clients together are written as `client`."""
+    """Return the nodes and the first clients as text; all clients together are written `client`."""
     clients = [end for end in ends if is_client(end)]
     nodes = [end for end in ends if not is_client(end)]
     if clients == list(scene.clients):

@@ -70,7 +70,7 @@ _OF_STREAMS: Final = [effect.word for effect in StreamQuality.EFFECTS.values()]
 
 
 def _examples(verb: str) -> list[str]:
-    """One setting of this verb for each capability that differs between environments."""
+    """Return one setting of this verb for each capability that only some environments have."""
     settings: dict[Capability, str] = {}
     for effect in _EFFECTS[verb].values():
         if effect.word and effect.needs is not None:
@@ -92,7 +92,7 @@ EXAMPLES: Final = (
     "kill it when event leader",
     "do rolling-restart on all",
 )
-"""One example of each sort of fault that differs between environments."""
+"""One example of each sort of fault that only some environments support."""
 
 _NODE_VERBS: Final[dict[str, FaultKind]] = {
     "kill": Kill(),
@@ -330,7 +330,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
         return Schedule()
     if at_once and names in (["every"], ["at"]):
         names, values = [*names, "for"], [*values, f"{round(FAULT_S_MIN * 1000)}ms"]
-    if waits and names == ["for"]:  # one wait for the event, which begins with the chaos phase
+    if waits and names == ["for"]:  # wait once for the event, from the start of the chaos phase
         names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
         raise _wrong(text, f"has {' '.join(words)!r} as its time", rule)

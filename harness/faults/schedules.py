@@ -1,4 +1,4 @@
-"""The times of faults: a schedule is drawn before the run, so that a case is plain data.
+"""Draws the times of faults before the run, so that a case is plain data.
 
 By default a nemesis injects a fault about once per interval, and its last fault outlives the chaos
 phase on purpose: something is then still broken when the run checks that a quorum alone can serve,

@@ -1,9 +1,9 @@
-"""The calling client, for link faults that affect only some clients.
+"""Tracks which client is calling, for link faults that affect only some clients.
 
-A target makes its own clients, all on one env (`harness.plugins.Deployment.env`), and its clients
-connect at any time. So the caller cannot be an argument. Instead, the driver of a client sets the
-client's number once in the client's task, and tasks that this task starts inherit the number (PEP
-567). A connection belongs to the client that opened it.
+A target makes its own clients, all with the same env (`harness.plugins.Deployment.env`), and they
+may connect at any time, so no argument can name the caller. Instead, the driver of a client sets
+the client's number once in the client's task, and tasks that this task starts inherit the number
+(PEP 567). A connection belongs to the client that opened it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ BASE: Final = "base"
 
 _READY_S: Final = 60.0
 _PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
-"""Ends of names that are no part of a build context, since they change without a reason."""
+"""Files and folders with these name endings are left out of a build context: they change although
+no source has changed.
+"""
 
 
 class _Probe(msgspec.Struct, frozen=True, tag_field="probe"):
@@ -57,7 +59,7 @@ class ReadyCommand(_Probe, frozen=True, tag="command"):
 
 
 class InContainer(msgspec.Struct, frozen=True, kw_only=True):
-    """Properties of a container that no process has, from a Compose file (`NodeSpec.container`).
+    """Properties that only a container can have, from a Compose file (`NodeSpec.container`).
 
     The node's texts are literal: they have no placeholders. `entrypoint`: the program, which gets
     the node's command as arguments; `None` means the image's own entry point. `data`: the folder of

@@ -191,7 +191,7 @@ class _Quality(msgspec.Struct, frozen=True):
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
-        """The quality with each amount limited to its maximum, which a sum of faults may exceed."""
+        """The quality with each amount limited to its maximum; the sum of faults may exceed it."""
         most = {name: effect.most for name, effect in self.EFFECTS.items()}
         too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
         return msgspec.structs.replace(self, **too_much)
@@ -233,8 +233,8 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
     """Effects of a bad link on byte streams above TCP, with the meaning of Toxiproxy's toxics.
 
     Data are halved until no piece is larger than `slice_bytes`, so few pieces are smaller than half
-    of `slice_bytes`. `reset_after_ms` resets a connection in both directions this long after its
-    first bytes in this direction, which are lost.
+    of `slice_bytes`. A connection is reset, in both directions, `reset_after_ms` after its first
+    bytes in this direction; these bytes are lost.
     """
 
     slice_bytes: int = 0  # 0: no slicing

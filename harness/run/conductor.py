@@ -28,8 +28,9 @@ from harness.run.recorder import Recorder
 from harness.support.interrupts import blaming
 
 LEASE_GRACE_S: Final = 120.0
-"""The time from the planned end of a fault to the end of its lease: longer than the phases that
-heal faults in order, shorter than a user's patience."""
+"""The time from the planned end of a fault to the end of its lease, when the fault is healed in any
+case. It is longer than the phases that heal faults in order, and shorter than a user's patience.
+"""
 
 WITHOUT_END_S: Final = 1e8
 """The lease of a fault without a time limit, three years: only a heal, or the death of the process
@@ -39,7 +40,7 @@ AIM_TIMEOUT_S: Final = 5.0
 AIM_POLL_S: Final = 0.2
 _NODES_SHOWN_MAX: Final = 20
 OTHER: Final = "other"
-"""The kind of a fault whose targets were never chosen."""
+"""The kind that is recorded for a fault whose targets were never chosen."""
 
 
 class FaultConductor:
@@ -232,7 +233,7 @@ class FaultConductor:
                 return
             left = -1  # prevents later events from injecting the fault again
             at_it = msgspec.structs.replace(scene, it=event.node)
-            # not in the trap itself, since the node must not wait for this time
+            # The node must not wait for `after_ns`, and it does wait while a trap runs.
             if trigger.after_ns:
                 sprung.set_result((at_it, event))
                 return
@@ -303,7 +304,7 @@ class FaultConductor:
 
 
 def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
-    """Return the event of a node that triggers the fault, or `None` if its planned time does."""
+    """Return the event that triggers the fault; `None` if the fault strikes at its planned time."""
     trigger = nemesis.trigger_of(fault)
     if trigger is not None and not isinstance(trigger, Trigger):
         raise TypeError(f"{shown(trigger)} is not a Trigger")
@@ -319,7 +320,7 @@ def _clients_of(aim: Aim, scene: Scene) -> list[str]:
 
 
 def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
-    """Return `scene` with the node of `event`, which announced that it leads, as the leader."""
+    """Return `scene` with a new leader: the node that announced in `event` that it leads."""
     term = event.data.get("term", 0)
     roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):
@@ -329,8 +330,8 @@ def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
 
 
 def _needs_leader(nemesis: Nemesis, fault: Fault) -> tuple[bool, str]:
-    """Return whether the fault's targets depend on the leader of a group, and the name of this
-    group (empty: the first group).
+    """Return whether the fault's targets depend on a group's leader, and the name of that group
+    (empty: the first group).
     """
     answer = nemesis.needs_leader(fault)
     return bool(answer), answer if isinstance(answer, str) else ""

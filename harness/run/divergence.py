@@ -1,10 +1,10 @@
 """The comparison of digests that replicas announce during a run.
 
-A target may announce `checkpoint` events {group, index, and any texts}. The texts are digests of a
-replica's log and state after entry `index` of the group. Every replica that passes an index must
-announce the same texts. A dump at the end of the run would miss a difference if the replica was
-wiped, overwritten or repaired later. TigerBeetle's simulator compares its replicas in this way, too
-(`testing/cluster/state_checker.zig`).
+A target may announce `checkpoint` events with a `group`, an `index` and any texts. The texts are
+digests of a replica's log and state after entry `index` of the group. Every replica that passes an
+index must announce the same texts. A dump at the end of the run would miss a difference if the
+replica was wiped, overwritten or repaired later. TigerBeetle's simulator compares its replicas in
+this way, too (`testing/cluster/state_checker.zig`).
 
 Other whole numbers in the event, with or without an index, show the progress of the group, such as
 the version of its schema. For each number, the time at which the group first reached it is kept, so
@@ -31,7 +31,7 @@ draw false conclusions from an incomplete list."""
 
 
 LEADER: Final = "leader"
-"""The subject of a divergence if two nodes lead a group in one term; the index is the term."""
+"""The subject of the divergence "two nodes lead a group in one term"; its index is the term."""
 
 
 def _divergence(
@@ -132,7 +132,7 @@ class Checkpoints:
     def _reach(self, what: str, group: str, value: int, sent_ns: int) -> None:
         steps = self._reached.setdefault(what, {}).setdefault(group, [])
         if steps and steps[-1][0] >= value:
-            if steps[-1][0] == value and sent_ns < steps[-1][1]:  # sent first, arrived last
+            if steps[-1][0] == value and sent_ns < steps[-1][1]:  # sent earlier but arrived later
                 steps[-1] = (value, sent_ns)
             return
         self._steps += 1

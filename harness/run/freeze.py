@@ -1,10 +1,10 @@
-"""A run that freezes: at a proven violation all nodes are paused, and their states are saved.
+"""Freezes a run at a proven violation: pauses all nodes, and saves their states.
 
 1. No more planned fault begins; active faults stay active, even beyond the end of their leases.
 2. The states are read: roles, the target's snapshot, the nodes' pages. Paused nodes cannot answer,
    so this comes first, within `LOOK_S`. A node that does not answer in time has no state.
-3. All running nodes are paused by one fault of the run's ledger. As long as that fault is active,
-   each node that starts is paused, too, such as one whose start was in progress.
+3. All running nodes are paused by a single fault. As long as that fault is active, each node that
+   starts is paused, too, such as one whose start was in progress.
 4. The workload is cancelled; operations in flight end as `info`.
 5. The data of the paused nodes are copied, as they were at the pause.
 
@@ -43,7 +43,7 @@ _ERROR_CHARACTERS_MAX: Final = 300
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A violation that the beginning of a run proves, and that no later operation can excuse."""
+    """A violation that the history so far proves, and that no later operation can excuse."""
 
     checker: str
     rule: str
@@ -99,7 +99,9 @@ class Freezer:
         self._released.set()
 
     async def phases(self) -> tuple[bool, Frozen | None]:
-        """Run the phases; return whether the user cut the workload short, and the freeze."""
+        """Run the phases; return whether the user cut the workload short, and the freeze if there
+        was one.
+        """
         run = self._run
         work = asyncio.ensure_future(run.phases(ends=self._asked.is_set))
         frozen: Frozen | None = None

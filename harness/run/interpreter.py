@@ -159,7 +159,7 @@ class _Driver:
         return since_ns
 
     async def _wait(self, timeout_s: float | None) -> None:
-        """Wait until an operation ends, `stop` is set, or the time is over."""
+        """Wait until an operation ends, `stop` is set, or `timeout_s` has passed."""
         timer = None
         if timeout_s is not None:
             timer = self.loop.call_later(max(timeout_s, _WAIT_S_MIN), self.wake.set)
@@ -231,7 +231,7 @@ class _Driver:
 
         async def guarded() -> None:
             try:
-                await work()  # if the task ends before its first step, no coroutine is left behind
+                await work()  # called here: a task that never takes a step must leave no coroutine
             except Exception as error:  # noqa: BLE001  raised again by the scheduler
                 self._failed(error)
 

@@ -1,10 +1,10 @@
-"""A run from its plan to its folder: conduct it, judge it and keep it.
+"""Conducts a planned run, judges it, and keeps it in a folder.
 
 `harness run`, soaks and tests all keep their runs here. Most runs have a folder from the beginning,
 into which each op is written as it happens. A run of a soak in the simulation gets a folder only
-after its verdict, and only if the run is to be kept. A passing run is kept small (case, history,
-`run.json`), a failing run with everything. Such a folder is staged: it appears in the store
-complete or not at all.
+after its verdict, and only if the run is to be kept. Of a passing run only the case, the history
+and `run.json` are kept; of a failing run, everything. Such a folder is staged: it appears in the
+store complete or not at all.
 
 A run that cannot be kept still has its verdict, and the caller gets the reason.
 """
@@ -36,7 +36,7 @@ from harness.verdict.signature import failure_of
 SIM: Final = "sim"
 
 FolderIfWanted = Callable[[Outcome, Judgement], RunFolder | None]
-"""The function that gives a judged run a staged folder, or `None` if the run is not to be kept."""
+"""Returns a staged folder for a judged run; `None` if the run is not to be kept."""
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ def run_and_keep(
 ) -> KeptRun:
     """Conduct a run, judge it by `checkers` (default: the plan's) and keep it.
 
-    `conducting`: a replacement of `conduct`, which takes the same arguments. `code`: the digest of
-    the code. `replay`: the command that repeats the run. Raises like `conduct` if there is nothing
-    to judge.
+    `conducting`: the function to call instead of `conduct`, with the same arguments. `code`: the
+    digest of the code. `replay`: the command that repeats the run. Raises like `conduct` if there
+    is nothing to judge.
     """
     started, begin_s = dt.datetime.now(tz=dt.UTC), time.monotonic()
     ready = folder if isinstance(folder, RunFolder) else None

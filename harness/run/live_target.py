@@ -135,7 +135,7 @@ class OpenedTarget:
         bound_s: float,
         every_s: float,
     ) -> Convergence:
-        """Repeat the inspection `looking` until its result is good or `bound_s` is over (see the
+        """Repeat the inspection `looking` until its result is good or `bound_s` has passed (see the
         function `poll`).
         """
         now_ns = self.recorder.now_ns
@@ -144,8 +144,8 @@ class OpenedTarget:
 
 
 async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
-    """Return the result of `looking`, by which a plug-in inspects its target; raises `TargetError`
-    if the inspection fails or takes too long.
+    """Return the result of `looking`, an inspection of the target by its plug-in; raises
+    `TargetError` if the inspection fails or takes too long.
     """
     what = _called(looking, target)
     try:

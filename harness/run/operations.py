@@ -1,4 +1,4 @@
-"""The work of administrators, scheduled like faults: a system's own operations, and restarts.
+"""Administrators' operations, scheduled like faults: restarts, and a system's own operations.
 
 Operations are not faults, but they may fail when faults are active. Each operation has a time
 limit: during a partition no node may be able to carry it out.

@@ -40,8 +40,8 @@ NODES_SHOWN_MAX: Final = 20
 WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
 """The liveness limit: after a quorum is healed, every kind of operation must succeed within this
-time, which is three times Kudu's longest election timeout
-(`leader_failure_exp_backoff_max_delta_ms` = 20 s)."""
+time, three times Kudu's longest election timeout (`leader_failure_exp_backoff_max_delta_ms`: 20 s).
+"""
 CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
 """The time limit for all final reads together; the history counts the reads that are missing."""

@@ -140,8 +140,8 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The result of a probe: the kinds of operations that it tried, the kinds that never succeeded
-    (`missing`), and the nodes to which it sent operations that failed (`asked`).
+    """The result of a probe: `kinds` are the kinds of operations that it tried, `missing` the kinds
+    that never succeeded, and `asked` the nodes to which it sent operations that failed.
     """
 
     kinds: list[str]

@@ -48,7 +48,7 @@ class Recorder:
         self._ops: deque[Op] = deque(maxlen=last)
         self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
-        self._failure: Exception | None = None  # why an op is missing; forbids a verdict
+        self._failure: Exception | None = None  # why an op could not be written; forbids a verdict
 
     def listen(self, listener: Callable[[Op], None]) -> None:
         self._listeners.append(listener)
@@ -191,7 +191,7 @@ class EventScribe:
         if event.by_driver:
             self._on_driver_event(event)
             return
-        # Environments already refuse reserved kinds; this check finds events without `by_driver`.
+        # Environments already refuse reserved kinds; this check catches a missing `by_driver`.
         check_announced(event.node, event.kind, event.data)
         if event.kind == CHECKPOINT:
             sent_ns = self._recorder.now_ns() - event.late_ns

@@ -1,4 +1,4 @@
-"""Failed starts, explained by the target: a declared system quotes the line of its file.
+"""Lets the target explain a failed start: a system declared in a file quotes the file's line.
 
 Soaks do not use this: one failed start among many seeds is not a mistake of the user.
 """

@@ -1,6 +1,6 @@
-"""The distributions that remote executors need: the harness, and every distribution with plug-ins.
+"""Finds the packages to send to remote executors: the harness, and every package with plug-ins.
 
-An executor on a cluster needs exactly these files: the packages of each distribution, and the
+For each distribution, an executor on a cluster needs exactly these files: its packages, and the
 metadata that the registry of plug-ins reads.
 """
 
@@ -44,7 +44,7 @@ def packages_of(distribution: Distribution) -> list[str]:
 
 
 def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
-    """Return all files of a package or module, except compiled files, as (`PACKAGE/...`, path);
+    """Return (`PACKAGE/...`, path) of each file of a package or module, except compiled files;
     raises `UsageError` if the package is missing.
     """
     spec = importlib.util.find_spec(package)

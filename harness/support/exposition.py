@@ -1,4 +1,4 @@
-"""Prometheus's text format, version 0.0.4: one family after another, label values escaped.
+"""Writes metrics in Prometheus's text format, version 0.0.4.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """

@@ -1,9 +1,9 @@
-"""HTTP/1.1 on h11: one server for APIs and pages, and the client's side of an exchange.
+"""HTTP/1.1, based on h11: the server for APIs and pages, and `fetch` for clients.
 
 h11 implements the protocol and most of its limits; this module adds sockets, timeouts and size
-limits. On the loopback device a server accepts only `Host` names of that device, elsewhere also
-addresses and names of one label (`harness.support.loopback`). h11 is imported at the first
-connection: nodes start often, and most never serve a page.
+limits. A server on the loopback device accepts only requests whose `Host` header names that device.
+Other servers also accept addresses, and names without a dot (`harness.support.loopback`). h11 is
+imported at the first connection: nodes start often, and most never serve a page.
 """
 
 from __future__ import annotations
@@ -67,12 +67,14 @@ class Limits:
 
     body_bytes_max: int
     connections_max: int
-    request_s: float  # time from one answer to the end of the next request
+    request_s: float  # the maximum time from one answer to the end of the next request
     handler_s: float
 
 
 class HttpServer:
-    """A listening port with one handler. `spawn` runs each connection in a task."""
+    """A server on one port, with one handler for all requests; `spawn` starts a task per
+    connection.
+    """
 
     def __init__(self, handler: Handler, limits: Limits, *, spawn: Spawn | None = None) -> None:
         self._handler = handler
@@ -231,10 +233,12 @@ async def hang_up(writer: asyncio.StreamWriter, *, abort: bool = True) -> None:
 
 
 def unread(reader: asyncio.StreamReader) -> bytes | None:
-    """Take the bytes that have already arrived: `None` if there are none, and empty at the end.
+    """Take the bytes that have already arrived: `None` if there are none, `b""` at the stream's
+    end.
 
-    After a whole answer, such bytes answer no request, and the next answer would be taken from
-    them. No public method looks into the buffer without waiting, so this takes one step of `read`.
+    Bytes that arrive after a whole answer belong to no request, but the next request would take
+    them as its answer. No public method looks into the buffer without waiting, so this function
+    runs a single step of `read`.
     """
     step = reader.read(_READ_BYTES)
     try:

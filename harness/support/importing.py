@@ -26,7 +26,7 @@ _WAY_OUT: Final = (
 
 _EXTRA: Final = re.compile(r"([\w.-]+).*\bextra\s*==\s*['\"]([\w.-]+)['\"]")
 """Matches a required package, and the extra that requires it, in a distribution's metadata."""
-_SEPARATOR: Final = re.compile(r"[-_.]")  # a package and its module may have different separators
+_SEPARATOR: Final = re.compile(r"[-_.]")  # `my-plugin` may have the module `my_plugin`
 
 
 def import_module(name: str) -> ModuleType:
@@ -64,8 +64,8 @@ def hidden_by(name: str) -> str:
 
 
 def missing_extra(error: BaseException, distribution: Distribution) -> tuple[str, str] | None:
-    """Return the package whose module `error` did not find, and the extra of the distribution that
-    installs this package; `None` if no extra does.
+    """For the module that `error` did not find, return its package and the extra of the
+    distribution that installs the package; `None` if no extra does.
     """
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None

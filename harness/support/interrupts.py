@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 from harness.errors import HarnessError, TargetError, described
 
 PLUGIN_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt)
-"""Exceptions that a plug-in may raise itself; a handler must let `UserInterrupt` through first."""
+"""Exceptions that a plug-in itself may raise; a handler must let `UserInterrupt` through first."""
 _ERROR_CHARACTERS_MAX: Final = 300
 
 

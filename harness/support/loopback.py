@@ -1,11 +1,12 @@
-"""The loopback device: names for it, and sockets that are connected to themselves.
+"""Protects servers and clients on the loopback device: `Host` headers, and self-connections.
 
 A foreign web page whose name resolves to 127.0.0.1 (DNS rebinding) can read the answers of a server
 on this machine, unless the server checks `Host`, where the browser sends the page's name.
 
 A socket that connects to a free port of its own machine in the ephemeral range may get this port as
 its own port, and TCP then connects the socket to itself (simultaneous open, RFC 9293 section 3.5):
-the caller reads its own request as an answer. Ports that an engine publishes are in that range.
+the caller reads its own request as an answer. Ports that a container engine publishes are in the
+ephemeral range.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def names_loopback(header: str | None) -> bool:
 
 
 def names_neighbour(header: str | None) -> bool:
-    """Whether a `Host` header has an address or a name of one label, like the names of nodes in
+    """Whether a `Host` header has an address or a name without a dot, like the names of nodes in
     Docker.
 
     Such names do not exist in the public DNS, so no foreign page has one.

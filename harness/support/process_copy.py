@@ -23,7 +23,7 @@ def in_copy(compute: Callable[[], bytes], *, timeout_s: float) -> bytes:
     """
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns if there are threads; the copy takes no lock that a thread may hold.
+        # Python 3.12 warns if there are threads; the fork takes no lock that a thread may hold.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -33,7 +33,7 @@ def in_copy(compute: Callable[[], bytes], *, timeout_s: float) -> bytes:
         data = _received(reader, time.monotonic() + timeout_s)
     finally:
         os.close(reader)
-        os.kill(child, signal.SIGKILL)  # the child is a zombie, unless the time is up
+        os.kill(child, signal.SIGKILL)  # has no effect if the child has already exited
         os.waitpid(child, 0)
     if data is None:
         raise InfrastructureError(f"looking at the stopped world took more than {timeout_s:g} s")

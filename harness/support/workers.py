@@ -1,10 +1,11 @@
-"""Isolated worker processes, each given one job at a time: a line of JSON in, one or more out.
+"""A pool of isolated worker processes, each of which does one job at a time.
 
-A worker is `python -m MODULE PARENT ARGUMENT...`; its module calls `serve`. It has one job at a
-time, so the pool knows which job killed a worker. A fresh worker gets that job, because something
-else may have killed the first worker. A job that has killed too many workers is lost, with the
-reason. A worker that is silent for too long hangs, and is killed. All answers of a job except the
-last one report progress, and restart the time limit.
+A worker is `python -m MODULE PARENT ARGUMENT...`; its module calls `serve`. A worker reads each job
+as a line of JSON, and answers with one or more lines. It has one job at a time, so the pool knows
+which job the worker died of. A fresh worker retries that job, because something else may have
+killed the first worker. A job that has killed too many workers is lost (`Lost`, with the reason). A
+worker that is silent for too long counts as hung and is killed. Each answer except a job's last one
+reports progress, and restarts the time limit.
 
 Workers have their own session, so that Ctrl-C reaches only the process that started them. On Linux
 the kernel kills them when that process (precisely: the thread that started them) ends for any
@@ -94,8 +95,8 @@ class WorkerPool(Generic[Job, Answer]):
         """Do `jobs` on at most `slots` workers, and yield each answer with its job. Closing the
         generator kills all workers, except idle ones of a `crew`.
 
-        A job is taken when a worker is free, and ends with its last answer or with `Lost`. Raises
-        `InfrastructureError` if no worker can be started.
+        The next of the `jobs` is taken when a worker is free. A job ends with its last answer or
+        with `Lost`. Raises `InfrastructureError` if no worker can be started.
         """
         waiting = iter(jobs)
         idle = Crew().idle if crew is None else crew.idle

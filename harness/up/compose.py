@@ -1,4 +1,4 @@
-"""The nodes that a target declares, as a file for `docker compose`.
+"""Writes the nodes that a target declares as a file for `docker compose`.
 
 Image, entry points, ports, addresses and data volumes are the same as with `--env docker`, but
 there are no faults, no readiness checks and no warden. Each node gets its declaration in an
@@ -100,9 +100,10 @@ def compose_file(case: Case) -> str:
 
 
 def published_ports(nodes: Sequence[NodeSpec]) -> dict[tuple[str, int], int]:
-    """Map each (node, declared port) to a port of this machine: the declared port, plus 100 for the
-    second node of a role, 200 for the third, as in Kudu's own examples; the next free port if
-    another node has this port.
+    """Map each (node, declared port) to a port of this machine.
+
+    The port is the declared port, plus 100 for the second node of a role, 200 for the third, as in
+    Kudu's own examples. If another node already has this port, it is the next free one.
     """
     published: dict[tuple[str, int], int] = {}
     counts: dict[str, int] = {}

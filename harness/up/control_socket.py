@@ -48,7 +48,7 @@ class Break(_Question, frozen=True, kw_only=True, tag="break"):
 
 
 class Heal(_Question, frozen=True, kw_only=True, tag="heal"):
-    """Undo the fault `id`, the only active fault if `id` is `None`, or with `everything` all."""
+    """Undo the fault `id`; without `id`, the only active fault; with `everything`, all faults."""
 
     id: str | None = None
     everything: bool = False
@@ -86,7 +86,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """Yield a path of the socket, short enough to connect to and valid only inside the block."""
+    """Yield a path of the socket, short enough for a connect, and valid only inside the block."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{_NAME}"

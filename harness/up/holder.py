@@ -95,9 +95,9 @@ class _Holder:
 def _watch_starter(place: Place, deployed: threading.Event) -> None:
     """Shut down if the command that started this holder ends before it has confirmed the cluster.
 
-    One signal ends a finished deployment. A second one, of a different number so that the kernel
-    does not merge them, ends a deployment in progress, and a run without healing it first
-    (`environments.host.session`).
+    One signal ends a finished deployment. A deployment in progress needs a second signal, and so
+    does a run, to end without being healed first (`environments.host.session`). The second signal
+    has a different number, so that the kernel does not merge the two.
     """
     if os.read(0, len(STAY)) != STAY:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -107,8 +107,9 @@ def _watch_starter(place: Place, deployed: threading.Event) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Hold the cluster of one folder until a command ends it; returns 0, or 255 with the reason in
-    `failure.json`.
+    """Hold the cluster of one folder until a command ends it.
+
+    Returns 0, or returns 255 after writing the reason to `failure.json`.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     place = Place(Path(arguments[0]))

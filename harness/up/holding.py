@@ -1,4 +1,7 @@
-"""The common part of holders: the record of a cluster, its end, and answers to commands."""
+"""The part that all holders of clusters share: records, the cluster's end, answers to commands.
+
+A holder is the process that owns a long-lived cluster (`harness.up.holder`).
+"""
 
 from __future__ import annotations
 
@@ -81,8 +84,8 @@ class Hold:
     def standing(
         self, session: Session, *, frozen: Path | None = None, pause: str = ""
     ) -> Standing:
-        """The record of the deployed cluster; `frozen` is the folder of a frozen run, and `pause`
-        the fault that paused it.
+        """Return the record of the deployed cluster. For a frozen run, `frozen` is the folder of
+        the run, and `pause` is the fault that paused it.
         """
         plan = self._plan
         row = _rows(session)

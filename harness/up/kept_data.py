@@ -121,8 +121,8 @@ def refuse_other_nodes(
 
 
 def seed_of(order: Order) -> int:
-    """Return the seed of a deployment, which differs each time that a cluster continues: with an
-    equal seed, nodes would draw ids again that are already in their data.
+    """Return the seed of a deployment. It differs each time that a cluster continues: with an equal
+    seed, nodes would draw ids that are already in their data.
     """
     seed = order.case.seed
     if order.goes_on == 0:

@@ -1,4 +1,4 @@
-"""The functions with which commands start, query and end the holder of a long-lived cluster."""
+"""Starts, queries and ends the holder of a long-lived cluster, on behalf of commands."""
 
 from __future__ import annotations
 

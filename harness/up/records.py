@@ -49,15 +49,15 @@ T = TypeVar("T")
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A run to conduct on the cluster; `folder` is that of the run, which exists."""
+    """A run to conduct on the cluster; its `folder` already exists."""
 
     folder: str
     link_proxy: str | None = None
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster to start. Without a `run`, the case's workload is unused, and its nemeses are the
-    possible faults.
+    """The cluster to start. Without a `run`, the case's workload is unused, and users inject the
+    faults of its nemeses by hand.
     """
 
     environment: str
@@ -98,7 +98,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run on a holder; `frozen` if its cluster stays."""
+    """The end of a run that a holder conducted; `frozen` is set if the run's cluster stays."""
 
     interrupted: bool
     stop_asked: bool
@@ -107,7 +107,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _KINDS: Final = (UsageError, TargetError)
-"""The classes of errors that survive the way to another process."""
+"""The classes of errors that one process can pass to another."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
