@@ -100,7 +100,7 @@ class CallerBook:
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
         """Record that `process` belongs to `caller`; replaces the caller's record of this `part`.
 
-        `part` distinguishes the processes of one caller. Unless `alone`, descendants of `process`
+        `part` tells the processes of one caller apart. Unless `alone`, descendants of `process`
         also belong to `caller`. Raises `InfrastructureError` if the record cannot be written.
         """
         text = f"{process} {'alone' if alone else 'tree'}\n"

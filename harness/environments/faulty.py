@@ -29,7 +29,7 @@ _MILLION: Final = 1_000_000
 
 
 class DiskTrouble:
-    """The quality of a machine's disk, and how many requests this quality has affected."""
+    """The current quality of a machine's disk, and a count of the requests that it has affected."""
 
     def __init__(self, draws: random.Random, label: str) -> None:
         """Start with a good disk; `draws` selects failing requests, `label` seeds bit rot."""
@@ -52,7 +52,7 @@ class DiskTrouble:
         return touched
 
     async def strike(self, path: str, *, writes: bool) -> None:
-        """Delay a request by the quality's delay; raises `OSError` if the request must fail."""
+        """Delay a request as the quality says; raises `OSError` if the request must fail."""
         quality = self.quality
         if quality.delay_ms:
             self._touched += 1

@@ -164,7 +164,7 @@ def _perform(undo: Undo) -> None:
 
 
 class _Book:
-    """The guarded keys with their undo actions, in the order of guarding, and their deadlines."""
+    """The guarded keys in the order of guarding, each with its undo action and deadline."""
 
     def __init__(self) -> None:
         self._undos: dict[str, tuple[int, Undo]] = {}

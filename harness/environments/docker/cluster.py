@@ -1,8 +1,8 @@
-"""`Controls` over containers: the engine kills and pauses nodes, and packet rules break links.
+"""Carries out faults on containers: the engine kills and pauses nodes, packet rules break links.
 
-Every verb verifies its effect before it returns. One thread per container reads the node's output
-as it arrives. When the output ends, the harness learns within milliseconds that the container has
-exited (`outputs`).
+Each operation on a node verifies its effect before it returns. One thread per container reads the
+node's output as it arrives. When the output ends, the harness learns within milliseconds that the
+container has exited (`outputs`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class DockerCluster(RealCluster[DockerNode]):
-    """The verbs of a nemesis, such as kill and pause, applied to the containers of one run."""
+    """Carries out faults, such as kills and pauses, on the containers of one run (`Controls`)."""
 
     environment = ENVIRONMENT
 
@@ -97,9 +97,10 @@ class DockerCluster(RealCluster[DockerNode]):
         }
 
     def pids(self) -> dict[str, int]:
-        """Map each node that is up to the pid of its first process; empty for a remote engine.
+        """Map each running node to the pid of its first process; the map is empty for a remote
+        engine.
 
-        Nodes under a slow-CPU fault are left out, since their waits for a CPU are intended.
+        Nodes under a slow-CPU fault are left out: they are supposed to wait for a CPU.
         """
         up = {
             n: node.incarnation

@@ -1,4 +1,4 @@
-"""The objects of a run in the engine: a private network, and per node a keeper and a container.
+"""Specifies a run's objects in the engine: a network, and per node a container and its keeper.
 
 The node's container runs only the node's program, not as root, without capabilities and without a
 way to gain any. The node's *keeper* runs `sleep` and owns the network namespace that the node

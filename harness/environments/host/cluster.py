@@ -1,4 +1,4 @@
-"""The part of `Controls` that processes and containers share: nodes, events, logs."""
+"""The part of `Controls` that processes and containers share: nodes, events and logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def label_of(fault: str) -> str:
 
 
 class RealCluster(Generic[N]):
-    """Applies a nemesis's verbs to the nodes of one run, for processes and for containers."""
+    """Carries out faults on the nodes of one run, for processes and for containers."""
 
     environment: str
 

@@ -120,7 +120,7 @@ class NodeControl:
         self._behind = False
 
     def let_go(self) -> None:
-        """Stop waiting for the node's answers, since the node has been paused or has ended."""
+        """Stop waiting for the node's answers: the node was paused, or has ended."""
         waiting, self._waiting = self._waiting, []
         for _, answered in waiting:
             if not answered.done():
@@ -221,7 +221,7 @@ class NodeControl:
         return touched
 
     async def lead(self, aliases: Mapping[str, str]) -> None:
-        """Set the node's aliases of peers (`Cluster.alias`), unless it is a foreign program."""
+        """Set the aliases that a node on `Env` sees (`Cluster.alias`)."""
         if self.spec.entry is not None:
             await self._set(aliases=dict(aliases))
 

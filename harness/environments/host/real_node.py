@@ -1,8 +1,9 @@
-"""A node in a process or a container, and its verbs, implemented on a few primitives.
+"""A node in a process or a container: its *verbs* (start, stop, kill, pause, ...).
 
-A verb holds the node's lock (`turn`) and does nothing if the node is in the wrong state. Before a
-pause, it has the warden guard the node. Verbs verify their effect before they return. Operations
-that differ by environment (starting, killing, freezing) are primitives that subclasses implement.
+A verb holds the node's lock (`turn`) and does nothing if the node is in the wrong state. Before it
+pauses a node, it has the warden guard the node, so that the warden resumes the node if the driver
+dies. Verbs verify their effect before they return. Steps that differ by environment (how to start,
+kill or freeze a node) are primitives that subclasses implement.
 """
 
 from __future__ import annotations

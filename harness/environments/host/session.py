@@ -1,4 +1,4 @@
-"""Runs the driver's `main` in real environments; handles event loop, signals and teardown.
+"""Runs the driver's `main` in real environments: event loop, signals and teardown.
 
 The first Ctrl-C (or SIGTERM) only sets `interrupted`, so the run stops its workload, heals, and
 checks the history so far. The second Ctrl-C cancels `main`. The result of `main` is kept even if

@@ -1,4 +1,4 @@
-"""`Controls` over local processes."""
+"""Carries out faults on nodes that are local processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HAVE_PACKETS: Final = ("sim", "docker")
 
 
 class ProcessCluster(RealCluster[ProcessNode]):
-    """Applies a nemesis's verbs to the nodes of one run and the links between them."""
+    """Carries out faults on the processes of one run and the links between them (`Controls`)."""
 
     environment = ENVIRONMENT
 

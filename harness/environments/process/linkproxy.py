@@ -1,4 +1,4 @@
-"""The link proxy: the harness's own server, started for the run, or a user's real Toxiproxy."""
+"""The link proxy: either the harness's own server, started for the run, or a user's Toxiproxy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class LinkProxy:
-    """A running server for link proxies (the harness's or a user's), and a client of the server."""
+    """The link proxy of a run: the running server, and a client that configures it."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class LinkProxy:
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     def withheld(self, address: str) -> Interference | None:
-        """The interference if the harness's server held or dropped connections at `address`."""
+        """The interference if the harness's server has held or dropped connections at `address`."""
         return None if self._output is None else self._output.withheld(address)
 
     async def close(self, run_id: str) -> None:

@@ -1,7 +1,7 @@
 """Link faults as toxics on the link proxy, with a measured effect.
 
-Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
-opened. So a fault on `Link(a, b)` needs a toxic for each of these two cases.
+Bytes from A to B flow upstream in connections that A opened, and downstream in connections that B
+opened. So a fault on `Link(A, B)` needs a toxic for each of these two cases.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|
@@ -56,7 +56,7 @@ _LOOK_SHARE_MAX: Final = 0.02
 
 
 class _Place(NamedTuple):
-    """One direction of the connections through one proxy."""
+    """A proxy, and one direction of the connections through it."""
 
     proxy: str
     stream: str
@@ -147,7 +147,7 @@ class LinkFaults:
             return bites
 
     def _kinds(self, quality: LinkQuality | StreamQuality | None) -> _Kinds:
-        """The toxics that implement a quality of links; the quality `None` is a cut."""
+        """Return the toxics that degrade a link by this `quality`; `None` means a cut."""
         if quality is None:
             return [("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})]
         if isinstance(quality, StreamQuality):

@@ -1,4 +1,4 @@
-"""A node as a process: the primitives of `host.real_node`, and the node's data folder."""
+"""A node that is a local process: implements the primitives of `host.real_node`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from harness.nodes.program import import_folders, is_program, real_command
 _ROOM_BYTES_MIN: Final = 1024 * 1024
 """The free disk space below which a failure of a node is blamed on the host."""
 _NO_PROGRAM: Final = frozenset({errno.EACCES, errno.ENOENT, errno.ENOEXEC, errno.ENOTDIR})
-"""The numbers of errors that blame the command, and not this machine."""
+"""The errors of a failed start (errno) for which the command is to blame, and not this machine."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 

@@ -19,7 +19,7 @@ Entry = tuple[int, int, Callable[[Any], None] | None, Any]
 
 
 class Scheduler(Protocol):
-    """The part of a world that keeps virtual time, timers, and event loops with ready callbacks."""
+    """The part of a world that clocks, loops and disks use: time, timers, ready callbacks."""
 
     now_ns: int
     heap: list[Entry]

@@ -1,4 +1,4 @@
-"""Applies a nemesis's verbs, such as kill and pause, in the simulated world.
+"""Carries out faults, such as kills and pauses, in the simulated world.
 
 No simulated fault outlives the harness, so `lease_s` has no effect here; the ledger ends leases.
 """
@@ -51,7 +51,7 @@ _SLOW_FACTOR_MAX: Final = 1e6
 
 
 class SimCluster:
-    """Applies a nemesis's verbs to the nodes of a world (`harness.cluster.Controls`)."""
+    """Carries out faults on the nodes of a simulated world (`harness.cluster.Controls`)."""
 
     def __init__(
         self, world: World, fabric: Fabric, machines: Mapping[str, Machine], *, stop_s: float

@@ -58,7 +58,7 @@ _OPEN: Final = EndState.OPEN
 
 
 class _Mark(enum.Enum):
-    """A control message that travels in order with the frames."""
+    """A control message that travels in the same order as the frames."""
 
     ACCEPTED = "accepted"
     END = "end"
@@ -76,7 +76,7 @@ class Owner(Protocol):
 
 
 class Medium(Protocol):
-    """The network between the two ends of a connection."""
+    """The network, as a connection sees it: it is notified of frames, and of ends that change."""
 
     world: World
     random: Random
@@ -334,7 +334,7 @@ class SimConn:
         return self._ended
 
     def receive_nowait(self, size: int) -> bytes:
-        """Return at most `size` bytes of what has arrived, as a piece of a byte stream."""
+        """Return up to `size` bytes that have arrived, as a piece of a byte stream."""
         pieces: list[bytes] = []
         while self._inbox and size > 0:
             frame = self._inbox.popleft()
@@ -379,8 +379,8 @@ class SimConn:
     def die(self) -> None:
         """Give up this end, since its node was killed.
 
-        If the node had nothing left to read, a stream's peer gets the rest and the end, otherwise a
-        reset.
+        The peer of a stream gets the rest and the end, or a reset if the node had data left to
+        read.
         """
         if self.state is not EndState.OPEN:
             return

@@ -79,7 +79,7 @@ class FileState(NamedTuple):
 
 
 class DiskStore:
-    """The disk content of one machine, over all incarnations of its node."""
+    """The disk of one machine, which outlives the incarnations of the machine's node."""
 
     def __init__(
         self,
@@ -126,7 +126,9 @@ class DiskStore:
     def quick(
         self, loop: NodeLoop, effect: Callable[[], None] | None = None
     ) -> asyncio.Future[None]:
-        """Start a request to the page cache, which takes effect at once and ends a bit later."""
+        """Start a request to the page cache: it takes effect at once, and its caller waits a bit
+        longer.
+        """
         if effect is not None:
             effect()
         return self._wait(

@@ -108,7 +108,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.clock = clock
         self.cost_ns = cost_ns  # virtual time that each callback takes
         self.armed = name != CLIENT  # whether tripwires are active while its callbacks run
-        # until then, a blocking call keeps the node from running another callback
+        # a blocking call keeps the node from running another callback until this time
         self.busy_until_ns = 0
         self.due_ns = -1  # time at which the next callback takes effect; -1 if none is ready
         self.alive = True
@@ -208,7 +208,9 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
 
     get_debug = bool
-    """`get_debug()` returns false. Every future calls it, and `bool()` needs no Python frame."""
+    """`get_debug()` returns false, as `bool()` does. Every future calls it, and `bool` is faster
+    than a Python function.
+    """
 
     def is_running(self) -> bool:
         return self.world.current is self
@@ -245,7 +247,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.world.runnable.append(self)
 
     def pretend(self, name: str) -> Callable[..., Any] | None:
-        """The node's own version of a function of the standard library, if it has one."""
+        """Return the node's own version of a standard-library function, if it has one."""
         del name
         return None
 

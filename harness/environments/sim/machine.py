@@ -89,9 +89,10 @@ class Machine:
         publish: Callable[[str, str, bytes, bool], None],
         spring: Callable[[str, str, bytes, bool], None],
     ) -> None:
-        """Connect the machine to the network and all machines.
+        """Connect the machine to the network and to the other machines.
 
-        `publish` receives its events, and `spring` its points (`Env.point`).
+        `publish` receives the machine's events. `spring` receives points of the node's code
+        (`Env.point`), and runs the callbacks of traps.
         """
         self._spring = spring
         self._fabric = fabric
@@ -125,7 +126,9 @@ class Machine:
         return incarnation
 
     def reach(self, kind: str, data: dict[str, Any]) -> None:
-        """Spring the traps at a point of the node's code, and log the point."""
+        """Log a point that the node's code has reached, and run the callbacks of traps on the
+        point.
+        """
         encoded = _encode(data)
         self.world.log(self.name, kind, encoded)
         self._spring(self.name, kind, encoded, False)
@@ -185,7 +188,7 @@ class Incarnation:
         self.loop: NodeLoop = machine.world.new_loop(
             machine.name, machine.clock, cost_ns=machine.cost_ns, kind=machine.loop_kind
         )
-        # Sees the lines that a program prints.
+        # called with each line that a program prints
         self.watch = None if machine.spec is None else LineWatch(machine.spec)
         self.on_stop: Callable[[], None] | None = None  # how a graceful stop reaches the node
         self.listeners: dict[int, SimListener] = {}

@@ -91,5 +91,5 @@ class Names:
 
 
 def ephemeral(number: int) -> int:
-    """The local port of the calling end of connection number `number`."""
+    """Return the local port at the calling end of the connection with this number."""
     return _EPHEMERAL[number % len(_EPHEMERAL)]

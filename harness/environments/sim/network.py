@@ -31,7 +31,7 @@ _MS: Final = 1_000_000
 
 
 class Host(Owner, Protocol):
-    """The part of a node's incarnation that the network uses."""
+    """The interface of a node's incarnation to the network."""
 
     listeners: dict[int, SimListener]
 
@@ -43,7 +43,7 @@ class Host(Owner, Protocol):
 
 
 class Place(Protocol):
-    """The part of a machine that the network uses."""
+    """The interface of a machine to the network."""
 
     @property
     def incarnation(self) -> Host | None:
@@ -121,7 +121,7 @@ class Fabric:
             del attempt  # an error refers to this frame: avoid a reference cycle
 
     def _end_of(self, owner: Host) -> str:
-        """The end of the link on which `owner` calls: a node, or a client of the driver."""
+        """Return the link end from which `owner` calls: a node, or a client of the driver."""
         caller = calling_end()
         return caller if owner.name == CLIENT and caller in self.clients else owner.name
 

@@ -1,10 +1,10 @@
 """The random streams of a simulated world, all of which can be reseeded at one moment.
 
 Runs with equal seeds are equal until the switch to fresh streams, and independent of each other
-after it (the knobs `reseed_at_s` and `reseed`). So the share of such runs that fail estimates the
-probability of the failure given everything before the switch. Only random draws are fresh after the
-switch. Data of the case stays as planned: faults with their arguments, the places of bit rot, and
-explicit operations.
+after it (the knobs `reseed_at_s` and `reseed`). The share of such runs that fail therefore
+estimates the probability of the failure, given everything that happened before the switch. Only
+random draws change at the switch. Everything that the case fixes in advance stays the same: faults
+with their arguments, the places of bit rot, and explicit operations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Streams:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        """the seed of the case, which the switch does not change"""
+        """the case's seed, which stays the same after the switch"""
         self._root = str(seed)
         self._streams: list[tuple[str, Random]] = []
 

@@ -1,4 +1,4 @@
-"""Compares two runs of one seed, and finds the first difference of their traces.
+"""Compares two runs of one seed, and finds the first difference between their traces.
 
 Every run computes a digest, which costs nearly nothing: a CRC over every message (with its arrival
 time and connection), every event, every disk write and every fault. A digest detects accidental
@@ -25,7 +25,9 @@ _END: Final = "(the trace ends here)"
 
 
 class Trace(Protocol):
-    """A listener to the occurrences in a world, in their order; it must not change the world."""
+    """A listener that sees everything that happens in a world, in order; it must not change the
+    world.
+    """
 
     def noted(self, now_ns: int, node: str, what: str, data: bytes) -> None:
         """Handle an event of a node, a write to its disk, or a verb of the cluster."""
@@ -36,11 +38,11 @@ class Trace(Protocol):
         """
 
     def close(self) -> None:
-        """End the trace, because the world is discarded."""
+        """Close the trace, since the world is being discarded."""
 
 
 def noted_text(what: str, data: bytes) -> str:
-    """Return an occurrence as one line: `what`, and its data with control characters replaced."""
+    """Return `what` happened, with its data, as one line without control characters."""
     text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))
     return f"{what} {text}".rstrip()
 

@@ -130,7 +130,7 @@ class ExecResult(NamedTuple):
 
 
 class _Unless(contextlib.AbstractContextManager[None, bool]):
-    """Suppresses API errors with the given statuses, which say that the call has nothing to do."""
+    """Suppresses API errors with the given statuses, which mean that the call had nothing to do."""
 
     def __init__(self, *statuses: int) -> None:
         self._statuses = statuses

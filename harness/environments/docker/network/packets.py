@@ -176,7 +176,7 @@ class Scheduler:
 
     @property
     def puzzled(self) -> bool:
-        """Whether the meaning of some waiting packet's bit has not been read yet."""
+        """Whether some waiting packet carries a bit that the rules read so far do not explain."""
         return bool(self._unknown)
 
     def next_due_s(self) -> float | None:

@@ -1,6 +1,6 @@
 """Bad streams: rules redirect connections through a Toxiproxy in the opening node's namespace.
 
-Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
+Bytes from A to B flow upstream in connections that A opened, and downstream in connections that B
 opened. A fault on one link therefore has rules in the namespaces of both ends, where connections
 leave (`OUTPUT`). The other end sees the same peer address as without a proxy. Clients run outside
 of these namespaces, so their connections are redirected on arrival at the node (`PREROUTING`), and

@@ -1,5 +1,5 @@
-"""The substitute for `asyncio`: the real module, except functions that block, start threads, or
-depend on the order of sets.
+"""The substitute for `asyncio` in simulated programs: a copy of the real module that replaces the
+functions that block, start threads, or depend on the order of sets.
 
 In Python 3.11, `asyncio.wait`, `as_completed`, `all_tasks` and `TaskGroup` keep tasks in real sets,
 which iterate in the order of addresses.
@@ -57,34 +57,36 @@ class Calls:
         return OrderedSet(task for task in tasks if not self._loop.is_system(task))
 
     def current_task(self, loop: Any = None) -> Any:
-        """`asyncio.current_task`."""
+        """The program's version of `asyncio.current_task`."""
         return asyncio.current_task(self._loop if loop is None else loop)
 
     def run(self, main: Any, *, debug: Any = None) -> Any:
-        """`asyncio.run`."""
+        """The program's version of `asyncio.run`."""
         with self.runner(debug=debug) as runner:
             return runner.run(main)
 
     def runner(self, *, debug: Any = None, loop_factory: Any = None) -> Runner:
-        """`asyncio.Runner`."""
+        """The program's version of `asyncio.Runner`."""
         del debug, loop_factory
         return Runner(self._loop)
 
     def loop(self) -> ProgramLoop:
-        """Replace `asyncio.get_event_loop` and `new_event_loop`: a simulated node has one loop."""
+        """The program's version of `asyncio.get_event_loop` and `new_event_loop`: a node has one
+        loop.
+        """
         return self._loop
 
     async def subprocess(self, *_: Any, **__: Any) -> NoReturn:
-        """`asyncio.create_subprocess_exec`, which is refused."""
+        """Refuse `asyncio.create_subprocess_exec`, which ends the run with an error."""
         self._loop.refuse("a subprocess", "a node of its own for the other program")
 
     def run_coroutine_threadsafe(self, *_: Any) -> NoReturn:
-        """`asyncio.run_coroutine_threadsafe`, which is refused."""
+        """Refuse `asyncio.run_coroutine_threadsafe`, which ends the run with an error."""
         self._loop.refuse("a thread (run_coroutine_threadsafe)", "asyncio.create_task")
 
 
 class Runner:
-    """A runner of coroutines for the synchronous part of a program."""
+    """The program's version of `asyncio.Runner`, for the synchronous part of a program."""
 
     def __init__(self, loop: ProgramLoop) -> None:
         self._loop = loop
@@ -136,7 +138,7 @@ class Policy(asyncio.AbstractEventLoopPolicy):
 
 
 def asyncio_module(loop: ProgramLoop) -> ModuleType:
-    """A copy of `asyncio` for the program on `loop`."""
+    """Return a copy of `asyncio` for the program that runs on `loop`."""
     calls = Calls(loop)
     policy = Policy(calls)
     module = ModuleType("asyncio", asyncio.__doc__)

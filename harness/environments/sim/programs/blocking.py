@@ -18,7 +18,7 @@ _CLOSE_ATTEMPTS_MAX = 100
 
 
 class Interruption:
-    """An error raised by a callback, on its way to the program's blocking call."""
+    """Passes an error from a callback to the program's blocking call, which raises the error."""
 
     def __init__(self) -> None:
         self.waiter: asyncio.Future[None] | None = None
@@ -33,13 +33,13 @@ class Interruption:
         return True
 
     def take(self) -> BaseException | None:
-        """Return the error to raise, and forget it."""
+        """Return the error that the blocking call must raise, if any, and forget it."""
         error, self._error = self._error, None
         return error
 
 
 async def run_blocking(function: Callable[[], Any], interruption: Interruption) -> Any:
-    """Call a function that may use `wait_for`; return its result."""
+    """Call a function that may use `wait_for` to block; return the function's result."""
     greenlet = _greenlet()
     context = contextvars.copy_context()
 

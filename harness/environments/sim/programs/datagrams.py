@@ -1,7 +1,7 @@
-"""Datagrams (UDP) in the simulated network: each arrives on time, late, repeatedly, or not at all.
+"""UDP in the simulated network: each datagram arrives on time, late, repeatedly, or not at all.
 
-A cut swallows datagrams for good. The qualities of a link drop, repeat and reorder them. As on a
-real network, the sender does not notice.
+A cut swallows datagrams for good. A degraded link drops, repeats or reorders them. As on a real
+network, the sender does not notice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Files of a simulated program: `open`, and the functions of `posix` that touch the disk.
 
-For the program itself, a call takes effect at once. It blocks the node for as long as the disk
-takes: meanwhile the node runs nothing, and data sent after the call leaves the node later. Outside
-of `/data`, `/files` and `/tmp`, a program can only read files of the Python packages that it
-imports.
+A call takes effect at once, and then blocks the node for as long as the disk needs: meanwhile the
+node runs nothing, and data that the program sends after the call leaves the node later. Outside of
+`/data`, `/files` and `/tmp`, a program can only read files of the Python packages that it imports.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class SimRaw(io.RawIOBase):
 
 
 class Files:
-    """The file system for one life of a program."""
+    """The file system that a program sees in one life (from one start of its node to its end)."""
 
     def __init__(
         self, store: FolderStore, loop: ProgramLoop, trouble: DiskTrouble, code: Iterable[str] = ()
@@ -173,7 +172,9 @@ class Files:
     # --- the disk's time and faults -----------------------------------------------------------
 
     def check(self, path: str, *, writes: bool) -> None:
-        """Raise the errors of a dead node and of a faulty disk, and wait for a slow disk."""
+        """Raise an error if the node is dead or the disk faulty; if the disk is slow, block the
+        node.
+        """
         if not self._loop.alive:
             raise asyncio.CancelledError(f"{self._loop.name} is dead and cannot use its disk")
         if self._trouble.is_set:
@@ -182,7 +183,7 @@ class Files:
             self._trouble.fail(path, writes=writes)
 
     def change(self, kind: str, at: str, *, takes_ns: int | None = None, **what: Any) -> None:
-        """Apply a change that completes after all earlier blocking calls."""
+        """Apply a change, which completes after all earlier blocking calls."""
         self.check(at, writes=kind not in ("sync", "unlink", "rmdir"))
         self._loop.block(self.store.append_ns() if takes_ns is None else takes_ns)
         note = f"{kind} {at} {what.get('to', '')} {what.get('offset', '')}".rstrip()
@@ -192,7 +193,7 @@ class Files:
     # --- open files -------------------------------------------------------------------------
 
     def adopt(self, file: SimRaw) -> int:
-        """Assign a descriptor to an open file."""
+        """Give an open file a descriptor."""
         if len(self._open) >= _OPEN_FILES_MAX:
             raise OSError(errno.EMFILE, "Too many open files", file.path)
         self._fds += 1
@@ -201,11 +202,11 @@ class Files:
         return fd
 
     def forget(self, fd: int) -> None:
-        """Close a descriptor."""
+        """Free the descriptor of a closed file."""
         self._open.pop(fd, None)
 
     def file(self, fd: Any) -> SimRaw:
-        """The open file with a descriptor; raises `OSError`."""
+        """Return the open file that has this descriptor; raises `OSError` if there is none."""
         number = fd if isinstance(fd, int) else fd.fileno()
         if number not in self._open:
             raise OSError(errno.EBADF, "Bad file descriptor")
@@ -216,7 +217,7 @@ class Files:
         return len(self.store.image.data.get(inode, b""))
 
     def read_at(self, file: SimRaw, size: int, offset: int) -> bytes:
-        """Read from a file, with the faults of the disk."""
+        """Read from a file, subject to the disk's faults."""
         self.check(file.path, writes=False)
         if file.inode < 0:
             raise os_error(errno.EISDIR, file.path)
@@ -225,7 +226,9 @@ class Files:
         return self._trouble.rot(file.path, data, offset, len(content))
 
     def write_at(self, file: SimRaw, content: bytes, offset: int) -> None:
-        """Write to a file; after the program's death, flushing a buffer writes nothing."""
+        """Write to a file. After the program's death this does nothing, so a late flush is
+        harmless.
+        """
         if content and self._loop.alive:
             self.change("write", file.path, inode=file.inode, data=content, offset=offset)
 
@@ -271,7 +274,7 @@ class Files:
         closefd: bool = True,
         opener: Any = None,
     ) -> Any:
-        """The program's `open`."""
+        """The program's version of `open`."""
         del closefd
         kinds = set(mode)
         if len(kinds & set("rwxa")) != 1 or kinds - set("rwxabt+") or len(kinds) != len(mode):

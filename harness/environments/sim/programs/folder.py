@@ -1,8 +1,8 @@
-"""A machine's disk as a file system: an image, and a journal of changes that are not yet durable.
+"""The disk of a simulated program's machine: a file system, and a journal of changes to it.
 
-Every change is an entry of the journal with the virtual time at which it completes. A program's
-calls block its node, so the changes of one callback complete one after another. A crash may come
-between them, and discards the entries that would complete later.
+Every change that is not yet durable is an entry of the journal, with the virtual time at which the
+change completes. A program's calls block its node, so the changes of one callback complete one
+after another. A crash may come between them, and discards the entries that would complete later.
 
 The model is that of a journaling file system (ext4 with `data=ordered`, without its heuristics for
 `rename`). An fsync makes durable the data of one file and all earlier changes of names (creation,
@@ -44,7 +44,7 @@ _MODIFYING: Final = (*_OF_DATA, "create", "touch")
 
 
 class Image:
-    """Files and folders at one moment."""
+    """The names and contents of all files and folders at one moment."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Image:
         self.modified_ns: dict[int, int] = {}
 
     def copy(self) -> Image:
-        """Copy the image without files that have lost all of their names."""
+        """Return a copy, without files that no longer have a name."""
         other = Image()
         other.names = dict(self.names)
         other.folders = dict(self.folders)
@@ -101,7 +101,7 @@ class Image:
                 self.names[to + name[len(path) :]] = self.names.pop(name)
 
     def missing(self, path: str) -> OSError:
-        """The error of a call that needs `path`, if `path` does not exist."""
+        """Return the error for a call that needs `path`, which does not exist."""
         above = path
         while above != "/":
             above = posixpath.dirname(above)
@@ -145,7 +145,7 @@ class FolderStore(DiskStore):
             self._settle(self.world.now_ns)
 
     def new_inode(self) -> int:
-        """A number for a new file."""
+        """Return the number of a new file."""
         self._inodes += 1
         return self._inodes
 
@@ -159,7 +159,9 @@ class FolderStore(DiskStore):
         return low + int(self._random.random() * (high - low))
 
     def _settle(self, now_ns: int) -> None:
-        """Make durable what completed syncs cover, and the oldest entries of a long journal."""
+        """Make durable the entries that a completed sync covers, and the oldest ones of a long
+        journal.
+        """
         left: list[Entry] = []
         done = self._journal
         last_sync: dict[int, int] = {}
@@ -193,7 +195,7 @@ class FolderStore(DiskStore):
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """Apply the death of the node: drop unfinished and, in a power cut, unsynced changes."""
+        """Apply the node's death: drop unfinished changes and, in a power cut, unsynced changes."""
         now_ns = self.world.now_ns
         self._settle(now_ns)
         journal = [entry for entry in self._journal if entry.at_ns <= now_ns]
@@ -218,7 +220,9 @@ class FolderStore(DiskStore):
             self._journal = journal
 
     def _survivors(self, journal: list[Entry]) -> list[Entry]:
-        """The entries that survive a power cut: random prefixes of names and of files' data."""
+        """Return the entries that survive a power cut: a random prefix of the changes of names, and
+        one of each file's data.
+        """
         of_files: dict[int, int] = {}
         names = 0
         for entry in journal:

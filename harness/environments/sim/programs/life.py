@@ -1,7 +1,8 @@
-"""One life of a program: a process with modules of its own, which calls the program's `main`.
+"""Runs a program for one *life*: the time from one start of its node to its end. A life has its own
+modules and calls the program's `main`.
 
-Like a process, a life ends when `main` returns or raises. Nothing that a killed life leaves can
-act: its loop is dead, and its files, streams and transports have no effect.
+Like a process, a life ends when `main` returns or raises. After a kill, the objects of the old life
+have no effect: its loop is dead, and its files, streams and transports do nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from harness.nodes.program import import_folders, program_of
 
 
 def program_main(spec: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
-    """The entry point of a node whose command is a Python program; raises `UsageError`."""
+    """Return the entry point of a node whose command is a Python program; raises `UsageError`."""
     program = program_of(spec)
     top = program.module.partition(".")[0]
     folders = import_folders(spec)
@@ -45,7 +46,7 @@ def program_main(spec: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
 
 
 class Life:
-    """One life of a program."""
+    """One execution of a program, with its own modules, from a start of its node to its end."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

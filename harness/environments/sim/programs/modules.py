@@ -1,10 +1,11 @@
-"""The modules of one life of a program, which share no state with other lives.
+"""The modules of one life of a program (from a start of its node to its end), which share no state
+with other lives.
 
 Each life imports the program's modules and libraries again. Their code is compiled once per
 process, with ordered sets (`ordered`). Modules of the standard library are shared with the harness,
-except modules that have state or touch the world. For some of these a life has substitutes
-(`substitutes`). For others it has copies, executed from their Python source, so that they use the
-substitutes.
+except modules that have state or touch the world. Some of these are replaced by substitutes
+(`substitutes`). The others are copied: a life executes their Python source again, so that the
+copies use the substitutes.
 
 Native modules of a library are not imported, so that the library falls back on pure Python. A
 library without such a fallback is shared between lives.
@@ -34,7 +35,7 @@ COPIED: Final = frozenset(
         *("argparse", "optparse", "pprint", "configparser", "gzip", "zipfile", "tarfile", "codecs"),
     }
 )
-"""The modules of the standard library of which each life has its own copy, from their source."""
+"""The standard-library modules that each life executes again, to get a private copy."""
 
 REFUSED: Final[dict[str, str]] = {
     "multiprocessing": "several nodes: a simulated program is one process",
@@ -58,23 +59,23 @@ REFUSED: Final[dict[str, str]] = {
     "smtplib": "asyncio.open_connection",
     "xmlrpc": "asyncio.open_connection",
 }
-"""Modules that the simulation has nothing for, and what a program can use instead."""
+"""Modules that a simulated program cannot use, each with an alternative for the error message."""
 
 _importing = threading.RLock()
-"""Held during imports, while private modules are in `sys.modules`."""
+"""The lock that is held during imports, while a life's private modules are in `sys.modules`."""
 
 
 class NativeCodeError(ImportError):
-    """A native module of a library, which the simulation does not import."""
+    """Raised for a native module of a library, since the simulation imports no native code."""
 
 
 class _Code:
-    """The compiled modules of this process, and the places of their sources."""
+    """Caches the specs and the compiled code of modules, for all lives in this process."""
 
     specs: ClassVar[dict[tuple[str, tuple[str, ...], bool], ModuleSpec | None]] = {}
     code: ClassVar[dict[str, CodeType | None]] = {}
-    # Libraries that only work with their native modules, and one library that would store functions
-    # of a life in the shared module `typing`, which would keep the life in memory.
+    # Libraries that lives share: those that only work with their native modules, and one that would
+    # store functions of a life in the shared module `typing`, which would keep the life in memory.
     shared: ClassVar[dict[str, None]] = {"typing_extensions": None}
 
 
@@ -86,7 +87,7 @@ def forget_types() -> None:
 
 
 class Modules:
-    """The modules of one life by name, and the `__import__` function for their code."""
+    """The modules of one life by name, and the function `__import__` that the life's code uses."""
 
     def __init__(
         self,
@@ -97,8 +98,9 @@ class Modules:
     ) -> None:
         """Create the modules of a life.
 
-        `substitutes` make modules, `replaced` are builtins, `refuse` ends the run, and `folders`
-        are searched first.
+        `substitutes` maps names to functions that make substitute modules. `replaced` has builtins
+        of the program's own, by name. `refuse` ends the run with an error. Modules are looked up in
+        `folders` first.
         """
         self.loaded: dict[str, ModuleType] = {}
         self._substitutes = substitutes
@@ -118,7 +120,7 @@ class Modules:
         fromlist: Any = (),
         level: int = 0,
     ) -> ModuleType:
-        """The program's `__import__`."""
+        """The program's version of `__import__`."""
         del locals
         absolute = name
         if level:
@@ -166,7 +168,7 @@ class Modules:
     def _importing(self) -> Iterator[None]:
         """Keep the life's modules in `sys.modules` until the outermost import is done.
 
-        Decorators such as `dataclass` look up a class's module there.
+        They must be there since decorators such as `dataclass` look up the module of a class.
         """
         with _importing:
             self._depth += 1
@@ -242,11 +244,13 @@ class Modules:
         return self.loaded.get(name, module)
 
     def copy_of(self, name: str) -> ModuleType:
-        """The life's own copy of a module in the standard library."""
+        """Return this life's private copy of a standard-library module."""
         return self._load_private(name, None)
 
     def _refusing(self, name: str) -> ModuleType:
-        """A module that refuses every use; importing it is harmless."""
+        """Return a module that can be imported, but whose functions and classes end the run when
+        used.
+        """
         real = importlib.import_module(name)
         module = _Refusing(name)
         refuse, instead = self._refuse, REFUSED.get(name) or REFUSED[name.partition(".")[0]]
@@ -266,7 +270,7 @@ class Modules:
 
 
 class _Refusing(ModuleType):
-    """A module for which the simulation has no substitute."""
+    """A module that can be imported but not used (see `Modules._refusing`)."""
 
 
 def _refused_class(real: type, refuse: Callable[[], Any]) -> type:
@@ -284,9 +288,7 @@ def _is_standard(name: str) -> bool:
 
 
 def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) -> ModuleSpec | None:
-    """Find a module in these folders or, unless `within` a package, where the harness finds its
-    own.
-    """
+    """Find a module in `folders` and then, unless `within` a package, on the harness's own path."""
     key = name, folders, within
     if key not in _Code.specs:
         spec = PathFinder.find_spec(name, [*folders, *(() if within else sys.path)])
@@ -295,7 +297,7 @@ def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) ->
 
 
 def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:
-    """Ask all other finders, such as finders of packages in development mode."""
+    """Ask all other finders, such as the finders of packages that are installed as editable."""
     for finder in sys.meta_path:
         if finder is not PathFinder and hasattr(finder, "find_spec"):
             spec = finder.find_spec(name, places)

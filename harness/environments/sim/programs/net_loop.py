@@ -1,4 +1,4 @@
-"""An event loop as part of the simulated network: names, ports and refusals."""
+"""The part of an event loop that belongs to the simulated network: names, ports and refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.errors import TargetError
 
 
 class Datagrams(Protocol):
-    """A bound UDP port."""
+    """A bound UDP port, as the network sees it."""
 
     def receive(self, content: bytes, source: tuple[str, int]) -> None:
         """Pass a datagram to the protocol, in a callback of the node."""

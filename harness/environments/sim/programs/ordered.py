@@ -2,9 +2,10 @@
 
 A real set iterates in the order of hashes. These differ between processes (`PYTHONHASHSEED`) and,
 for objects without a `__hash__` of their own, between runs in one process. So the loader of a
-program replaces its sets (displays, comprehensions, `set` and `frozenset`) by the classes of this
-module, and so the results of `|`, `&`, `-` and `^`, which are real sets for views of dictionaries.
-It replaces `hash` by a function whose results for texts and bytes are the same in every process.
+program replaces all of its sets (displays, comprehensions, `set` and `frozenset`) by the classes of
+this module. It also replaces the results of `|`, `&`, `-` and `^`, since these are real sets if the
+operands are views of dictionaries. It replaces `hash` by a function whose results for texts and
+bytes are the same in every process.
 """
 
 from __future__ import annotations
@@ -266,7 +267,7 @@ def steady_hash(value: Any, /) -> int:
 
 
 def _ordering(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return the operator with an `OrderedSet` as its result if that would be a real set."""
+    """Return `operate`, changed to return an `OrderedSet` where it would return a real set."""
 
     def operated(left: Any, right: Any, /) -> Any:
         result = operate(left, right)
@@ -286,12 +287,14 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
         "iSub": operator.isub, "iBitXor": operator.ixor,
     }.items()
 }  # fmt: skip
-"""The operators, by the names that replace them in programs; names with an `i` assign in place."""
+"""The functions that replace operators in programs, by name. If an `i` precedes the operator's
+name, the function replaces the in-place form, such as `|=`.
+"""
 
 
 class _Sets(ast.NodeTransformer):
-    """An AST transformer that replaces displays and comprehensions of sets by ordered sets, and
-    operators that may make a set by functions. Annotations stay as they are.
+    """Rewrites a syntax tree: set displays and comprehensions become ordered sets, and operators
+    whose result may be a set become calls of functions. Annotations stay as they are.
     """
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
@@ -311,7 +314,9 @@ class _Sets(ast.NodeTransformer):
     def _operated(
         self, node: ast.AST, prefix: str, op: ast.operator, left: ast.expr, right: ast.expr
     ) -> ast.expr | None:
-        """Return the call in place of an operator; `None` if it cannot make a set."""
+        """Return the call that replaces an operator; `None` if the operator's result cannot be a
+        set.
+        """
         name = f"__simulated_{prefix}{type(op).__name__}__"
         if name not in _OPERATORS or any(isinstance(each, ast.Constant) for each in (left, right)):
             return None

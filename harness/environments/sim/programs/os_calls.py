@@ -20,13 +20,13 @@ _NS: Final = 1_000_000_000
 
 
 class OsCalls:
-    """The system calls of one life of a program, which `os` takes from the module `posix`."""
+    """The functions that `os` takes from the module `posix`, for one life of a program."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def functions(self) -> dict[str, Any]:
-        """The substitutes for functions of the module `posix`, by name."""
+        """Map the names of functions in the module `posix` to their substitutes."""
         names = (
             *("close", "read", "write", "pread", "pwrite", "lseek", "fsync", "fdatasync", "sync"),
             *("ftruncate", "truncate", "fstat", "lstat", "access", "listdir", "scandir"),
@@ -74,7 +74,9 @@ class OsCalls:
         self._opened(fd, reads=False, otherwise=errno.EINVAL).truncate(length)
 
     def _opened(self, fd: int, *, reads: bool, otherwise: int = errno.EBADF) -> SimRaw:
-        """The file of a descriptor; raises `OSError` unless it was opened for this use."""
+        """Return the file with this descriptor; raises `OSError` unless it was opened for reading
+        or, if not `reads`, for writing.
+        """
         file = self._files.file(fd)
         if not (file.readable() if reads else file.writable()):
             raise os_error(otherwise, file.path)
@@ -94,7 +96,7 @@ class OsCalls:
     def stat(
         self, path: Any, *, dir_fd: Any = None, follow_symlinks: bool = True
     ) -> os.stat_result:
-        """`os.stat`."""
+        """The program's version of `os.stat`."""
         _check_folder(dir_fd)
         if isinstance(path, int):
             return self._os_fstat(path)

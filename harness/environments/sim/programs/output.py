@@ -50,7 +50,7 @@ class LogStream(io.TextIOBase):
 
 
 class _Bytes(io.BufferedIOBase):
-    """The byte stream below a text stream."""
+    """The `buffer` of a text stream, to which a program can write bytes."""
 
     def __init__(self, text: LogStream) -> None:
         self._text = text

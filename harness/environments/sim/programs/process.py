@@ -1,4 +1,4 @@
-"""A program as a process of its machine: arguments, streams, files, signals, and its end.
+"""The process of a simulated program: arguments, streams, files, signals, exit.
 
 The process ends with an exit code, by `SystemExit` in any callback, or by a signal that it does not
 handle. A graceful stop sends it SIGTERM, or the node's `stop_signal`.
@@ -28,7 +28,7 @@ INTERRUPTED: Final = 130
 _FIRST_PID: Final = 100
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PURE: Final = ("AIOHTTP", "MULTIDICT", "YARL", "FROZENLIST", "PROPCACHE", "AIOSIGNAL")
-"""Libraries that take their pure Python parts if a variable says so."""
+"""Prefixes of `..._NO_EXTENSIONS` variables, which make libraries use their pure Python code."""
 
 
 def filled(word: str, spec: NodeSpec, specs: Mapping[str, NodeSpec], names: Names) -> str:
@@ -44,7 +44,7 @@ def filled(word: str, spec: NodeSpec, specs: Mapping[str, NodeSpec], names: Name
 
 
 class Process:
-    """A program as a process of a simulated machine, for one life of its node."""
+    """The simulated process of a program, for one life of its node (from a start to its end)."""
 
     def __init__(
         self, env: SimEnv, spec: NodeSpec, program: Program, specs: Mapping[str, NodeSpec]
@@ -94,7 +94,7 @@ class Process:
         """End the node with the exit code of `sys.exit(code)`."""
         if not self.loop.alive:
             return
-        if self.loop.free_at_ns > self.loop.world.now_ns:  # the last writes take time
+        if self.loop.free_at_ns > self.loop.world.now_ns:  # the last writes still take time
             self.loop.world.schedule(self.loop.free_at_ns, self.exit, code)
             return
         if code is None or isinstance(code, int):
@@ -133,7 +133,7 @@ class Process:
             self._owner.machine.exit(-number, expected=self._owner.stopping, log=log)
 
     def _interrupt(self) -> bool:
-        """Do what Python does on SIGINT: interrupt the blocking call, or the main task."""
+        """Do what Python does on SIGINT: raise in the blocking call, or cancel the main task."""
         if self.loop.main is None:
             return self.interruption.send(KeyboardInterrupt())
         return self.loop.interrupt()

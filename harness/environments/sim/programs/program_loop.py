@@ -23,14 +23,14 @@ _HARMLESS: Final = (
 
 
 class ProgramLoop(StreamLoop):
-    """The loop for one life of a program."""
+    """The event loop of a program, for one life of its node (from a start to its end)."""
 
     on_exit: Callable[[BaseException], None]
     """Ends the node, after `SystemExit` or `KeyboardInterrupt` in a callback."""
 
     slow_callback_duration = 0.1
     main: asyncio.Task[Any] | None = None
-    """The task that SIGINT cancels: that of `asyncio.run`, or of the program's callable."""
+    """The task that SIGINT cancels: the task of `asyncio.run`, or of the program's callable."""
     interrupted = False
     _factory: Any = None
     _handler: Any = None
@@ -38,7 +38,7 @@ class ProgramLoop(StreamLoop):
     _stop: asyncio.Future[None] | None = None
 
     def prepare(self, pretend: dict[str, Callable[..., Any]]) -> None:
-        """Install substitutes for functions, by names such as `time.monotonic`."""
+        """Set the program's own versions of functions, by names such as `time.monotonic`."""
         self._pretend = pretend
         self.signal_handlers: dict[int, Callable[[], object]] = {}
         self._generators: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -48,7 +48,7 @@ class ProgramLoop(StreamLoop):
         return self._pretend.get(name)
 
     def mark_system(self) -> None:
-        """Hide the current task, which runs the program, from the program."""
+        """Mark the current task, which runs the program, as one that the program must not see."""
         self._system = asyncio.current_task()
 
     def is_system(self, task: asyncio.Task[Any]) -> bool:
@@ -59,7 +59,7 @@ class ProgramLoop(StreamLoop):
 
     @property
     def free_at_ns(self) -> int:
-        """The world time at which the node's blocking calls so far end."""
+        """The world time at which the blocking calls that the node has made so far end."""
         return max(self.world.now_ns, self.busy_until_ns)
 
     def block(self, takes_ns: int) -> None:
@@ -90,7 +90,7 @@ class ProgramLoop(StreamLoop):
     # --- tasks ------------------------------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the unfinished tasks; log failures of tasks that the program ignored."""
+        """Return the unfinished tasks; log errors of tasks whose failure the program ignored."""
         for task in super().tasks():
             if task.done() and (error := task.exception()) is not None:
                 where = f"Task exception was never retrieved: {task.get_name()}: {error!r}"
@@ -128,8 +128,8 @@ class ProgramLoop(StreamLoop):
     ) -> asyncio.Future[Any]:
         """Call the function in a later callback of the node, in place of a thread.
 
-        The time for which the function blocks passes only for the caller of the executor, as if a
-        thread waited: the node runs other callbacks in the meantime.
+        If the function blocks, only the caller of the executor waits, as it would for a thread: the
+        node runs other callbacks in the meantime.
         """
         del executor
         future = self.create_future()
@@ -170,7 +170,9 @@ class ProgramLoop(StreamLoop):
         return self.complete(asyncio.ensure_future(future, loop=self))
 
     def complete(self, future: asyncio.Future[Any]) -> Any:
-        """Block the program's own thread until the future is done; returns its result."""
+        """Block the program's synchronous code until the future is done; returns the future's
+        result.
+        """
         wait_for(future)
         return future.result()
 
@@ -205,7 +207,7 @@ class ProgramLoop(StreamLoop):
         self._generators[id(generator)] = generator
 
     def _generator_is_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Run the `finally` blocks of a generator to which no reference is left."""
+        """Run the `finally` blocks of an async generator that is no longer referenced."""
         if self.alive:
             self.call_soon(self.create_task, generator.aclose())
 

@@ -1,6 +1,6 @@
-"""The readiness of a simulated program: a port that listens, a page, or a line of its log.
+"""Waits until a simulated program is ready: a port listens, a page answers, or a log line matches.
 
-A page is requested on the node itself, so that faults of links have no influence.
+A page is requested on the node itself, so that link faults do not delay readiness.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StreamListener(SimListener):
-    """A listening port whose connections become transports."""
+    """A listening port that gives each accepted connection a transport."""
 
     def __init__(
         self,

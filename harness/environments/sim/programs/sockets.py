@@ -1,4 +1,4 @@
-"""Sockets of simulated programs: they only carry an address; the event loop does all the work.
+"""Sockets of simulated programs, which only carry addresses: the event loop does all the work.
 
 Libraries create a socket, set options on it, and pass it to the loop (`sock_connect`,
 `create_connection(sock=...)`, `create_server(sock=...)`). Methods of a socket that send or wait

@@ -137,7 +137,7 @@ class StreamLoop(NetLoop):
             raise OverflowError(f"port {port} must be 0-65535")
         if port in listeners:
             if any(port == place[1] for place in server.places):
-                return None  # the server binds several addresses of the same node
+                return None  # a second address of the same node has no listener of its own
             raise OSError(
                 errno.EADDRINUSE,
                 f"error while attempting to bind on address {(at, port)!r}: address already in use",

@@ -1,4 +1,4 @@
-"""Substitutes for modules of the standard library that touch the world, for one program's life."""
+"""Creates a program's substitutes for the standard-library modules that touch the outside world."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ _HARMLESS: Final = (
     *("environ", "_path_normpath"),
 )
 _MISSING: Final = ("sendfile", "copy_file_range", "splice")
-"""Functions without which libraries, such as `shutil`, read and write instead."""
+"""Functions that the substitute of `os` lacks, so libraries such as `shutil` read and write
+instead.
+"""
 _UID: Final = 1000
 _INSTEAD_OF_SOCKETS: Final = "asyncio streams or transports (open_connection, start_server)"
 _SOCKET_CALLS: Final = ("create_connection", "create_server", "socketpair", "fromfd")
 
 
 def substitutes(process: Process) -> dict[str, Callable[[Modules], ModuleType]]:
-    """The makers of a life's substitutes, by the name of the module."""
+    """Map the name of each replaced module to a function that makes the substitute."""
     return {
         "_io": lambda _: _io_module(process.files, "_io"),
         "_random": lambda _: _random_module(process),
@@ -69,7 +71,7 @@ def substitutes(process: Process) -> dict[str, Callable[[Modules], ModuleType]]:
         "time": lambda _: process.clocks.time_module(),
         "uuid": lambda modules: _uuid_module(process, modules),
         "_uuid": lambda _: _missing("_uuid"),
-        # a substitute for the filters, which belong to the harness
+        # without `_warnings`, a life has its own filters instead of the harness's
         "_warnings": lambda _: _missing("_warnings"),
     }
 
@@ -93,7 +95,9 @@ def _io_module(files: Files, name: str) -> ModuleType:
 
 
 def _random_module(process: Process) -> ModuleType:
-    """The generator below `random`; without a seed it draws one from the node's stream."""
+    """Make the substitute for `_random`, which `random` uses. A generator that is created without a
+    seed takes its seed from the node's random stream.
+    """
     import _random
 
     class Random(_random.Random):
@@ -138,7 +142,9 @@ def _importlib_module(modules: Modules) -> ModuleType:
 
 
 def _posix_module(process: Process) -> ModuleType:
-    """The functions below `os`: of the simulated disk, harmless, or refused."""
+    """Make the substitute for `posix`, which `os` uses. Its functions use the simulated disk, are
+    harmless, or are refused.
+    """
     refuse = process.refuse
 
     def refused(name: str) -> Callable[..., Any]:
@@ -241,7 +247,7 @@ def _socket_module(process: Process) -> ModuleType:
 
 
 def _ssl_module(process: Process) -> ModuleType:
-    """TLS: contexts can be made and configured, but no connection takes one."""
+    """Make the substitute for `ssl`: a program can create contexts, but not use them."""
     import ssl
 
     class SSLContext:
@@ -302,7 +308,7 @@ def _sys_module(process: Process, modules: Modules) -> ModuleType:
 
 
 def pretended(process: Process) -> dict[str, Callable[..., Any]]:
-    """The functions that shared modules get in place of the guarded ones (`tripwires`)."""
+    """Return the functions that shared modules call in place of guarded ones (see `tripwires`)."""
     pretend = {f"time.{name}": each for name, each in process.clocks.functions().items()}
     for name in ("random", "randrange", "randint", "uniform", "choice", "choices", "shuffle"):
         pretend[f"random.{name}"] = getattr(process.random, name)

@@ -24,7 +24,7 @@ _PIECE_BYTES: Final = 64 * 1024
 _RECEIVE_BYTES: Final = 256 * 1024
 _HIGH_WATER: Final = 64 * 1024
 _SPLIT_SHARE: Final = 1 / 16
-"""The share of receptions that deliver only a part of the data that has arrived."""
+"""The probability that a read delivers only a part of the data that has arrived."""
 
 
 class Accepting(Protocol):
@@ -46,8 +46,9 @@ class StreamTransport(asyncio.Transport):
         port: int | None = None,
         server: Accepting | None = None,
     ) -> None:
-        """Connect an end to its protocol; `port` is the local port of an accepted end, and `None`
-        for the calling end.
+        """Connect one end of a connection to its protocol.
+
+        `port` is the local port of an accepted end, and `None` for the calling end.
         """
         names, number = loop.names, conn.incoming.number // 2
         caller = port is None
@@ -78,7 +79,7 @@ class StreamTransport(asyncio.Transport):
     # --- reading ----------------------------------------------------------------------------
 
     def _notice(self) -> None:
-        """Check the connection again in a callback of the node, because it may have changed."""
+        """Schedule a callback of the node that checks the connection, which may have changed."""
         if not self._noticed and not self._lost:
             self._noticed = True
             self._loop.call_soon(self._receive)
