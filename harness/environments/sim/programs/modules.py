@@ -74,7 +74,7 @@ class _Code:
 
     specs: ClassVar[dict[tuple[str, tuple[str, ...], bool], ModuleSpec | None]] = {}
     code: ClassVar[dict[str, CodeType | None]] = {}
-    # Libraries that lives share: those that only work with their native modules, and one that would
+    # Libraries that lives share: some only work with their native modules, and one of them would
     # store functions of a life in the shared module `typing`, which would keep the life in memory.
     shared: ClassVar[dict[str, None]] = {"typing_extensions": None}
 
