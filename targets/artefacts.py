@@ -1,9 +1,9 @@
-"""Pinned programs of real targets: files of Maven repositories, and the cache that keeps them.
+"""Pinned programs of real targets: files from Maven repositories, and the cache that keeps them.
 
-An `Artefact` names one file and its required SHA-256; `lock_of` reads a list of them. A
-`CacheFolder` holds what a fetch made of its artefacts. The fetch fills a temporary folder, which
-becomes the cache's folder only when it is complete. The folder then contains a stamp, so that a
-later version of the harness notices that it needs other files.
+An `Artefact` names one file and its required SHA-256; `lock_of` parses a list of artefacts. A
+`CacheFolder` holds the results of fetching a list. A fetch fills a temporary folder, which replaces
+the cache's folder only when it is complete. The folder then contains a stamp, by which a later
+version of the harness notices that it needs other files.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sha256_of(path: Path) -> str:
 
 
 class CacheFolder(NamedTuple):
-    """A folder of the user's cache; it is complete if its stamp is `stamp`."""
+    """A folder of the user's cache, which is complete if its stamp file says `stamp`."""
 
     name: str
     stamp: str
@@ -94,7 +94,7 @@ class CacheFolder(NamedTuple):
 
     @contextlib.contextmanager
     def filled(self) -> Iterator[tuple[Path, Path]]:
-        """Yield an empty folder that becomes this folder, and a scratch folder that is removed.
+        """Yield two empty folders: the new content of this folder, and a folder for scratch files.
 
         If the body raises an exception, the cache stays as it was.
         """

@@ -19,11 +19,11 @@ _HEADER: Final = struct.Struct(">8sQI")
 
 
 class DamagedFileError(TargetError):
-    """A file of the node is damaged or missing; no component may start from it."""
+    """A node's file is damaged or missing, so no component may start from it."""
 
 
 async def write(disk: Disk, path: str, magic: bytes, body: bytes) -> None:
-    """Durably replace the file's content by `body`; the 8 bytes `magic` name its format."""
+    """Durably replace the file's content with `body`; `magic` (8 bytes) names the file's format."""
     await disk.replace(path, _HEADER.pack(magic, len(body), zlib.crc32(body)) + body)
 
 

@@ -1,4 +1,4 @@
-"""A connection of psycopg with its call in progress, for clients of PostgreSQL."""
+"""A psycopg connection with one call in progress, for clients of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class DriverLink:
     """An `AsyncConnection` of psycopg whose calls are never cancelled.
 
-    A cancelled driver asks the server to stop and waits for its reply, which takes seconds if the
-    link is cut. So each call runs in a task of its own.
+    When psycopg is cancelled, it asks the server to stop and waits for the reply, which takes
+    seconds if the link is cut. Each call therefore runs in a task of its own, which goes on.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -28,7 +28,7 @@ class DriverLink:
         return self._closed or bool(self.connection.closed)
 
     async def answer(self, asking: Coroutine[Any, Any, T], *, timeout_s: float | None = None) -> T:
-        """Wait for the driver's answer. If none comes in time, close the connection."""
+        """Wait for the driver's answer. If none comes within `timeout_s`, close the connection."""
         self._asked = asyncio.ensure_future(asking)
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,4 +1,4 @@
-"""Base classes for the ledgers of bundled targets, which have one row per switchable defect.
+"""Base classes for ledgers: the lists of a bundled target's defects that a run can switch on.
 
 `targets.kudu.bugs` explains what a ledger is.
 """
@@ -15,11 +15,11 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A run that shows a defect.
+    """A run that shows a defect, as options for `harness soak`.
 
-    `words` are options for `harness soak --env sim --bug ID`, `checker` is the checker that reports
-    the defect, and `seed` is a seed that shows the defect. If draws or schedules change, the seed
-    may no longer show it; the exam then tries more seeds.
+    `words` are the options to add to `harness soak --env sim --bug ID`, `checker` is the checker
+    that reports the defect, and `seed` is a seed that shows it. After a change of how cases are
+    drawn or scheduled, that seed may no longer show the defect; the exam then tries more seeds.
     """
 
     words: str
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def until(self) -> str:
-        """The time of the fix in the original system: "open ..." or "fixed ..."."""
+        """The state of the defect in the original system: "open ..." or "fixed ..."."""
         return self.fixed if self.fixed.startswith("open") else f"fixed {self.fixed}"
 
 
@@ -80,7 +80,7 @@ def switched_on(
     profile: str,
     ids: tuple[str, ...],
 ) -> frozenset[AnySwitch]:
-    """The defects of `profile`, plus those named in `ids`. Raises `UsageError` for unknown ids."""
+    """Return the defects of `profile` and of `ids`. Raises `UsageError` for an unknown name."""
     if profile not in profiles:
         raise UsageError(f"the profile {profile!r} is not one of: {', '.join(profiles)}")
     by_id = {bug.id: bug for bug in ledger}

@@ -1,6 +1,7 @@
-"""The defects of a ledger, as `harness exam` looks for them.
+"""The defects of a ledger, in the form that `harness exam` uses to search for them.
 
-Node processes load `targets.ledger`, but not this module: it loads the base classes of plug-ins.
+Node processes load `targets.ledger`. They do not load this module, because it imports the base
+classes of plug-ins.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from targets.ledger import Switch
 
 
 def switches_of(ledger: type[Switch]) -> tuple[BugSwitch, ...]:
-    """Return the defects of a ledger in its order, as `harness exam` looks for them."""
+    """Convert the defects of a ledger for `harness exam`, in the ledger's order."""
     return tuple(_as_switch(bug) for bug in ledger)
 
 

@@ -1,11 +1,12 @@
-"""Files from Maven Central that a real metastore needs, pinned by lists of artefacts and cached.
+"""The files from Maven Central that a real metastore needs: pinned lists, and their cache.
 
 The metastore's own archive lacks Hadoop, which the metastore needs for configuration and file
 systems. `fetching` checks the hash of each file and finally writes a stamp into the folder: a hash
 of the lists and of the bundled sources. If that hash changes, `harness fetch hive` fetches
 everything again.
 
-Real Kudu needs 3.1.3: its masters read entries by `get_table`, which Hive 4 no longer has.
+Real Kudu needs Hive 3.1.3: Kudu's masters read entries with the Thrift call `get_table`, which Hive
+4 no longer has.
 """
 
 from __future__ import annotations

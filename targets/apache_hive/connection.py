@@ -143,7 +143,7 @@ def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
 
 
 class ThriftDoor:
-    """Opener of Thrift connections; implements `targets.hive.client.connection.Connect`."""
+    """Opens Thrift connections; implements `targets.hive.client.connection.Connect`."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env

@@ -1,8 +1,8 @@
 """The node `kdc`: an MIT Kerberos server, and the configuration that its clients need.
 
-All passwords are fixed, and Kerberos derives keys from passwords. The metastores' keytab is
-therefore known before the KDC runs, and no file has to be copied between nodes. Each node has its
-own Kerberos configuration (`KRB5_CONFIG`); the machine's configuration is ignored. All Kerberos
+All passwords are fixed, and Kerberos derives keys from passwords. The metastores' keytab can
+therefore be computed before the KDC runs, and no file has to be copied between nodes. Each node has
+its own Kerberos configuration (`KRB5_CONFIG`); the machine's configuration is ignored. All Kerberos
 traffic uses TCP, so that link faults affect it.
 """
 

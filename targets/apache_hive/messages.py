@@ -1,8 +1,8 @@
-"""Translation of calls of `targets.hive.api` into Hive 4's Thrift requests, and of answers back.
+"""Translates calls of `targets.hive.api` into Hive 4's Thrift requests, and the answers back.
 
 The structs come from `pymetastore`, which generates them from Hive's own IDL. Tables are created as
-views, because the workloads only need metadata. Hive stores a view like a table, with the same
-code, but without a directory. The metastores have no shared file system for directories.
+views, because the workloads only need metadata. Hive stores a view with the same code as a table,
+but creates no directory for it; the metastores have no shared file system for directories.
 """
 
 from __future__ import annotations
@@ -58,16 +58,17 @@ def _exchange(method: str, read: Callable[[Any], Any] = _nothing, **arguments: A
 
 
 class KuduEntry(api.MetaTable, frozen=True):
-    """The entry of a Kudu table, with the whole struct of the metastore.
+    """The entry of a Kudu table, together with the metastore's complete struct.
 
-    A change through Hive must keep what `MetaTable` leaves out, such as the types of columns.
+    `MetaTable` leaves out some fields, such as the types of columns. A change through Hive must
+    preserve them.
     """
 
     row: Any = None
 
 
 def _written(table: api.MetaTable) -> Any:
-    """The metastore's struct for a table, to replace the stored one."""
+    """Build the struct that replaces a table's stored struct in the metastore."""
     if not isinstance(table, KuduEntry):
         return _view(table)
     row = copy.deepcopy(table.row)
@@ -105,7 +106,7 @@ def _table(found: Any) -> api.MetaTable:
 
 
 def _whole(found: Any) -> api.MetaTable:
-    """The answer to a get, complete enough for a client to change the table."""
+    """Convert the answer to a get into an entry that a client can change and write back."""
     table = _table(found)
     return KuduEntry(**msgspec.structs.asdict(table), row=found) if is_kudu(table) else table
 
@@ -145,7 +146,7 @@ def greeting() -> Exchange:
 
 
 def exchange_for(call: api.ApiCall) -> Exchange:
-    """The Thrift request for a call, and the reader of its answer."""
+    """Return the Thrift request for a call, and the reader of its answer."""
     match call:
         case api.CreateDatabase(name):
             return _exchange("create_database", database=ttypes.Database(name, ""))

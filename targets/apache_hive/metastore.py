@@ -1,9 +1,9 @@
-"""Declaration of a real metastore as a node: Hive's own Java class, and its configuration.
+"""Declares a real metastore as a node: Hive's own Java class, and its configuration.
 
 The class path names two folders: the cache on this machine, and the cache's copy in the Docker
-image. On the node of an idle metastore, a small program listens on the metastore's port instead and
-closes every connection. To clients the node looks like an absent metastore, because links accept a
-connection before they connect to the metastore.
+image. An idle metastore's node runs a small program instead, which listens on the metastore's port
+and closes every connection. To clients the node then looks like an absent metastore, because links
+accept a connection before they connect to the metastore.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ _OF_RELEASE: Final[Mapping[Release, Mapping[str, str]]] = {
             "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
         ),
     },
-    # Kudu's masters reject a metastore without these two listeners, or with checks of column types
-    # by position.
+    # Kudu's masters reject a metastore that lacks these two listeners, or that checks the types of
+    # columns by their position.
     HIVE3: {
         _LISTENERS: "org.apache.hive.hcatalog.listener.DbNotificationListener,"
         "org.apache.kudu.hive.metastore.KuduMetastorePlugin",
         "hive.metastore.disallow.incompatible.col.type.changes": "false",
-        # Hive's default classes for these two settings are in its query engine, which is not here.
+        # Hive's default classes for these two are part of its query engine, which is absent here.
         "metastore.expression.proxy": (
             "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy"
         ),
@@ -107,7 +107,7 @@ def _settings() -> Mapping[str, str]:
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Settings with which Hive removes events older than `ttl_s` every second, not every 2 h."""
+    """Let Hive look for events older than `ttl_s`, to remove them, every second (not every 2 h)."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",
@@ -160,7 +160,7 @@ def as_member(metastore: NodeSpec) -> NodeSpec:
 
 
 def as_spare(metastore: NodeSpec) -> NodeSpec:
-    """Turn a metastore's declaration into a spare's, which idles until it runs as `SERVING`."""
+    """Turn a metastore into a spare: its node idles until it starts as the variant `SERVING`."""
     serving = Variant(command=metastore.command)
     return msgspec.structs.replace(metastore, command=_IDLE, variants={SERVING: serving})
 
@@ -174,10 +174,10 @@ def metastore_node(
     *,
     release: Release = HIVE4,
 ) -> NodeSpec:
-    """Declare a metastore that starts once the nodes `after` are ready.
+    """Declare a metastore that starts once the nodes in `after` are ready.
 
-    Metastores start in turn, because each one writes to the database if it is empty. `security`
-    holds the settings of Kerberos and tokens, if there is a KDC.
+    Metastores start one after another, because each of them initializes the database if it is
+    empty. `security` holds the settings for Kerberos and tokens, if there is a KDC.
     """
     secure = security is not None
     kerberos = _KERBEROS if secure else ()

@@ -1,9 +1,9 @@
 """Connections that begin with SASL, which a metastore with Kerberos requires.
 
-Users who issue, renew or cancel tokens authenticate by Kerberos (GSSAPI), each over a separate
-connection. A client uses a token by DIGEST-MD5, which proves that the client has the token's
-password. Both mechanisms negotiate in Thrift's frames: a status, a length, and the mechanism's
-payload.
+A user who issues, renews or cancels tokens authenticates with Kerberos (GSSAPI), over a connection
+of the user's own. A client that presents a token authenticates with DIGEST-MD5, which proves that
+the client has the token's password. Both mechanisms negotiate in Thrift's SASL frames: a status, a
+length, and the mechanism's payload.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Streams:
 
 
 class _Tickets:
-    """Cache of the users' Kerberos tickets, which are requested one at a time."""
+    """Cache of the users' Kerberos tickets; only one ticket is requested at a time."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
@@ -112,7 +112,7 @@ class _Tickets:
 
 
 class KerberosConnection:
-    """Connections to one metastore, one per Kerberos user, that act as one `Connection`."""
+    """The connections to one metastore, one per Kerberos user, which act as one `Connection`."""
 
     def __init__(self, door: KerberosDoor, address: Address, usual: ThriftConnection) -> None:
         self._door, self._address = door, address
@@ -120,7 +120,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Make a call as the user or with the token that `call` names; by default as `USERS[0]`."""
+        """Call as the user, or with the token, that `call` names; by default as `USERS[0]`."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):
@@ -150,7 +150,7 @@ def _user_of(call: api.ApiCall) -> str:
 
 
 class KerberosDoor:
-    """Opener of Kerberos connections; implements `targets.hive.client.connection.Connect`."""
+    """Opens Kerberos connections; implements `targets.hive.client.connection.Connect`."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env

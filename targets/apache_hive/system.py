@@ -25,7 +25,7 @@ _DEFAULT: Final = "default"
 
 
 class ApacheHiveSystem(MetastoreSystem):
-    """The deployed real metastores, which ignore request ids.
+    """The deployed real metastores, which do not use request ids.
 
     An operation only has time to try two metastores, so at most one of them may be down.
     """
@@ -46,7 +46,7 @@ class ApacheHiveSystem(MetastoreSystem):
         self._has_databases = False
 
     async def ready(self) -> Convergence:
-        """Create the workload's databases if necessary, then run the checks of `converged`."""
+        """Create the workload's databases if they are missing, then check as `converged` does."""
         if not self._has_databases:
             wanted = [name for name in self._layout.databases if name != _DEFAULT]
             made = [await self._made(name) for name in wanted]

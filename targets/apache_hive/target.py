@@ -157,7 +157,7 @@ class ApacheHiveTarget(
 
     @override
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Faults at changes of the database, which real metastores do not announce."""
+        """Faults triggered by changes of the database, which real metastores do not announce."""
         del settings
         return AT_CHANGES
 

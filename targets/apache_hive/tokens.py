@@ -1,7 +1,7 @@
 """Delegation tokens, in Hadoop's text form and in the form that histories record.
 
-Hadoop's text has the password in the middle. The text in a history has the password at the end, so
-that changing the last letter forges the password, and not only the token's kind.
+Hadoop's text ends with the token's kind, after the password. In histories, the password comes last,
+so that a client can forge it by changing the text's last letter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Systems without Python: nodes, client, leader and operations from one TOML file.
 
-`harness run --system FILE.toml`; `docs/your-system.md` explains the file. `file` and `document`
-read the file, `nodes` and `compose` declare its nodes, and `protocols` and `operations` talk to
-them.
+`harness run --system FILE.toml` runs such a system; `docs/your-system.md` explains the file. `file`
+and `document` read the file, `nodes` and `compose` declare its nodes, and `protocols` and
+`operations` talk to the nodes.
 """
 
 from targets.declared.target import DeclaredTarget

@@ -1,9 +1,10 @@
 """One client process of a declared system.
 
-The client keeps one session with one node. After a failure it goes on to the next node, unless it
-is pinned. If nothing was sent, it first pauses: a dead node refuses at once, and without a pause
-such failures would use up the rate of the workload. An operation fails (`fail`) if no request that
-may have an effect was sent. Otherwise its outcome is unknown (`info`).
+The client keeps one session with one node. After a failure it moves on to the next node, unless it
+is pinned. If the failed attempt sent nothing, the client first pauses: a dead node refuses
+connections at once, and without a pause such failures would use up the workload's rate. An
+operation fails (`fail`) if the client sent no request that may have an effect. Otherwise its
+outcome is unknown (`info`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class DeclaredClient:
         return self._nodes[self._number % len(self._nodes)]
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation and return its completion, classified as in the module's docstring."""
+        """Perform one operation; the module's docstring says how outcomes are classified."""
         address, start = self._address, self._env.clock.monotonic_ns()
         session: Session | None = None
         try:
@@ -82,7 +83,7 @@ class DeclaredClient:
         return self._session
 
     async def _rove(self) -> None:
-        """Drop the session, and go on to the next node unless the client is pinned."""
+        """Drop the session. Unless the client is pinned, move on to the next node."""
         await self.close()
         self._number += not self._pinned
 

@@ -1,8 +1,8 @@
-"""Clients that poll the logs of a system without consumers of its own.
+"""Clients that poll logs, for systems that have no consumers of their own.
 
-The vocabulary `logs` has clients that poll assigned keys from their beginning. A template of a poll
-reads one key from an offset on, so this module keeps the next offset of each client. A poll that
-fails moves nothing.
+In the vocabulary `logs`, a client is assigned keys and polls them from their beginning. The file's
+template for a poll reads one key from an offset on, so this module keeps the next offset of each
+client and key. A poll that fails moves no offset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Consumers:
         following: dict[str, int] = {}
         for key, offset in places.items():
             answer[key] = _checked(key, await messages(key, offset))
-            # The checker judges offsets that do not rise.
+            # Offsets that do not rise are for the checker to judge.
             following[key] = answer[key][-1][0] + 1 if answer[key] else offset
         places.update(following)
         return answer

@@ -1,8 +1,8 @@
-"""A TOML file whose errors name the file, the line, and the line's text.
+"""A TOML file whose errors name the file, the line number, and the line's text.
 
-`tomllib` gives no positions. To find a key, prefixes of the file are parsed: the shortest prefix
-that is valid TOML and has the key ends at the last line of the key's value. Errors are rare and
-files are short, so this is only done for an error.
+`tomllib` gives no positions. To find a key, this module parses prefixes of the file: the shortest
+prefix that is valid TOML and has the key ends at the last line of the key's value. This is slow,
+but it is only done for an error, and files are short.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Document:
         )
 
     def error(self, path: Path, what: str) -> UsageError:
-        """Return the error for the value at `path`, or for the closest value around it."""
+        """Return an error that quotes the line of the value at `path`, or of what contains it."""
         for length in range(len(path), 0, -1):
             number = self._line_of(path[:length])
             if number is not None:
@@ -129,7 +129,7 @@ class Document:
             try:
                 values = tomllib.loads("".join(lines[:number]))
             except tomllib.TOMLDecodeError:
-                continue  # the prefix ends inside of a value
+                continue  # the prefix ends inside a value
             if _is_at(values, path):
                 return self._first_of(lines, whole, number)
             whole = number
@@ -137,8 +137,9 @@ class Document:
 
     @staticmethod
     def _first_of(lines: Sequence[str], before: int, last: int) -> int:
-        """The first line with content after line `before`, where a value begins that ends in line
-        `last`.
+        """Return the line where a value begins: the first with content after line `before`.
+
+        The value ends in line `last`.
         """
         for number in range(before + 1, last):
             text = lines[number - 1].strip()
@@ -181,7 +182,7 @@ def _in_words(what: str) -> str:
 
 
 def _struct_at(kind: Any, path: Path) -> Any:
-    """The struct type by which the value at `path` is decoded, within a value of type `kind`."""
+    """Return the struct type that decodes the value at `path`, inside a value of type `kind`."""
     for step in path:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             for field in msgspec.structs.fields(kind):
@@ -191,7 +192,7 @@ def _struct_at(kind: Any, path: Path) -> Any:
 
 
 def _struct_in(kind: Any) -> Any:
-    """The first struct type among the members of a union and the element types of containers."""
+    """Return the first struct type in a union's members or a container's element type."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     inner = (_struct_in(each) for each in getattr(kind, "__args__", ()))

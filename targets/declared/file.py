@@ -1,7 +1,7 @@
-"""The declaration of a system: a TOML file as structs, checked before anything starts.
+"""The declaration of a system: a TOML file, decoded to structs and checked before anything starts.
 
 `docs/your-system.md` explains the keys. At the top level, a declaration may also contain the keys
-of `harness.toml`, which the command line reads (`harness.cli.project`). So one file can serve as
+of `harness.toml`, which the command line reads (`harness.cli.project`). One file can therefore be
 both.
 """
 
@@ -48,20 +48,20 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Each(_Table, frozen=True, kw_only=True):
-    """A text that is filled once per node; the results are joined."""
+    """A text that is filled once per node; `between` joins the results."""
 
     each: str
     between: str = ","
 
 
 class FromFile(_Table, frozen=True, kw_only=True):
-    """A text that is read from a file."""
+    """A text that comes from a file."""
 
     source: str = msgspec.field(name="from")
 
 
 class NodeTable(_Table, frozen=True, kw_only=True):
-    """The table `[nodes]`: equal nodes from one command line."""
+    """A table `[nodes]`: nodes that all run one command line."""
 
     count: int | None = None
     names: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class NodeTable(_Table, frozen=True, kw_only=True):
 
 
 class Client(_Table, frozen=True, kw_only=True):
-    """The keys of the table `[client]` that all protocols share; others belong to the protocol."""
+    """The keys of the table `[client]` that all protocols share; the protocol reads the others."""
 
     protocol: str
     port: int | None = None
@@ -95,7 +95,7 @@ class Client(_Table, frozen=True, kw_only=True):
 
 
 class Leader(_Table, frozen=True, kw_only=True):
-    """The table `[leader]`, which tells how to find the node that leads."""
+    """The table `[leader]`, which says how to find the leader."""
 
     probe: str | dict[str, Any]
     leads: str
@@ -105,7 +105,7 @@ class Leader(_Table, frozen=True, kw_only=True):
 
 
 class Declaration(_Table, frozen=True, kw_only=True):
-    """The whole file, without the defaults of the command line."""
+    """The whole file, except for the command line's defaults."""
 
     client: dict[str, Any]
     name: str | None = None
@@ -158,7 +158,7 @@ class Declared:
         return self.declaration.name or stem.lstrip(" .-") or "system"
 
     def error(self, key: str, what: str) -> UsageError:
-        """Return the error for the value of a dotted key."""
+        """Return an error that quotes the line of a dotted key."""
         return self.document.error(path_of(key), f"{key} {what}")
 
 
@@ -202,7 +202,7 @@ def from_case(text: str) -> Declared:
 
 
 def as_text(declared: Declared) -> str:
-    """Return the text for a case: the declaration and everything that was read for it."""
+    """Return the text that a case keeps: the declaration, and everything that was read for it."""
     if KEPT in declared.document.values:
         return declared.document.text
     return bundled(declared.document.text, declared.folder.kept(declared.document.name))

@@ -1,9 +1,9 @@
-"""The files that a declaration reads, on disk or in a case.
+"""The files that a declaration reads, either from disk or from a case.
 
-When a case is made, every file that the declaration reads is appended to its text, in the table
-`[kept]`. The result is one TOML document: the case needs no file, a changed file changes no stored
-case, and line numbers stay the same. Only the build context of an image stays on disk: the case has
-its digest, and a context with another digest is refused.
+When a case is made, the content of every file that the declaration reads is appended to the
+declaration's text, in the table `[kept]`. The result is one TOML document. The case then needs no
+file on disk, a changed file changes no stored case, and line numbers stay the same. Only the build
+context of an image stays on disk: the case has its digest, and refuses a context with another one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ KEY: Final = "kept"
 class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table `[kept]`: the declaration's file and folder, and the files that it read.
 
-    `missing` lists files that did not exist; `variables` has the shell's variables (false: not
-    set); `contexts` maps folders to digests.
+    `missing` lists files that did not exist. `variables` has the shell's variables, with the value
+    false for a variable that was not set. `contexts` maps folders to digests.
     """
 
     file: str
@@ -44,7 +44,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Folder:
-    """The folder of a declaration. Reads from disk and records each read, or reads from a case."""
+    """The folder of a declaration: reads files from disk and records them, or reads from a case."""
 
     def __init__(self, path: Path, *, kept: Kept | None = None) -> None:
         self.path = path
@@ -114,8 +114,9 @@ class Folder:
         return bool(self.files_below(name, must_exist=False))
 
     def files_below(self, name: str, *, must_exist: bool = True) -> dict[str, str]:
-        """Map the paths below a folder to the names of its files; if `name` is a file, its path is
-        "". Raises `UsageError` if there is nothing.
+        """Map the paths below a folder to the names of its files; a single file has the path "".
+
+        Raises `UsageError` if nothing exists under this name.
         """
         start = name.rstrip("/")
         below: dict[str, str] = {}
@@ -142,8 +143,9 @@ class Folder:
         return value if isinstance(value, str) else None
 
     def context(self, name: str) -> Path:
-        """Return the folder of a Dockerfile; raises `UsageError` if it lacks one, or if it changed
-        since the case was made.
+        """Return the folder of a Dockerfile, which must not have changed since the case was made.
+
+        Raises `UsageError` if it has changed, or if it has no Dockerfile.
         """
         path = self.at(name)
         if not (path / "Dockerfile").is_file():
@@ -160,7 +162,7 @@ class Folder:
         return path
 
     def kept(self, file: str) -> Kept:
-        """Return everything that was read so far."""
+        """Return everything that has been read so far."""
         return Kept(
             file=file,
             folder=str(self.path),
@@ -188,7 +190,7 @@ def _digest(folder: Path) -> str:
 
 
 def bundled(text: str, kept: Kept) -> str:
-    """Return a declaration with its table `[kept]`."""
+    """Append the table `[kept]` to a declaration."""
     lines = [text.rstrip("\n"), "", f"[{KEY}]"]
     lines += [f"file = {_quoted(kept.file)}", f"folder = {_quoted(kept.folder)}"]
     lines.append(f"missing = [{', '.join(map(_quoted, kept.missing))}]")

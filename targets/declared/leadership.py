@@ -28,10 +28,9 @@ _WITHIN_S: Final = 1.0
 
 
 class Seen(NamedTuple):
-    """The roles of the nodes that answered, and the answers or errors of the probe on the
-    others.
+    """The roles of the nodes that answered; for the others, the answers or errors of the probe.
 
-    `servers` has the identities of the servers that lead, where their protocol has any.
+    `servers` has the identities of the leading servers, if the protocol has identities.
     """
 
     by_node: Mapping[str, NodeRole]
@@ -46,14 +45,14 @@ class Seen(NamedTuple):
 
     @property
     def leads_once(self) -> bool:
-        """Whether exactly one server leads, perhaps as several nodes: a proxy, such as HAProxy,
-        answers as the server behind it.
+        """Whether exactly one server leads. Several nodes may be that server: a proxy, such as
+        HAProxy, answers as the server behind it.
         """
         return len({self.servers.get(name, name) for name in self.leaders}) == 1
 
 
 class Leadership:
-    """Asks nodes who leads."""
+    """Asks each node whether it leads."""
 
     def __init__(self, declared: Declared, protocol: Protocol, port: int) -> None:
         """Read the table `[leader]`; raises `UsageError`."""
@@ -92,11 +91,11 @@ class Leadership:
 
     @property
     def port(self) -> int:
-        """The port that the probe calls."""
+        """The port that the probe connects to."""
         return self._port
 
     async def seen(self, env: ClientEnv, names: Sequence[str]) -> Seen:
-        """Ask every node, each within a second; a node that does not answer has no role."""
+        """Ask every node, each for at most a second. A node that does not answer has no role."""
         roles: dict[str, NodeRole] = {}
         problems: dict[str, str] = {}
         answers: dict[str, str] = {}
@@ -132,7 +131,7 @@ class Leadership:
 
 
 async def _server(session: Session) -> str | None:
-    """The identity of the server, or `None` if the server does not tell it."""
+    """Return the identity of the server, or `None` if the server does not report one."""
     try:
         return await session.server()
     except (*FAILURES, DeclinedError):

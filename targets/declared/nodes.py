@@ -1,7 +1,7 @@
-"""The nodes in `[nodes]`: one command line for several nodes, in processes and in Docker.
+"""The nodes of `[nodes]`: one command line for several nodes, run as processes or in Docker.
 
 In addition to the placeholders of `harness.cluster.NodeSpec`, texts may contain `{number}` (from
-1), `{address:2380}`, `{peer:2380}` and `{address}` for the node itself, and the lists in `each`.
+1), `{address:2380}`, `{peer:2380}` and `{address}` for the node itself, and the lists of `each`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Group(NamedTuple):
 
 
 def command_nodes(declared: Declared, environment: str | None, port: int) -> list[NodeSpec]:
-    """Declare the nodes of `[nodes]`; `port` is the port of clients. Raises `UsageError`."""
+    """Declare the nodes of `[nodes]`; clients connect to `port`. Raises `UsageError`."""
     groups = _groups(declared)
     names = [name for group in groups for name in group.names]
     ports: dict[str, list[int]] = {name: [] for name in names}
@@ -59,12 +59,12 @@ def command_nodes(declared: Declared, environment: str | None, port: int) -> lis
 
 
 def key_of(declared: Declared, node: str) -> str:
-    """Return the dotted key of the table in the file that declares a node."""
+    """Return the dotted key of the table that declares a node."""
     return next(group.key for group in _groups(declared) if node in group.names)
 
 
 def only_port(declared: Declared) -> int | None:
-    """Return the port that the tables of nodes bind, if there is only one."""
+    """Return the only port that the tables of nodes bind, or `None` if they bind several."""
     bound: set[str] = set()
     for table in _tables(declared):
         bound.update(map(str, table.ports))
@@ -143,7 +143,7 @@ def _names(declared: Declared, key: str, table: NodeTable) -> tuple[str, ...]:
 
 
 def words(declared: Declared, key: str, written: str | Sequence[str]) -> tuple[str, ...]:
-    """Split a command into words; raises `UsageError` for syntax of a shell."""
+    """Split a command into words. Raises `UsageError` for syntax that only a shell understands."""
     if not isinstance(written, str):
         return tuple(written)
     try:
@@ -163,7 +163,7 @@ def words(declared: Declared, key: str, written: str | Sequence[str]) -> tuple[s
 
 
 def _texts(table: NodeTable) -> Iterable[str]:
-    """All texts of a table that may contain placeholders, except the contents of files."""
+    """Yield every text of a table that may contain placeholders; contents of files may not."""
     for written in (table.command, table.clock_probe, *table.setup):
         yield from [written] if isinstance(written, str) else written
     if table.ready is not None:
@@ -174,7 +174,7 @@ def _texts(table: NodeTable) -> Iterable[str]:
 
 
 def _placeholders(texts: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    """All placeholders in the texts: the placeholder, its kind, and the rest after the colon."""
+    """Yield each placeholder in the texts, with its kind and the part after the colon."""
     for text in texts:
         for match in _PLACEHOLDER.finditer(text):
             yield match[0], match[1], match[2] or ""
@@ -274,7 +274,7 @@ class _Builder:
         return tuple(self._filled(key, word) for word in words(self.declared, key, written))
 
     def _filled(self, key: str, text: str) -> str:
-        """Fill the placeholders that only this module knows; check the names in all others."""
+        """Fill the placeholders that only this module knows, and check the names in all others."""
 
         def value(match: re.Match[str]) -> str:
             kind, rest = match[1], match[2]
@@ -296,7 +296,7 @@ class _Builder:
         return _PLACEHOLDER.sub(value, text)
 
     def _list(self, name: str) -> str:
-        """The text of the list `name` in `each`, filled for every node of the group, and joined."""
+        """Fill the list `name` of `each` for every node of the group, and join the results."""
         written = self.table.each[name]
         each = written if isinstance(written, Each) else Each(each=written)
 
@@ -322,7 +322,7 @@ class _Builder:
         return each.between.join(texts)
 
     def _placed(self, word: str) -> str:
-        """A word of the command; a path that begins with ./ is relative to the file's folder."""
+        """Return a word of the command; its path may begin with ./, the file's folder."""
         if not _HERE.match(word):
             if _SCRIPT.fullmatch(word) and self._lies_here(word):
                 raise self.declared.error(
@@ -368,7 +368,7 @@ class _Builder:
             )
         if self.environment not in {None, "docker"} or table.image is not None:
             return None
-        if table.dockerfile is not None:  # also for a case, which keeps the digest
+        if table.dockerfile is not None:  # a case has the digest, so it needs this too
             try:
                 return str(self.declared.folder.context(table.dockerfile))
             except UsageError as error:

@@ -1,9 +1,10 @@
-"""Operations of vocabularies as templates of a protocol, and answers as values of completions.
+"""Operations as templates of a protocol, and the system's answers as values of completions.
 
-In a file, the table `[operations]` has the operations of registers and transactions by name
-(`read`, `write`, `cas`, `txn`). The operations of any other vocabulary are in a table with its name
-(`[operations.set]`). `setup` lists requests that are sent before the first operation and may be
-sent again. The protocol has defaults for operations that the file omits.
+A vocabulary is the set of operations that a workload uses. In the file, the table `[operations]`
+has the operations of registers and transactions by name (`read`, `write`, `cas`, `txn`). The
+operations of any other vocabulary have a table of their own, such as `[operations.set]`. `setup`
+lists requests that are sent before the first operation and may be repeated. The protocol has
+defaults for operations that the file omits.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class Speaker:
     """The operations of one vocabulary.
 
     Many systems store values as texts, or all numbers as floats, and answer 5 as "5" or 5.0. As
-    long as clients stored only whole numbers, such an answer can only mean the number. If no answer
-    has shown a number yet, an answer of another kind does not convict the system: more likely, the
-    template takes the wrong part of the answer.
+    long as clients have stored only whole numbers, such an answer can only mean the number. If no
+    answer has contained a number so far, an answer without one does not convict the system: more
+    likely, the template takes the wrong part of the answer.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class Speaker:
         self._consumers = Consumers()
 
     async def prepare(self, session: Session) -> None:
-        """Create what operations need in the system, such as tables; may be repeated."""
+        """Create what the operations need in the system, such as tables; may be repeated."""
         for template in self._setup:
             await session.perform(template, {}, changes=True)
 
     async def perform(self, session: Session, request: Request, *, process: int) -> Any:
-        """Do one operation and return the value of its completion.
+        """Perform one operation and return the value of its completion.
 
-        Raises `DeclinedError` if it did not happen, and one of `FAILURES`.
+        Raises `DeclinedError` if the operation did not happen, and one of `FAILURES` if it failed.
         """
         f, shape = request.f, self._shapes.get(request.f)
         if shape is None:
@@ -106,14 +107,14 @@ class Speaker:
         return {"result": "ok", "value": _CHECKS.get((self._vocabulary, f), _as_it_is)(value)}
 
     def _as_asked(self, value: Any) -> Any:
-        """Return the value of an answer, with numbers for texts and floats that mean them.
+        """Return the value of an answer; texts and floats that mean whole numbers become numbers.
 
-        Raises `MalformedError` if it has values, and no answer so far had a number.
+        Raises `MalformedError` for a value without numbers, unless an earlier answer had numbers.
         """
         if not self._only_numbers:
             return value
         value = _numbers(value)
-        if not self._answered_number and self._vocabulary != "bank":  # its balances are checked
+        if not self._answered_number and self._vocabulary != "bank":  # a bank's values are checked
             held = [each for each in _members(value) if each not in (None, "")]
             self._answered_number = any(map(_is_whole, held))
             if held and not self._answered_number:
@@ -150,14 +151,14 @@ class Operations:
     """All operations of one file."""
 
     def __init__(self, protocol: Protocol, written: Mapping[str, Any]) -> None:
-        """Take the table `[operations]`; raises `UsageError`."""
+        """Read the table `[operations]`; raises `UsageError`."""
         self._protocol = protocol
         self._setup = tuple(
             self._parsed(where, each, Shape(frozenset(), "ran"))
             for where, each in _setup_of(written.get(SETUP, ()))
         )
         self._templates = {name: dict(ops) for name, ops in protocol.defaults().items()}
-        # whether the file has a single register, so that its templates do not suit `registers`
+        # whether the file is for a single register, so that its templates cannot serve `registers`
         keyless = False
         for where, vocabulary, f, text in _entries(written):
             shape = SHAPES[vocabulary][f]
@@ -185,7 +186,7 @@ class Operations:
 
     @property
     def vocabularies(self) -> frozenset[str]:
-        """The vocabularies for which all operations have templates."""
+        """The vocabularies for whose operations there are templates."""
         return frozenset(name for name in SHAPES if not self._missing(name))
 
     def speaking(self, vocabulary: str) -> Speaker:
@@ -245,7 +246,7 @@ def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
 
 
 def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:
-    """Return the micro-operations of an answer if they match the request."""
+    """Return the micro-operations of an answer. They must match the request."""
     if not isinstance(answer, list) or len(answer) != len(mops):
         raise MalformedError(f"the answer to {len(mops)} micro-operations is {shown(answer)}")
     whole = []
@@ -264,7 +265,7 @@ def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:
 
 
 def _stored_by(request: Request) -> list[Any]:
-    """The values that a request asks to store or to compare."""
+    """Return the values that a request stores, or compares with stored values."""
     if request.f == "txn":
         return [element for f, _, element in request.value if f != "r"]
     asked = request.value or {}
@@ -276,7 +277,7 @@ def _is_whole(value: Any) -> TypeGuard[int]:
 
 
 def _numbers(value: Any) -> Any:
-    """Return the value, or its elements, as whole numbers where they mean whole numbers."""
+    """Convert the value, or its elements, to whole numbers where they mean whole numbers."""
     if isinstance(value, list):
         return [_numbers(each) for each in value]
     if isinstance(value, dict):
@@ -287,7 +288,7 @@ def _numbers(value: Any) -> Any:
 
 
 def _members(value: Any) -> list[Any]:
-    """The value, or the members of a list and of the lists in it."""
+    """Return the value itself or, for a list, all members of it and of the lists in it."""
     return [inner for each in value for inner in _members(each)] if _is_list(value) else [value]
 
 

@@ -24,7 +24,7 @@ _PREFERRED: Final = "register"
 
 
 class Parts:
-    """The parts of one declaration. All of them are checked before anything starts."""
+    """The parts of one declaration, all checked before anything starts."""
 
     def __init__(self, declared: Declared) -> None:
         """Read the client, its operations and the leader; raises `UsageError`."""
@@ -59,7 +59,7 @@ class Parts:
         self.leadership = Leadership(declared, self.protocol, port)
 
     def vocabulary(self, wanted: str | None) -> str:
-        """The vocabulary that a run uses: the `wanted` one, or else the system's default."""
+        """Return the vocabulary for a run: the `wanted` one, or else the system's default."""
         able = self.operations.vocabularies
         if wanted is not None:
             return wanted
@@ -100,7 +100,7 @@ class Parts:
         return nodes
 
     def _check_addresses(self, nodes: Sequence[NodeSpec]) -> None:
-        """Raise `UsageError` if a node in the client's settings, such as a Sentinel, is missing."""
+        """Raise `UsageError` for a missing node in the client's settings, such as a Sentinel."""
         ports = {node.name: node.ports for node in nodes}
         for address in self.protocol.addresses:
             if address.node not in ports:
@@ -121,7 +121,7 @@ class Parts:
         return serving(self.declared, nodes, self.port)
 
 
-@functools.lru_cache(maxsize=8)  # a run needs the parts several times, and a soak for each seed
+@functools.lru_cache(maxsize=8)  # a run needs the parts several times; a soak, for each seed
 def parts_of(text: str) -> Parts:
     """Return the parts of the declaration that a case keeps; raises `UsageError`."""
     return Parts(from_case(text))

@@ -1,9 +1,9 @@
-"""Conditions on an answer: `leads` and `term` in the table `[leader]`.
+"""Conditions on an answer, for the keys `leads` and `term` of the table `[leader]`.
 
-A condition is a regular expression between slashes, which must match somewhere in the answer's
-text; a JSON path; or a comparison of a path with another path or with JSON. Examples are
-`/role:master/`, `is_leader`, `leader == header.member_id` and `state == "primary"`. If an answer
-lacks the path, that is an error, and never means "does not lead".
+A condition is one of three: a regular expression between slashes, which must match somewhere in the
+answer's text; a JSON path; or a comparison of a path with another path or with a JSON value.
+Examples are `/role:master/`, `is_leader`, `leader == header.member_id` and `state == "primary"`. An
+answer without the path is an error: it never means "does not lead".
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _RULE: Final = (
 
 
 def condition(text: str) -> Callable[[Any], bool]:
-    """Return the condition as a function of an answer; the function raises `ValueError` for an
-    answer without the path. Raises `UsageError` for a text that is not a condition.
+    """Parse a condition into a function of an answer. Raises `UsageError`.
+
+    The function raises `ValueError` for an answer that lacks the path.
     """
     if len(text) > 2 and text[0] == text[-1] == "/":
         pattern = _pattern(text)
@@ -48,8 +49,10 @@ def condition(text: str) -> Callable[[Any], bool]:
 
 
 def number(text: str) -> Callable[[Any], int]:
-    """Return `term` as a function of an answer; the function raises `ValueError` if there is no
-    number. In a regular expression, the first group is the number.
+    """Parse `term` into a function of an answer. In a regular expression, the first group is the
+    term.
+
+    The function raises `ValueError` for an answer without a number.
     """
     if len(text) > 2 and text[0] == text[-1] == "/":
         pattern = _pattern(text)

@@ -1,4 +1,4 @@
-"""Commands in `[nodes]` that are Python programs: `python:MODULE:CALLABLE`."""
+"""Nodes of `[nodes]` whose command is a Python program: `python:MODULE:CALLABLE`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ __all__ = ["import_path"]
 def import_path(
     declared: Declared, key: str, place: str, path: str, environment: str | None
 ) -> dict[str, str]:
-    """Check where the program in the value of `key` is; return the environment variable by which
-    Python finds it. The folders of `path` are relative to the file's folder. Raises `UsageError`.
+    """Check the program in the value of `key`; return the environment variable that finds it.
+
+    The folders of `path` are relative to the declaration's folder. Raises `UsageError`.
     """
     try:
         program_of(NodeSpec(name=key, role="", ports=(), command=(place,)))

@@ -1,4 +1,4 @@
-"""The key `ready` of a table of nodes: the condition under which a node is ready."""
+"""Reads the key `ready` of a table of nodes: the condition under which a node is ready."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def readiness(
     client_port: int,
     command: Callable[[str, Sequence[str]], tuple[str, ...]],
 ) -> Ready | None:
-    """Return the condition under which a node with these ports is ready: the condition in the table
-    at `key`, or else that the client port accepts connections. Raises `UsageError`.
+    """Return the condition under which a node with these ports is ready. Raises `UsageError`.
+
+    It is the condition in the table at `key`. By default, the client port accepts connections.
     """
     written, within_s = table.ready, table.ready_within
     key = f"{key}.ready"

@@ -1,4 +1,4 @@
-"""Failed starts, explained by the line of the declaration or Compose file that is to blame."""
+"""Explains a failed start by the line of the declaration or Compose file that caused it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS: Final = {
 
 
 def explained(parts: Parts, error: StartError) -> UsageError:
-    """Return the error as one line that quotes the user's file, with the last line of output."""
+    """Return the error as one line that quotes the user's file and the last line of output."""
     last = next((line.strip() for line in reversed(error.log) if line.strip()), "")
     what = " ".join(error.what.split())
     if last and error.node:
@@ -42,7 +42,7 @@ def explained(parts: Parts, error: StartError) -> UsageError:
 
 
 def _narrowed(values: Any, place: Path, part: str) -> Path:
-    """The path of the key that has this part of the table at `place`, or else the table's path."""
+    """Return the path of a key with this `part` in the table at `place`, or the table's path."""
     for step in place:
         values = values[step]
     key = next((key for key in _KEYS[part] if key in values), None)
@@ -50,6 +50,6 @@ def _narrowed(values: Any, place: Path, part: str) -> Path:
 
 
 def _of_whole(what: str, parts: Parts) -> tuple[str, ...]:
-    """The key that is to blame if all nodes run but the system does not become ready."""
+    """Return the key that is to blame if all nodes run but the system does not become ready."""
     leads = parts.declared.declaration.leader is not None and "[leader]" in what
     return ("leader", "leads") if leads else ("client",)

@@ -1,4 +1,4 @@
-"""A deployed system that a file declares, as the harness uses it."""
+"""A deployed system that was declared in a file."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ _ANSWER_SHOWN_MAX: Final = 200
 
 
 class DeclaredSystem(System):
-    """A deployed declared system. It is ready if every node to which clients talk answers, at least
-    one of them serves a read and, if the file tells how to find the leader, one node leads.
+    """A deployed declared system.
 
-    If at first exactly one server leads and the other nodes say that they follow, two leaders at
-    the end are a split brain: then the system is not at rest.
+    The system is ready if every node that clients talk to answers, at least one of them serves a
+    read and, if the file says how to find the leader, one node leads.
+
+    If exactly one server led at first, and the other nodes reported that they follow, two leaders
+    at the end are a split brain: then the system is not at rest.
     """
 
     def __init__(self, deployment: Deployment, parts: Parts) -> None:
@@ -105,11 +107,11 @@ class DeclaredSystem(System):
 
     @property
     def _may_split(self) -> bool:
-        """Whether two leaders are a split brain, according to the nodes' own reports."""
+        """Whether two leaders are a split brain. Only the protocol's own reports can show this."""
         return not self._leadership.is_declared and not self._protocol.joins_as_follower
 
     async def _prepare(self) -> list[str]:
-        """Prepare what operations need, on the first node that can do it; return why none can."""
+        """Prepare the operations on the first node that can do it; if none can, say why."""
         problems = []
         for address in self._addresses:
             try:
@@ -124,7 +126,7 @@ class DeclaredSystem(System):
         return problems
 
     async def _not_serving(self) -> list[str]:
-        """The reasons why nodes do not serve, after trying one harmless operation on each."""
+        """Try a harmless operation on each node, and return the reasons why nodes do not serve."""
         problems: dict[str, str] = {}
         refusals: dict[str, str] = {}
 
@@ -155,7 +157,7 @@ def _by_role(nodes: Mapping[str, NodeSpec]) -> dict[str, list[str]]:
 
 
 def _not_led(seen: Seen) -> list[str]:
-    """The reason why no node leads according to the file's probe, with the answer of each node."""
+    """Return the reason why no node leads by the file's probe, with each node's answer."""
     if seen.leaders:
         return []
     got = [f"{name}: {text}" for name, text in {**seen.answers, **seen.problems}.items()]

@@ -1,7 +1,7 @@
-"""The target `declared`: a system that is declared in a TOML file, without any Python.
+"""The target `declared`: any system that a TOML file declares, without Python code.
 
 The option `system` contains the text of the file and of everything that the file refers to
-(`kept`). On the command line, `--system FILE` reads the file.
+(`targets.declared.kept`). On the command line, `--system FILE` reads the file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DeclaredTarget(Target):
     @override
     def read_file(self, path: Path) -> dict[str, Any]:
         declared = from_disk(path)
-        Parts(declared).nodes(None)  # so that the declaration reads all files that it refers to
+        Parts(declared).nodes(None)  # this makes the declaration read all files that it refers to
         return {_OPTION: as_text(declared), SYSTEM_NAME: declared.name}
 
     @override

@@ -1,6 +1,6 @@
 """The bundled Hive Metastore: stateless metastores over one database, written against `Env`.
 
-`HiveTarget` is loaded on demand, since node processes also import this package but do not need the
+`HiveTarget` is loaded on demand: node processes also import this package, but do not need the
 plug-in.
 """
 

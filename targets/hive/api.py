@@ -1,8 +1,8 @@
-"""The metastore's calls and exceptions, under the names of Hive's Thrift interface.
+"""The metastore's calls and exceptions, under the names in Hive's Thrift interface.
 
-A call is a struct whose tag is the method name. The answer is a `Reply`. Calls pass and return
-whole tables: an alter replaces the table, and renames it if the new table has another name
-(`hive_metastore.thrift`).
+A call is a struct whose tag is the Thrift method's name. Its answer is a `Reply`. Calls pass and
+return complete tables: an alter replaces the table, and renames it if the new table has another
+name (`hive_metastore.thrift`).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Context = dict[str, str] | msgspec.UnsetType
 class MetaTable(msgspec.Struct, frozen=True):
     """A table, reduced to the fields that the harness uses.
 
-    `ident` is the id of the table's row, and `directory` tells whether the table's directory
-    exists. A metastore ignores both fields in a request.
+    `ident` is the id of the table's row, and `directory` says whether the table's directory exists.
+    A metastore ignores both fields in a request.
     """
 
     database: str
@@ -64,7 +64,7 @@ class MetaTable(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An entry of the notification log. Its time is in ms (in Hive's interface, in seconds)."""
+    """An entry of the notification log. Its time is in ms, while Hive's interface has seconds."""
 
     ident: int
     time_ms: int
@@ -96,8 +96,8 @@ class DropDatabase(msgspec.Struct, frozen=True, tag="drop_database"):
 class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environment_context"):
     """Create a table; refused if the table exists.
 
-    In the profile `strict`, the environment context carries the `request_id`. `context` is the rest
-    of the environment context, which Kudu's plug-in reads (`targets.hive.metastore.kudu_rules`).
+    With the profile `strict`, the environment context carries the `request_id`. `context` is the
+    rest of the environment context, which Kudu's plug-in reads (`metastore.kudu_rules`).
     """
 
     table: MetaTable
@@ -106,7 +106,7 @@ class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environmen
 
 
 class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_context"):
-    """Replace the table `database.name` by `table`, which may have another name."""
+    """Replace the table `database.name` with `table`, which may have another name."""
 
     database: str
     name: str

@@ -1,7 +1,8 @@
-"""The ledger of the bundled metastore: one row per known defect that a switch turns on.
+"""The ledger of the bundled metastore: one row per known defect, which a switch turns on.
 
 The profile `strict` has none of the defects. The profiles `hive2.3` and `hive4` have the defects of
-these Hive releases; verdicts permit their effects (`targets.hive.permits`) and report them as such.
+these Hive releases. With such a profile, verdicts permit the effects of the defects
+(`targets.hive.permits`) and report them as permitted.
 """
 
 from __future__ import annotations
@@ -172,5 +173,5 @@ PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", *HIV
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The defects of `profile`, plus those named in `ids`. Raises `UsageError` for unknown ids."""
+    """Return the defects of `profile` and of `ids`. Raises `UsageError` for an unknown name."""
     return switched_on(Bug, PROFILES, profile, ids)

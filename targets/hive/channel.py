@@ -1,8 +1,8 @@
 """Calls over one connection, one at a time, as in Thrift clients and PostgreSQL sessions.
 
 A request is the msgpack array `[number, body]`. The answer repeats the number, which exposes
-duplicate and late frames. A caller that loses an answer gives up the connection, since the caller
-cannot know whether the other side is still working on the request.
+duplicate and late answers. A caller that loses an answer gives up the connection, since the caller
+cannot know whether the server is still working on the request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Config = TypeVar("Config")
 
 
 class ChannelError(Exception):
-    """A request got no answer. If `sent`, the server may have executed it, or may do so later."""
+    """A request got no answer. If `sent`, the server may have executed it, or may still do so."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class ChannelError(Exception):
 
 
 class IdleError(Exception):
-    """No request came within the idle time; the server hangs up."""
+    """No request came within the idle time, so the server closes the connection."""
 
 
 class Channel:
@@ -44,7 +44,7 @@ class Channel:
 
     @classmethod
     async def open(cls, env: Env, address: Address, *, timeout_s: float) -> Channel:
-        """Connect to a server. Raises `ChannelError` with `sent` false."""
+        """Connect to a server. Raises a `ChannelError` whose `sent` is false."""
         try:
             async with asyncio.timeout(timeout_s):
                 return cls(await env.net.connect(env.net.resolve(address)))
@@ -130,7 +130,7 @@ def configured(kind: type[Config], config: dict[str, Any], node: str) -> Config:
 async def listening(
     env: Env, port: int, converse: Callable[[Conn], Awaitable[None]], *, sessions_max: int
 ) -> AsyncIterator[None]:
-    """Serve connections during the block; above the limit, new connections are closed."""
+    """Serve connections during the block. Connections beyond `sessions_max` are closed at once."""
     sessions = 0
 
     async def admit(conn: Conn) -> None:

@@ -1,12 +1,12 @@
-"""The list of metastores in the clients' configuration, changed under load.
+"""The list of metastores in the clients' configuration, which changes while clients work.
 
-An administrator adds a metastore by starting it; once it answers, it is appended to the list. To
+To add a metastore, an administrator starts it and, once it answers, appends it to the list. To
 remove a metastore, the administrator first takes it off the list and then stops it, which closes
-its connections. A stopped metastore runs as the variant `IDLE`, which serves no client. Every
+its connections. A stopped metastore's node runs the variant `IDLE`, which serves no client; every
 environment has variants, and faults can still hit the node. The last metastore is never removed.
 
 A metastore that is down, or does not answer in time, is not added. A metastore that cannot be
-stopped is off the list anyway, and still serves clients that kept the old list.
+stopped is taken off the list anyway, and still serves clients that kept the old list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Members:
     ) -> None:
         """Start with the list `first`; the metastores in `spares` do not serve yet.
 
-        `answers` tells whether a metastore serves now. A metastore that does not serve within
+        `answers` says whether a metastore serves now. A metastore that does not serve within
         `start_s` is not added.
         """
         self._first = tuple(first)
@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Add the metastores `nodes` that are not listed, one by one; return which were added."""
+        """Start each of `nodes` that is not listed, and list it; return which were added."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None
@@ -77,7 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Remove the listed metastores `nodes`, one by one, but never the last one on the list."""
+        """Remove each of `nodes` from the list and stop it; the last one on the list stays."""
         done = []
         async with self._turn:
             for name in nodes:

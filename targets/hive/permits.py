@@ -1,4 +1,4 @@
-"""Permits of a metastore profile (`harness.permits`), one per permitted defect of the ledger."""
+"""The permits of a metastore's profile (`harness.permits`): one per defect that it permits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
 
 
 def permits_of_profile(profile: str, store: StoreKind) -> list[Permit]:
-    """The permits of a profile with this token store, sorted by name."""
+    """Return the permits of a profile with this token store, sorted by name."""
     bugs = PROFILES[profile]
     if store is not StoreKind.MEMORY:
         bugs -= {Bug.TOKEN_MEMORY}

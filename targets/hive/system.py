@@ -109,7 +109,7 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """The value of `--uri-list`; its default depends on the profile. In Hive it is `kept`."""
+        """Return the value of `--uri-list`: by default `reread` in `strict`, else Hive's `kept`."""
         chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
@@ -143,8 +143,8 @@ class Layout:
     def _retries(self, given: int) -> int:
         """Return how often a client retries a call whose answer was lost.
 
-        In `strict` a client may try a lost call at every metastore. Hive's clients retry `given`
-        times, with any number of metastores.
+        In the profile `strict`, a client may try a lost call at every metastore. Hive's clients
+        retry `given` times, however many metastores there are.
         """
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
             return given
@@ -152,7 +152,7 @@ class Layout:
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
-    """The value of an option: by default `real`, but `ours` in a simulation."""
+    """Return an option's value. The default is `ours` in a simulation, and `real` elsewhere."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
     chosen = settings.options[option] or usual.value
@@ -184,8 +184,9 @@ class MetastoreSystem(System):
         more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`more_groups` maps further groups to nodes; an added metastore must serve within
-        `start_s`.
+        """Observe the metastores of `layout`. `more_groups` maps further groups to their nodes.
+
+        An added metastore must serve within `start_s`.
         """
         self._env = env
         self._layout = layout
@@ -210,8 +211,8 @@ class MetastoreSystem(System):
     def core(self, rng: random.Random) -> Sequence[str]:
         """Draw nodes that suffice to serve: the database, ZooKeeper, the KDC and some metastores.
 
-        At least one listed metastore is drawn, and all except `outside_max`, because a client only
-        tries a few metastores.
+        At least one listed metastore is drawn, and at most `outside_max` are not, because a client
+        only tries a few metastores.
         """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - self.outside_max))
@@ -226,7 +227,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """Map each group to its roles: the database leads and metastores follow, if they answer."""
+        """Map each group to its roles: the database leads, and metastores that answer follow."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
@@ -238,22 +239,22 @@ class MetastoreSystem(System):
 
     @abc.abstractmethod
     async def _alive(self) -> Sequence[str]:
-        """Names of the listed metastores that answer."""
+        """Return the names of the listed metastores that answer."""
 
     @abc.abstractmethod
     async def _database_answers(self) -> bool: ...
 
     @abc.abstractmethod
     async def _dump(self) -> dict[str, Any] | None:
-        """One snapshot of the database; `None` if it does not answer."""
+        """Return one snapshot of the database, or `None` if the database does not answer."""
 
     @override
     async def snapshot(self) -> dict[str, Any]:
-        """The database's rows, the tables that each metastore shows, and the failover bound.
+        """Return the database's rows, the tables that each metastore shows, and the failover bound.
 
         An operation that a client gave up may still change tables. The database is therefore read
-        before and after the metastores are asked, until both reads agree. If they never agree, the
-        metastores' tables are left out.
+        before and after the metastores are asked, and all of this is repeated until both reads
+        agree. If they never agree, the metastores' tables are left out.
         """
         layout, listed = self._layout, self._members.listed
         rows, views = await self._dump(), {}
@@ -288,7 +289,7 @@ class MetastoreSystem(System):
     # --- calls -------------------------------------------------------------------------------
 
     async def _without_tokens(self) -> list[str]:
-        """One message for each metastore that does not reject an invalid token."""
+        """Return one message for each metastore that does not reject an invalid token."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(self.no_token)) for address in every)
@@ -331,7 +332,7 @@ class HiveSystem(MetastoreSystem):
         )
 
     async def ready(self) -> Convergence:
-        """Check that every metastore reaches the database, and ZooKeeper if tokens are there."""
+        """Check that every metastore reaches the database and, if it stores tokens, ZooKeeper."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None

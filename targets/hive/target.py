@@ -195,7 +195,7 @@ class HiveTarget(
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """Declare the node `db`; also return `NodeSpec` fields with which metastores can use it."""
+        """Declare the node `db`; also return the `NodeSpec` fields that let metastores use it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -245,8 +245,8 @@ class HiveTarget(
 
     @override
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Return the faults at database changes, if only tokens change and another store has the
-        tokens.
+        """Return the faults that strike at database changes, if the run changes only tokens and
+        these are in another store.
         """
         changes_nothing = settings.vocabulary == TOKENS and (
             Layout(settings).token_store is not StoreKind.DB

@@ -1,7 +1,7 @@
-"""A Compose file: YAML with its variables replaced, whose errors name the line.
+"""A Compose file: YAML whose variables are replaced, and whose errors name the line.
 
-Variables come from the file `.env` in the same folder and from the environment of the shell, which
-wins, as in Docker Compose.
+Variables come from the file `.env` in the same folder and from the shell's environment. As in
+Docker Compose, the environment wins.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ComposeDocument:
         self.values = self._parsed()
 
     def beside(self, name: str) -> str:
-        """Return a path in the file relative to the folder of the declaration."""
+        """Convert a path in the Compose file so that it is relative to the declaration's folder."""
         return posixpath.normpath(posixpath.join(self._here, name))
 
     def error(self, path: Path, what: str) -> UsageError:
-        """Return the error for the value at `path`, or for the closest value around it."""
+        """Return an error that quotes the line of the value at `path`, or of what contains it."""
         number = next(
             (self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines),
             None,
@@ -119,7 +119,7 @@ class ComposeDocument:
         return table
 
     def _refuse_twice(self, node: Any, path: Path) -> None:
-        """Raise `UsageError` if a table has a key twice, which the YAML parser accepts."""
+        """Raise `UsageError` if a table has a duplicate key, which the YAML parser would accept."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = str(key_node.value)

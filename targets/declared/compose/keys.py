@@ -1,4 +1,4 @@
-"""The keys of Compose files: used keys, keys without effect, and refused keys with the fix."""
+"""The keys of Compose files: the used ones, the ones without effect, and the refused ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services of a Compose file as nodes.
+"""Turns the services of a Compose file into nodes.
 
 A key that changes a service is either applied or refused by name. Keys about how Docker Compose
 itself runs services (restarts, logging) have no effect, and a note lists them.
@@ -36,7 +36,8 @@ _log = logging.getLogger(__name__)
 def compose_nodes(
     declared: Declared, port: int, addresses: Sequence[Address] = ()
 ) -> list[NodeSpec]:
-    """Declare one node per service; `port` is the client port, and clients also use `addresses`.
+    """Declare one node per service. Clients use `port` of every node, and also `addresses`.
+
     Raises `UsageError`.
     """
     declaration = declared.declaration
@@ -72,7 +73,7 @@ class _Services:
         specs = [self._node(name, service, services) for name, service in services.items()]
         self._check_shared_volumes(services)
         notes = self._notes()
-        # print notes only once, when the case is made
+        # Log the notes only once, when the case is made.
         if notes and not self.declared.folder.is_kept:
             _log.warning("%s", notes)
         return specs
@@ -144,7 +145,7 @@ class _Services:
                     )
 
     def _check_networks(self, services: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raise `UsageError` if services are in separate networks: here all share one network."""
+        """Raise `UsageError` if networks separate the services: here, all share one network."""
         first: tuple[str, list[str]] | None = None
         for name, service in services.items():
             written = service.get("networks") or ["default"]
@@ -257,7 +258,7 @@ class _Services:
         return None, folder
 
     def _placed(self, name: str, mounts: list[Mount]) -> tuple[str | None, dict[str, str]]:
-        """The mount point of the node's data volume, and the files of binds by path."""
+        """Return the mount point of the data volume, and the contents of bound files by path."""
         volumes: list[Mount] = []
         files: dict[str, str] = {}
         for mount in mounts:
@@ -274,7 +275,7 @@ class _Services:
         return (volumes[0].target if volumes else None), files
 
     def _bound(self, mount: Mount) -> dict[str, str]:
-        """The files that a bind mount places into the container, by absolute path."""
+        """Return the files that a bind mount places into the container, by absolute path."""
         try:
             names = self.declared.folder.files_below(mount.source)
             texts = {inner: self.declared.folder.text(name) for inner, name in names.items()}
@@ -374,7 +375,7 @@ def _is_harmless(key: str, value: object) -> bool:
     """Whether a refused key has a value that only asks for what the harness does anyway."""
     match key, value:
         case "links", list():
-            return not any(":" in str(name) for name in value)  # no other name
+            return not any(":" in str(name) for name in value)  # the list gives no other names
         case (("privileged" | "read_only"), False):
             return True
         case ("scale", 1) | ("cap_drop", list()):

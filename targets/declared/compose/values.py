@@ -51,7 +51,7 @@ class Reader:
         return str(value)
 
     def words(self, path: Path, value: object) -> tuple[str, ...]:
-        """A command: a list of words, or a text, split by the rules of a shell."""
+        """Return the words of a command: a list, or a text that is split by a shell's rules."""
         if value is None:
             return ()
         if isinstance(value, list):
@@ -63,7 +63,7 @@ class Reader:
 
     @staticmethod
     def listed(value: object) -> list[Any]:
-        """A list unchanged, an empty list for nothing, and any other value as a list of one."""
+        """Return a list unchanged, `[]` for a missing value, and a list of one for the rest."""
         if value is None:
             return []
         return value if isinstance(value, list) else [value]
@@ -116,7 +116,7 @@ class Reader:
         else:
             pairs = dict(self.table(place, written))
         for name, value in pairs.items():
-            if value is None:  # without a value, the shell's variable counts, as in Docker Compose
+            if value is None:  # a name without a value takes the shell's, as in Docker Compose
                 shell = self.folder.variable(name)
                 if shell is not None:
                     variables[name] = shell

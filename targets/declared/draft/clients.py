@@ -1,4 +1,4 @@
-"""The table `[client]` of a draft, and its operations: ports, users and passwords of servers."""
+"""Drafts the table `[client]` and the operations: the ports, users and passwords of servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REQUIRED: Final = re.compile(r"requirepass\s+[\"']?([^\s\"']+)")
 
 
 class Line(NamedTuple):
-    """A key of the file with its value, and a comment about the source of the value."""
+    """A key of the drafted file with its value, and a comment that says where it comes from."""
 
     key: str
     value: Any
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 class Ports(NamedTuple):
-    """The ports on which services serve clients; `assumed` is the one that is a guess, or 0."""
+    """The port on which each service serves clients. One may be a guess: `assumed`, else 0."""
 
     by_service: Mapping[str, int]
     assumed: int
@@ -51,7 +51,7 @@ def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> 
     visible = Counter(filter(None, ports.values())).most_common(1)
     for service in services:
         if not ports[service.name] and not service.ports and visible:
-            # assume the same port as for its peers, which publish it
+            # The file does not publish this service's port, so assume the port of its peers.
             ports[service.name] = visible[0][0]
     unknown = [service for service in services if not ports[service.name]]
     if not unknown:
@@ -83,7 +83,7 @@ def port_of(kind: Kind | None, service: Service) -> int:
 
 
 def _port_text(kind: Kind | None, service: Service) -> str | None:
-    """The setting of a service whose value ends in the service's port."""
+    """Find the setting of a service whose value ends in the service's port."""
     if kind is ETCD:
         text = service.flag("--listen-client-urls", "-listen-client-urls") or service.variable(
             "ETCD_LISTEN_CLIENT_URLS"
@@ -110,8 +110,9 @@ def _port_text(kind: Kind | None, service: Service) -> str | None:
 def client_lines(
     kind: Kind | None, services: Sequence[Service], support: Sequence[Service], ask: Questions
 ) -> list[Line]:
-    """Return the settings of the protocol; raises `UsageError` for a server that needs a setting
-    which the protocol does not have.
+    """Return the settings of the protocol.
+
+    Raises `UsageError` for a server that needs a setting which the protocol does not have.
     """
     if kind is None:
         return []
@@ -148,7 +149,7 @@ def _postgres(services: Sequence[Service], _: object, ask: Questions) -> list[Li
     )
     database = _first(services, "POSTGRES_DB", "POSTGRESQL_DATABASE", "PGDATABASE")
     if not database and user.why == "POSTGRES_USER":
-        # by default, the image names the database after the user
+        # By default, the image gives the database the user's name.
         database = Setting(user.value, "POSTGRES_USER")
     trusted = _first(services, "POSTGRES_HOST_AUTH_METHOD").value == "trust"
     lines = [_line("user", user), _password(password, trusted, "PostgreSQL", ask)]

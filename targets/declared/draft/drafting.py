@@ -1,4 +1,4 @@
-"""From a Compose file to a declaration: read the file, ask for missing facts, and write TOML.
+"""Turns a Compose file into a declaration: reads it, asks for missing facts, and writes TOML.
 
 Each line with a guessed value has a comment. The loader reads the declaration before it is
 returned, so a feature of the Compose file that the harness does not support is an error here.
@@ -36,8 +36,9 @@ _DRIVERS: Final = frozenset({POSTGRES.protocol, MYSQL.protocol, ZOOKEEPER.protoc
 
 
 def drafted(compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
-    """Return the declaration for a Compose file. The declaration refers to the file by its path
-    relative to the current folder. Raises `UsageError`.
+    """Return the declaration for a Compose file, which it names relative to the current folder.
+
+    Raises `UsageError`.
     """
     here = Path.cwd()
     name = os.path.relpath(compose, here)
@@ -186,7 +187,7 @@ class _Drafting:
 
 
 def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
-    """Map roles to services; a role is the kind of server, or else the name of a service."""
+    """Map roles to services: the role is the kind of server or, if unknown, the service's name."""
     roles: dict[str, list[str]] = {}
     for service in services:
         roles.setdefault(service.kind_name or service.name, []).append(service.name)
@@ -194,7 +195,7 @@ def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
 
 
 def _plain(name: str) -> str:
-    """Return a name without the characters that names of systems must not contain."""
+    """Remove the characters that the name of a system must not contain."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
 
 

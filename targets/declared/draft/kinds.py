@@ -1,8 +1,8 @@
-"""The kinds of servers that a service of a Compose file can be, and how a service shows its kind.
+"""The kinds of servers that Compose services run, and the evidence by which a kind is recognized.
 
-The evidence is the program that the service runs, its image, its Dockerfile, the names of its
-variables, its ports and its name, in this order. The program comes first because one image may run
-several: Patroni's also runs etcd.
+The evidence is, in this order, the service's program, its image, its Dockerfile, the names of its
+variables, its ports, and its name. The program comes first because one image may contain several
+programs: Patroni's image also runs etcd.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _TOOLS: Final = re.compile(
 
 
 class Recognized(NamedTuple):
-    """The kind of a service, and what shows the kind, in words."""
+    """The kind of a service, and the evidence for it, in words."""
 
     kind: Kind
     why: str
@@ -135,7 +135,7 @@ def recognized(
     variables: Mapping[str, str],
     ports: Sequence[int],
 ) -> Recognized | None:
-    """Return the kind that a service shows, or `None`."""
+    """Return the kind of server that a service runs, or `None` if nothing shows it."""
     seen = (
         _by_program(commands)
         or _by_image(image, "the image")
@@ -152,13 +152,13 @@ def recognized(
 
 
 def foreign_name(*names: str) -> str:
-    """Return the known server in a name or image for which the harness has no protocol, or ""."""
+    """Return a server in `names` that is known but has no protocol in the harness, or ""."""
     match = _FOREIGN.search(" ".join(map(_last, names)).lower())
     return match[1] if match else ""
 
 
 def tool_name(*names: str) -> str:
-    """Return the tool or proxy that appears in the name of a service, image or program, or ""."""
+    """Return a tool or proxy that appears in `names` (of a service, image or program), or ""."""
     match = _TOOLS.search(" ".join(map(_last, names)).lower())
     return match[1].strip("-_") if match else ""
 

@@ -1,4 +1,4 @@
-"""Questions about facts that a Compose file does not show; each has a default."""
+"""Questions about facts that a Compose file does not show. Each question has a default answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE: Final = "none"
 
 
 class Setting(NamedTuple):
-    """A value and its source; false if there is no value."""
+    """A value and its source; it is false if there is no value."""
 
     value: str
     why: str
@@ -36,8 +36,9 @@ class Questions:
     def text(
         self, question: str, usual: str, wrong: Callable[[str], str] = lambda _: ""
     ) -> Setting:
-        """Return the first answer about which `wrong` does not complain; the default is marked as
-        assumed. Raises `UsageError` after several wrong answers.
+        """Ask until `wrong` accepts the answer; the default answer is marked as assumed.
+
+        Raises `UsageError` after several wrong answers.
         """
         asked = question
         for _ in range(_TRIES_MAX):

@@ -1,4 +1,4 @@
-"""The choice of the services in a Compose file that belong to the system under test."""
+"""Chooses the services of a Compose file that belong to the system under test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ AS_ASKED: Final = "as --without says"
 
 
 class Selection(NamedTuple):
-    """The chosen services: the members, to which clients talk, and the services that support them.
+    """The chosen services: the members, to which clients talk, and the services that support
+    members.
+
     `left_out` maps each other service to the reason why it is not part of the system.
     """
 
@@ -61,7 +63,7 @@ def selected(
 
 
 def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
-    """The kind of server that clients talk to."""
+    """Find the kind of the servers that clients talk to."""
     counts = Counter(
         each.recognized.kind
         for each in services
@@ -103,7 +105,7 @@ def _is_open(service: Service) -> bool:
 
 
 def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
-    """Whether a server of another kind names a server of this kind in its settings."""
+    """Whether a server of another kind uses this kind: its settings name one of these servers."""
     return any(
         user.recognized is not None and user.kind_name != kind.name and user.mentions(used.name)
         for user in services
@@ -113,9 +115,7 @@ def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
 
 
 def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
-    """The services to which clients talk: the ones of this kind, or else the largest group with one
-    image.
-    """
+    """Return the services that clients talk to: all of `kind`, or the most that share an image."""
     if kind is not None:
         return [each for each in services if each.kind_name == kind.name]
     served = [each.image or each.built for each in services if _may_serve(each)]
@@ -124,9 +124,9 @@ def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
 
 
 def _needed(services: Sequence[Service], members: Sequence[Service]) -> list[Service]:
-    """The services that the members need, directly or not, and the Sentinels that watch them."""
+    """Return the services that members need, even indirectly, and the members' Sentinels."""
     kept = list(members)
-    for user in kept:  # the list grows during the loop
+    for user in kept:  # `kept` grows during the loop
         for other in services:
             watches = other.kind_name == SENTINEL.name and user.kind_name == REDIS.name
             if other not in kept and not other.tool and (watches or _uses(user, other)):

@@ -21,23 +21,23 @@ _SCRIPT_CHARACTERS_MAX: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Service:
-    """A service: the kind of server or tool that it is, and everything else that drafts look at."""
+    """A service: what kind of server or tool it runs, and everything else that a draft uses."""
 
     name: str
     image: str
-    built: str  # the folder of its Dockerfile; empty without one
+    built: str  # the folder of its Dockerfile, or empty
     words: tuple[str, ...]  # entry point and command
     variables: Mapping[str, str]
     ports: tuple[int, ...]
     mounts: tuple[Mount, ...]
     folders: tuple[str, ...]  # the mount points of its data, in order
-    texts: tuple[str, ...]  # the files that it binds
+    texts: tuple[str, ...]  # the files that it binds, as texts
     health: str  # its health check, or empty
     after: tuple[str, ...]
     recognized: Recognized | None
     foreign: str
     tool: str
-    ends: bool  # whether it is a job, which ends by itself
+    ends: bool  # whether it is a job, which ends on its own
 
     @property
     def kind_name(self) -> str:
@@ -53,7 +53,7 @@ class Service:
         return None
 
     def variable(self, *names: str) -> str:
-        """Return the first of these variables that has a value, or an empty text."""
+        """Return the value of the first of these variables that is not empty, or ""."""
         return next((self.variables[name] for name in names if self.variables.get(name)), "")
 
     def mentions(self, other: str) -> bool:
@@ -69,14 +69,14 @@ def names_of(services: Sequence[Service]) -> str:
 
 
 class Survey:
-    """Reads the services of a file. It leaves out values that the loader will refuse."""
+    """Reads the services of a Compose file, without the values that the loader will refuse."""
 
     def __init__(self, document: ComposeDocument, folder: Folder) -> None:
         self._document, self._folder = document, folder
         self._read = Reader(document, folder)
 
     def services(self) -> list[Service]:
-        """Return all services without a profile; raises `UsageError` if there is none."""
+        """Return the services that belong to no profile. Raises `UsageError` if there is none."""
         written = self._read.table(("services",), self._document.values.get("services"))
         tables = {
             name: self._read.table(("services", name), value) for name, value in written.items()
@@ -163,7 +163,7 @@ def _or(read: Any, usual: Any) -> Any:
 
 
 def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """The names of the services that another service expects to end."""
+    """Find the services that end on their own, as another service's `depends_on` shows."""
     for table in tables:
         after = table.get("depends_on")
         for name, how in after.items() if isinstance(after, dict) else ():
@@ -172,7 +172,7 @@ def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _commands(words: Sequence[str]) -> Iterable[str]:
-    """The command as one text, or the scripts that the command passes to a shell."""
+    """Return the command as one text, or the scripts that it passes to a shell."""
     first = words[0].rpartition("/")[2] if words else ""
     if first in _SHELLS:
         yield from (word for word in words[1:] if not word.startswith("-"))

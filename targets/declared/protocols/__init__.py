@@ -2,12 +2,13 @@
 
 A `Protocol` holds the file's settings and parses the file's templates. It opens `Session`s, each of
 which is one connection to one node. `targets.declared.operations` maps operations of a vocabulary
-to templates and calls `Session.perform`; the client opens and closes sessions, chooses the node and
-classifies the outcome by `Session.sent` and `Session.may_have_changed`.
+to templates and calls `Session.perform`. The client opens and closes sessions, chooses the node,
+and classifies the outcome by `Session.sent` and `Session.may_have_changed`.
 
 No protocol retries: one request is one attempt. An empty, torn or malformed answer, a value of the
-wrong type and a failed connection raise an exception; they never become a value. An answer is null
-only if the protocol itself says that there is nothing (nil, no row, a status that the file lists).
+wrong type, and a failed connection all raise exceptions; none of them ever becomes a value. An
+answer is null only if the system itself reports that there is nothing (nil, no row, or a status
+that the file lists).
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ T = TypeVar("T")
 
 
 class DeclinedError(Exception):
-    """The system refused a request and did nothing: the operation is a `fail`.
+    """The system refused a request and did nothing, so the operation is a `fail`.
 
-    `value` is put into the completion. `elsewhere` means that another node may accept the request
-    (a redirect, a read-only replica).
+    `value` becomes the completion's value. `elsewhere` means that another node may accept the
+    request: this one redirects, or is a read-only replica.
     """
 
     def __init__(self, why: str, *, value: Any = None, elsewhere: bool = False) -> None:
@@ -84,11 +85,11 @@ class MalformedError(ValueError):
 
 
 class NotSentError(ConnectionError):
-    """The connection had ended before the request, so certainly nothing was sent."""
+    """The connection had ended before the request, so nothing can have been sent."""
 
 
 class Template:
-    """A request with placeholders, parsed and checked; each protocol has its own subclasses."""
+    """A request with placeholders, parsed and checked. Each protocol has its own subclasses."""
 
 
 class Session(ABC):
@@ -106,17 +107,17 @@ class Session(ABC):
         self.env = env
 
     def begin(self) -> None:
-        """Forget the previous operation."""
+        """Reset `sent`, `may_have_changed` and the attempts for the next operation."""
         self.attempts, self.sent, self.may_have_changed = [], False, False
 
     @abstractmethod
     async def perform(
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool
     ) -> Any:
-        """Send a template with these arguments and return the value of the answer.
+        """Fill a template with the arguments, send it, and return the value of the answer.
 
         `changes` says whether the request may have an effect. Raises `DeclinedError` for a refusal,
-        and one of `FAILURES` for anything that is not a whole, well-formed answer.
+        and one of `FAILURES` for anything that is not a complete, well-formed answer.
         """
 
     @abstractmethod
@@ -124,20 +125,22 @@ class Session(ABC):
         """Close the connection at once, without waiting for the peer; safe to call twice."""
 
     async def leadership(self) -> tuple[bool, int]:
-        """Return whether the node reports that it leads, and its term, or 0 without terms.
+        """Return whether the node reports that it leads, and its term (0 if there are no terms).
 
         Only for protocols with `knows_leader`. Raises one of `FAILURES`, or `DeclinedError`.
         """
         raise InternalError(f"a session of {type(self).__name__} knows no leader")
 
     async def server(self) -> str | None:
-        """Return the unique identity of the server, or `None` if it has none. Through a proxy, it
-        is the identity of the server that the proxy chose. Raises as `leadership` does.
+        """Return the server's unique identity, or `None` if it has none. Raises as `leadership`
+        does.
+
+        Through a proxy, this is the identity of the server that the proxy chose.
         """
         return None
 
     def had_no_effect(self) -> None:
-        """State that no request so far had an effect, so the operation may be tried again."""
+        """Record that no request so far had an effect, so the operation may be tried again."""
         self.may_have_changed = False
 
     async def attempt(self, exchange: Awaitable[T], *, changes: bool) -> T:
@@ -164,7 +167,7 @@ class Session(ABC):
 
 
 class Protocol(ABC):
-    """A protocol with the settings of one file."""
+    """A protocol, with the settings of one declaration file."""
 
     name: ClassVar[str]
     port: ClassVar[int | None] = None
@@ -182,30 +185,33 @@ class Protocol(ABC):
 
     @abstractmethod
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Take the table `[client]` of the file, without `protocol`, `port` and `pinned`. Raises
-        `UsageError` for a wrong setting and for a missing library.
+        """Take the table `[client]` of the file, without `protocol`, `port` and `pinned`.
+
+        Raises `UsageError` for a wrong setting or a missing library.
         """
 
     @abstractmethod
     def template(self, where: str, written: object, answer: Answer) -> Template:
-        """Parse a template in the file. Raises `UsageError`; `where` is the template's key in the
-        file, such as `operations.read`. The placeholders have already been checked.
+        """Parse a template, whose key in the file is `where`, such as `operations.read`.
+
+        Its placeholders have already been checked. Raises `UsageError`.
         """
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        """Return the built-in templates: vocabulary -> operation -> template."""
+        """Return the built-in templates of each vocabulary, by operation."""
         return {}
 
     def setup(self, vocabulary: str) -> Sequence[Template]:
-        """Return requests that create what the built-in templates need; they may be repeated."""
+        """Return repeatable requests that create what the built-in templates need."""
         del vocabulary
         return ()
 
     @abstractmethod
     async def open(self, env: ClientEnv, address: Address, *, observes: bool = False) -> Session:
-        """Connect to a node. Raises one of `FAILURES`, or `DeclinedError` if the node answers but
-        does not serve clients, such as a replica; in both cases nothing was sent. A session that
-        `observes` may use any node.
+        """Connect to a node. A session that `observes` may use any node, such as a replica.
+
+        Raises one of `FAILURES`, or `DeclinedError` if the node answers but does not serve clients.
+        In both cases, no request was sent.
         """
 
 
@@ -213,10 +219,10 @@ class Protocol(ABC):
 async def session_with(
     protocol: Protocol, env: ClientEnv, address: Address, *, observes: bool = False
 ) -> AsyncIterator[Session]:
-    """Open a session for one request, and close it afterwards: a system is not told when its run
-    ends.
+    """Open a session for one request, and close it afterwards.
 
-    A session that `observes` may use any node, for example a replica.
+    No session stays open, because a system does not learn when its run ends. A session that
+    `observes` may use any node, for example a replica.
     """
     session = await protocol.open(env, address, observes=observes)
     try:
@@ -237,7 +243,7 @@ def protocol_of(name: str, settings: Mapping[str, Any]) -> Protocol:
 
 
 def settings_of(kind: type[S], settings: Mapping[str, Any], where: str = "client") -> S:
-    """Decode a table of the file, `[client]` or a template; `kind` should forbid unknown fields."""
+    """Decode a table of the file (`[client]` or a template) as `kind`."""
     try:
         return msgspec.convert(settings, kind)
     except msgspec.ValidationError as error:
@@ -249,7 +255,7 @@ def settings_of(kind: type[S], settings: Mapping[str, Any], where: str = "client
 
 
 def checked(value: Any, answer: Answer) -> Any:
-    """Return the value of an answer if it has the required type."""
+    """Return the value of an answer. Raises `MalformedError` if it has the wrong type."""
     if answer in {"ran", "done"}:
         return None
     if answer == "whether" and not isinstance(value, bool):
@@ -262,5 +268,5 @@ def checked(value: Any, answer: Answer) -> Any:
 
 
 def described(error: BaseException) -> str:
-    """Describe an error in one line of bounded length, for histories."""
+    """Describe an error in one line of bounded length, for a history."""
     return described_within(error, _ERROR_CHARACTERS_MAX)

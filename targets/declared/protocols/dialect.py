@@ -23,12 +23,13 @@ _INSERT: Final = "insert into TABLE (KEY, value) values ({key}, VALUE)"
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """The statements that differ between databases.
+    """The SQL fragments that differ between databases.
 
-    `key` is the quoted name of the key column, and `options` end the statement that creates a table
-    of rows. `conflict` lets an insert update an existing row: to `new`, the inserted value, to the
-    `sum` of both numbers, or to both lists `joined`. `insert_once` leaves an existing row as it is,
-    and `is_empty` is true if the table has no such row. TABLE is replaced by the name of the table.
+    `key` is the quoted name of the key column. `options` end the statement that creates a table.
+    `conflict` ends an insert that updates an existing row: to the inserted value (`new`), to the
+    `sum` of both numbers, or to both lists `joined`. `insert_once` is an insert that leaves an
+    existing row as it is. `is_empty` is a condition: the table has no such row. TABLE is replaced
+    by the table's name.
     """
 
     key: str

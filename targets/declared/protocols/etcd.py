@@ -32,16 +32,18 @@ _TXN: Final = "/v3/kv/txn"
 
 
 class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a file. `serializable`: a member answers reads from its own state, without
-    asking a quorum.
+    """The settings of a file.
+
+    `serializable`: a member answers reads from its own state, without asking a quorum.
     """
 
     serializable: bool = False
 
 
 class Cas(Update):
-    """Set `{key}` to `{new}` if its value is `{old}`. This takes one request, unless `{old}` is
-    null, which also means a missing item.
+    """Set `{key}` to `{new}` if its value is `{old}`.
+
+    This takes one request, unless `{old}` is null: a null may also mean that the item is missing.
     """
 
 
@@ -138,7 +140,7 @@ class EtcdSession(VersionedSession):
         """Send a request to the gateway and return the answer, which must have a header."""
         response = await self._http.fetch("POST", path, body=encoded(asked).encode())
         text = response.body.decode("utf-8", "replace").strip()
-        if response.status == 400:  # etcd rejected the request as wrong
+        if response.status == 400:  # 400: etcd found the request malformed
             raise DeclinedError(f"status 400: {text}")
         if response.status != 200:
             raise MalformedError(f"status {response.status}: {text}")
@@ -159,7 +161,7 @@ def _responses(answer: Mapping[str, Any], count: int) -> list[Any]:
 
 
 def _item_of(response: Any) -> tuple[Any, int]:
-    """The value and the revision in the answer to a range request for one key."""
+    """Return the value and the revision in the answer to a range request for one key."""
     part = response.get("response_range") if isinstance(response, dict) else None
     if not isinstance(part, dict) or not isinstance(part.get("header"), dict):
         raise MalformedError(f"not an answer to a range: {shown(response)}")

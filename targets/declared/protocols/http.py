@@ -1,10 +1,10 @@
-"""HTTP: a template is a request, and tells which part of the answer is the value.
+"""HTTP: a template is a request, and says which part of the answer is the value.
 
     read = { request = "GET /kv/{key}", value = "node.value", nothing = [404] }
     write = 'PUT /kv/{key} {"value": {value}}'
 
 In the path and the query, arguments are percent-encoded; in a body, they are JSON. A body may also
-be a table, in which a text that consists of one placeholder becomes the argument itself.
+be a table. If a text in the table is just one placeholder, it becomes the argument itself.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ programs answer a form like this once they have stored it.
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a file: the headers of all requests, and a path that a node must serve before
-    a new connection is used (Docker's port proxy accepts connections even for a dead container).
+    """The settings of a file: the headers of all requests, and a path for a greeting.
+
+    A node must serve that path before a new connection is used, because Docker's port proxy accepts
+    connections even for a dead container.
     """
 
     headers: dict[str, str] = {}
@@ -119,7 +121,7 @@ class Exchange(Template):
             return self.answer == "whether" or None
         path = _WHOLE if written.value is None else written.value
         if written.decode == "text":
-            if not response.body:  # an empty body may be the beginning of an answer
+            if not response.body:  # an empty body may be a torn answer
                 raise MalformedError("the body is empty")
             return checked(response.body.decode(), self.answer)
         value = value_at(decoded(response.body), path, optional=written.optional)
@@ -188,7 +190,7 @@ class Http(Protocol):
 
 
 class HttpSession(Session):
-    """Requests to one node, over one connection for as long as the node keeps it open."""
+    """Requests to one node, over one connection that is used while the node keeps it open."""
 
     def __init__(self, env: ClientEnv, address: Address, settings: HttpSettings) -> None:
         super().__init__(env, address)
@@ -196,9 +198,9 @@ class HttpSession(Session):
         self._streams: Any = None
 
     async def connect(self) -> None:
-        """Connect and send the greeting, unless there is an open connection.
+        """Connect and send the greeting, unless there is a usable connection.
 
-        A connection whose peer has closed it, or has sent an answer to no request, is replaced.
+        A connection is replaced if the peer has closed it, or has sent data that answer no request.
         """
         if self._streams is not None and unread(self._streams[0]) is not None:
             await self.close()
@@ -212,7 +214,7 @@ class HttpSession(Session):
             except BaseException:
                 await self.close()
                 raise
-            if self._streams is None:  # the server closes each connection, so it is still alive
+            if self._streams is None:  # the server closes each connection, so it is alive
                 self._streams = await dial(*self.env.endpoint(self.address))
 
     async def perform(
@@ -263,9 +265,10 @@ def _check_status(response: Response) -> None:
 
 
 def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
-    """Return the value at a path such as `kvs.0.value`. If a name is missing, an index is beyond
-    the end, or a value on the way is null, return `None` if the value is `optional`, and raise
-    `MalformedError` otherwise.
+    """Return the value at a path such as `kvs.0.value`.
+
+    The path leads nowhere if a name is missing, an index is beyond the end, or a value on the way
+    is null. Then an `optional` value is `None`, and any other raises `MalformedError`.
     """
     value = answer
     for step in [] if path == _WHOLE else path.split("."):

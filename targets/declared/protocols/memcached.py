@@ -30,7 +30,7 @@ _ABSENT: Final = None
 
 
 class MemcachedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file may set nothing."""
+    """memcached has no settings in the file."""
 
 
 class Memcached(VersionedProtocol):
@@ -64,7 +64,7 @@ class MemcachedSession(VersionedSession):
         self._stream = stream
 
     async def greet(self) -> None:
-        """Wait for an answer, since Docker's port proxy accepts even for dead servers."""
+        """Wait for the answer to a command: Docker's port proxy accepts even for dead servers."""
         await self._stream.send(b"version\r\n")
         line = await self._stream.line()
         if not line.startswith(b"VERSION "):
@@ -126,8 +126,9 @@ def _key_of(key: str) -> str:
 
 
 def _refuse(line: bytes) -> None:
-    """Raise the exception for an error reply. A SERVER_ERROR may come after an effect: a set that
-    finds no memory removes the old item.
+    """Raise the exception for an error reply.
+
+    A SERVER_ERROR may come after an effect: a set that runs out of memory removes the old item.
     """
     if line == b"ERROR" or line.startswith(b"CLIENT_ERROR"):
         raise DeclinedError(line.decode("utf-8", "replace"))

@@ -37,7 +37,7 @@ _DIALECT: Final = Dialect(
     key="`key`",
     key_type="varchar(191)",
     text_type="longtext",
-    # lets different texts never compare as equal
+    # With this collation, two different texts never compare as equal.
     options=" character set utf8mb4 collate utf8mb4_bin",
     conflict="on duplicate key update value = ",
     new="values(value)",
@@ -66,7 +66,7 @@ class MySql(SqlProtocol):
     """MySQL and MariaDB."""
 
     name, port, knows_leader = "mysql", 3306, True
-    joins_as_follower = True  # a node joins as read-only, and a group may have several primaries
+    joins_as_follower = True  # A node joins as read-only, and a group may have several primaries.
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         try:
@@ -103,7 +103,7 @@ class MySql(SqlProtocol):
                 password=settings.password,
                 charset="utf8mb4",
                 autocommit=True,
-                # an update counts the rows that it matches, not the rows that it changes
+                # report the rows that an update matched, not the rows that it changed
                 client_flag=CLIENT.FOUND_ROWS,
             )
         except aiomysql.Error as error:
@@ -188,7 +188,7 @@ class MySqlSession(SqlSession):
 
 
 def _translated(error: Exception) -> Exception:
-    """A refusal if the statement certainly did nothing, and else an error of the connection."""
+    """Return a refusal if the statement certainly did nothing, else an error of the connection."""
     import aiomysql
 
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0

@@ -109,13 +109,13 @@ class Postgres(SqlProtocol):
                 password=settings.password or None,
                 dbname=settings.database,
                 autocommit=True,
-                prepare_threshold=None,  # preparing a statement would take a request of its own
+                prepare_threshold=None,  # never prepare: that takes an extra request
                 sslmode="disable",
                 gssencmode="disable",
             )
         except psycopg.Error as error:
             raise ConnectionError(str(error).strip()) from error
-        for kind in ("json", "jsonb"):  # so that all JSON texts are decoded in one place
+        for kind in ("json", "jsonb"):  # leave the decoding of all JSON texts to one place
             connection.adapters.register_loader(kind, TextLoader)
         session = PostgresSession(env, address, connection, settings)
         try:
@@ -195,7 +195,7 @@ class PostgresSession(SqlSession):
 
 
 def _translated(error: Exception) -> Exception:
-    """A refusal if the statement certainly did nothing, and else an error of the connection."""
+    """Return a refusal if the statement certainly did nothing, else an error of the connection."""
     import psycopg
 
     code, text = getattr(error, "sqlstate", None) or "", str(error).strip()

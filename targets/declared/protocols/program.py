@@ -1,19 +1,19 @@
-"""A helper program in any language: one JSON object per line on its stdin and stdout.
+"""A helper program in any language, which exchanges JSON objects by stdin and stdout, one per line.
 
 A request has an id, the operation and its arguments:
 
     {"id": 1, "f": "write", "key": "register", "value": 5, "client": "client-0"}
 
-The program makes one attempt at the node in its command line, and answers with the same id and
+The program makes one attempt at the node in its command line. It answers with the same id and
 exactly one of
 
-    {"id": 1, "ok": VALUE}     it happened; VALUE is the answer, null where there is none
-    {"id": 1, "fail": "why"}   certainly, it did not happen
+    {"id": 1, "ok": VALUE}     the operation happened; VALUE is its answer, or null
+    {"id": 1, "fail": "why"}   the operation certainly did not happen
     {"id": 1, "info": "why"}   unknown
 
 Each connection of a client is one process. The process is killed when the client leaves the node.
-If it does not answer in time, or answers anything else, it is also killed, and the outcome of a
-change is unknown.
+It is also killed if it does not answer in time, or answers anything else; the outcome of a change
+is then unknown.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ _PLACES: Final = frozenset({"node", "host", "port"})
 
 
 class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a file: the command, as a text or a list of words with the placeholders
-    `{node}`, `{host}` and `{port}` for the node; and the vocabularies that the program supports.
+    """The settings of a file: the command, and the vocabularies that the program supports.
+
+    The command is a text or a list of words, with the placeholders `{node}`, `{host}` and `{port}`.
     """
 
     command: str | list[str]
@@ -137,7 +138,7 @@ class Program(Protocol):
 
 
 class ProgramSession(Session):
-    """A process with one request at a time in progress."""
+    """One process of the program, with one request at a time in progress."""
 
     def __init__(self, env: ClientEnv, address: Address, process: Process) -> None:
         super().__init__(env, address)
@@ -188,7 +189,7 @@ class ProgramSession(Session):
         return content
 
     async def _listen(self) -> None:
-        """Read the program's stderr, and keep its end."""
+        """Read the program's stderr, and keep only the end of it."""
         stderr = self._process.stderr
         assert stderr is not None
         while data := await stderr.read(_READ_BYTES):

@@ -4,9 +4,9 @@
     write = ["SET", "{key}", "{value}"]
 
 Values are stored as JSON texts. The words of a command are split before the arguments are filled
-in, so an argument is always one word. An error reply of Redis to a single command means that it did
-nothing. After an error in a script, which may already have written, and after an error of a proxy,
-the outcome is unknown.
+in, so an argument is always one word. If Redis answers a single command with an error reply, the
+command did nothing. After an error in a script, which may already have written, the outcome is
+unknown. It is also unknown after an error of a proxy.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class RedisSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `primary`: use only nodes that report that they are primaries. `sentinels`: use only the node
     that a Sentinel, such as "s1:26379", names as the primary of `master`. `wait`: after each
-    change, `WAIT` for this number of replicas for at most `wait_ms`; if fewer replicas have the
-    change, the outcome is unknown.
+    change, send a `WAIT` for this number of replicas, with the timeout `wait_ms`; if fewer replicas
+    confirm the change, its outcome is unknown.
     """
 
     username: str = ""
@@ -108,15 +108,15 @@ class Command(Template):
 
     @property
     def is_script(self) -> bool:
-        """Whether the command is a script, which may have written before an error reply."""
+        """Whether the command runs a script, which may write before it fails."""
         return self.words[0].upper() in _SCRIPTS
 
 
 class Transaction(Template):
-    """The micro-operations of a transaction, as commands between MULTI and EXEC."""
+    """The micro-operations of a transaction, sent as commands between MULTI and EXEC."""
 
     def __init__(self, read: Sequence[str], answer: Answer) -> None:
-        """Take the command that reads a key, and the kind of its answer."""
+        """Take the command that reads a key, and the type of its answer."""
         self.read, self.answer = tuple(read), answer
 
     def command(self, f: str, key: str, value: Any) -> Sequence[str]:
@@ -254,7 +254,7 @@ class RedisSession(Session):
             raise DeclinedError(f"not a primary: its role is {shown(reply)}", elsewhere=True)
 
     async def check_sentinels(self) -> None:
-        """Raise `DeclinedError` unless a Sentinel calls this node the primary."""
+        """Raise `DeclinedError` unless a Sentinel names this node as the primary."""
         await self._sentinels.check(self.env, await self._run_id())
 
     async def _run_id(self) -> bytes:
@@ -336,8 +336,9 @@ def _refuse(error: ReplyError, *, sure: bool) -> None:
 
 
 def _refuse_transaction(opened: Any, words: Sequence[Any], ran: ReplyError) -> None:
-    """Raise `DeclinedError` if certainly no command of the transaction ran. If MULTI was refused
-    for a reason that has passed when the first command arrives, this command runs by itself.
+    """Raise `DeclinedError` if certainly no command of the transaction ran.
+
+    If MULTI was refused, the commands after it run on their own, if they are not refused as well.
     """
     why = next((each for each in (opened, *words) if isinstance(each, ReplyError)), ran)
     discarded = opened == "OK" and (ran.code == "EXECABORT" or ran.code in _BEFORE)
@@ -382,7 +383,7 @@ def _raw(reply: Any) -> Any:
 
 
 def _plain(reply: Any) -> Any:
-    """The JSON value of a reply; a status such as OK has no value."""
+    """Return the JSON value of a reply; a status such as OK is refused, since it has no value."""
     if reply is None or isinstance(reply, int):
         return reply
     if isinstance(reply, bytes):

@@ -10,7 +10,7 @@ LEASE: Final = """
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
 return redis.call('INCR', KEYS[1] .. ':token')
 """
-# The offset of a message is the length of the list that ends with it, as RPUSH returns it.
+# A message's offset is the length of the list up to and including it, which RPUSH returns.
 POLL: Final = """
 local start = math.max(tonumber(ARGV[1]) - 1, 0)
 local all = redis.call('LRANGE', KEYS[1], start, start + 99)

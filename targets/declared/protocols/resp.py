@@ -24,8 +24,10 @@ class ReplyError(Exception):
 
 
 async def replies(stream: Stream, commands: Sequence[Sequence[str]]) -> list[Any]:
-    """Send commands together and return their replies: text for a status, bytes for a string, a
-    number, a list, `None` for nil, or a `ReplyError`.
+    """Send several commands at once and return their replies.
+
+    A reply is text for a status, bytes for a string, a number, a list, `None` for nil, or a
+    `ReplyError`.
     """
     await stream.send(b"".join(_packed(words) for words in commands))
     return [await _reply(stream, 0) for _ in commands]

@@ -1,7 +1,7 @@
-"""Redis Sentinels: the primary that each of them names.
+"""Asks Redis Sentinels which node each of them considers the primary.
 
-Primaries are compared by the id of their run (`run_id` of INFO), since an address can have several
-forms.
+Primaries are compared by `run_id` of INFO, the id of a server's run, because one server can have
+several addresses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Primary(NamedTuple):
 
 
 class Sentinels:
-    """The Sentinels that a declaration names; they watch one primary under a name."""
+    """The Sentinels that a declaration lists. Each of them watches the primary named `master`."""
 
     def __init__(self, nodes: Sequence[str], master: str) -> None:
         """Take nodes such as "s1:26379"; raises `UsageError` for any other text."""
@@ -54,8 +54,10 @@ class Sentinels:
         raise DeclinedError("no Sentinel answers", elsewhere=True)
 
     async def term(self, env: ClientEnv, run_id: bytes) -> int:
-        """The highest epoch in which a Sentinel names this primary, from 1. The term is 0 if no
-        Sentinel names it, for example because it was replaced behind a partition.
+        """Return the highest epoch, counted from 1, in which a Sentinel names this primary.
+
+        The result is 0 if no Sentinel names it, for example because it was replaced while
+        partitioned.
         """
         asked = (self._named_by(env, address) for address in self.addresses)
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -68,9 +70,10 @@ class Sentinels:
         return max(terms)
 
     async def _named_by(self, env: ClientEnv, sentinel: Address) -> _Primary:
-        """Ask one Sentinel for its primary. While a Sentinel reconfigures the replicas after a
-        failover, it already names the new primary by its address, but still lists it among the
-        replicas of the old one.
+        """Ask one Sentinel for its primary.
+
+        After a failover, while a Sentinel still reconfigures the replicas, it already names the new
+        primary's address, but lists the new primary among the replicas of the old one.
         """
         stream = await Stream.open(env, sentinel)
         try:
@@ -96,7 +99,7 @@ def _address_of(text: str) -> Address:
 
 
 def _fields(reply: Any) -> Mapping[bytes, bytes]:
-    """The fields of a node, as a Sentinel lists them."""
+    """Parse a node's fields, as a Sentinel lists them."""
     if not isinstance(reply, list) or len(reply) % 2:
         raise MalformedError(f"not the fields of a node: {shown(reply)}")
     return dict(zip(reply[::2], reply[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""The operations of each vocabulary, as templates see them."""
+"""The shapes of operations: what a template for an operation takes, returns and may change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ a table, or a list of pairs; the whole answer as plain data, without decoding, f
 
 
 class Shape(NamedTuple):
-    """One operation: its arguments, the answer that its template must return, whether it may change
-    something, and whether a vocabulary is complete without it.
+    """The shape of one operation: its arguments, the answer that its template must return, whether
+    it may change something, and whether it is required in a vocabulary.
     """
 
     arguments: frozenset[str]

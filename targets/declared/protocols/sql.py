@@ -4,10 +4,10 @@
     transfer = ["update account set ...", "update account set ..."]
     txn = { r = "select ...", append = "insert ..." }
 
-A placeholder becomes a parameter of the driver: `{key}` as text, and any other argument as its JSON
-text, which also works for numeric columns. `{table:name}` becomes part of the statement. Texts in
-answers are JSON, too. A change that affects no row did not happen; in a transaction, this rolls
-everything back. Before `commit` is sent, no part of a transaction can have taken effect.
+A placeholder becomes a parameter of the driver: `{key}` as text, any other argument as JSON text,
+which also works for numeric columns. `{table:name}` becomes part of the statement. Texts in answers
+are JSON, too. A change that affects no row did not happen; in a transaction, this rolls everything
+back. Until `commit` is sent, no part of a transaction can have taken effect.
 """
 
 from __future__ import annotations
@@ -69,17 +69,19 @@ class Result:
         return rows[0][0] if len(rows) == 1 and len(rows[0]) == 1 else rows
 
     def took_effect(self, *, of_call: bool) -> bool:
-        """Whether the statement took effect. A boolean answer says so. So do 0 and null, if
-        a function was called (`select get_lock({key}, 0)`). Else there must be a row.
+        """Whether the statement took effect.
+
+        A boolean answer says so itself. If a function was called (`select get_lock({key}, 0)`), 0
+        and null mean no. For any other statement, a row means yes.
         """
         cells = self.rows[0] if self.rows else ()
-        if len(cells) != 1 or (of_call and cells[0] == ""):  # PostgreSQL's answer of no type
+        if len(cells) != 1 or (of_call and cells[0] == ""):  # PostgreSQL's answer for void
             return not self.is_empty
         value = _value(cells[0])
         return bool(value) if of_call or isinstance(value, bool) else True
 
     def value(self, answer: Answer) -> Any:
-        """Return the value of an answer other than "whether"; raises `MalformedError`."""
+        """Return the value for any type of answer except "whether"; raises `MalformedError`."""
         if answer in {"ran", "done"}:
             return None
         if answer == "raw":
@@ -98,10 +100,10 @@ class Result:
 
 
 class Statement(Template):
-    """One statement, in the driver's style, and the names of its parameters."""
+    """One statement in the driver's style, with the names of its parameters."""
 
     def __init__(self, text: str) -> None:
-        """Take a statement whose placeholders are not inside quotes."""
+        """Parse a statement. Its placeholders must not be inside quotes."""
         self.written = text
         self.calls = _CALL.match(text) is not None
         """Whether it calls a function, and reads no table."""
@@ -128,7 +130,7 @@ class Statement(Template):
 
 
 class Statements(Template):
-    """Statements whose last rows are the answer; several statements are one transaction."""
+    """One or more statements; several form one transaction. The last one's rows are the answer."""
 
     def __init__(self, answer: Answer, *statements: str) -> None:
         self.answer = answer
@@ -136,8 +138,10 @@ class Statements(Template):
 
 
 class Transaction(Template):
-    """A statement for each kind of micro-operation; all statements of an operation are one
-    transaction. The statement for `r` returns one value or, with `joined`, the elements of a list,
+    """One statement per kind of micro-operation; all statements of an operation are one
+    transaction.
+
+    The statement for `r` returns either one value or, with `joined`, the elements of a list,
     separated by commas.
     """
 
@@ -204,8 +208,10 @@ class SqlSession(Session):
             raise
 
     async def _commit(self, statements: Coroutine[Any, Any, Any], *, changes: bool) -> Any:
-        """Begin a transaction with these statements, and commit it, or roll it back if a statement
-        is declined. Only the commit can change something.
+        """Begin a transaction with these statements and commit it. Only the commit can change
+        something.
+
+        If a statement is declined, the transaction is rolled back.
         """
         try:
             value = await self.attempt(statements, changes=False)

@@ -1,4 +1,4 @@
-"""Byte streams to and from a node: one TCP connection with limits, closed without waiting."""
+"""A byte stream to and from a node: one TCP connection with size limits, closed without waiting."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ class Stream:
 
     @classmethod
     async def open(cls, env: ClientEnv, address: Address) -> Stream:
-        """Connect to a node at the endpoint that the environment gives to the calling client."""
+        """Connect to a node at the endpoint that this client uses in the environment."""
         host, port = env.endpoint(address)
         return cls(*await dial(host, port))
 
     async def send(self, data: bytes) -> None:
-        """Send a request. Raises `NotSentError` if the peer has closed the connection, and
-        `MalformedError` if there are unread bytes that answer no request.
+        """Send a request.
+
+        Raises `NotSentError` if the peer has closed the connection, and `MalformedError` if unread
+        bytes are left, since these answer no request.
         """
         arrived = unread(self._reader)
         self._buffer += arrived or b""
@@ -45,8 +47,9 @@ class Stream:
         await self._writer.drain()
 
     async def line(self, end: bytes = b"\r\n") -> bytes:
-        """Read a line and return it without its end. Raises `EOFError` for a torn line and
-        `MalformedError` for a line that is too long.
+        """Read a line, and return it without its end.
+
+        Raises `EOFError` for a torn line, and `MalformedError` for a line that is too long.
         """
         while (at := self._buffer.find(end)) < 0:
             if len(self._buffer) > LINE_BYTES_MAX:
@@ -57,8 +60,9 @@ class Stream:
         return line
 
     async def block(self, size: int) -> bytes:
-        """Read `size` bytes. Raises `EOFError` if there are fewer, and `MalformedError` for a bad
-        size.
+        """Read `size` bytes.
+
+        Raises `EOFError` if there are fewer, and `MalformedError` for a bad size.
         """
         if not 0 <= size <= ANSWER_BYTES_MAX:
             raise MalformedError(f"a block of {size} bytes; it may have 0 to {ANSWER_BYTES_MAX}")

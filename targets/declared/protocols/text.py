@@ -1,8 +1,9 @@
 """Placeholders in templates, and values as JSON text.
 
 A placeholder is `{name}` or `{name:encoding}`, such as `{value}` or `{key:base64}`. Braces of JSON
-are not placeholders, because JSON quotes its names. Without an encoding, `{key}` is the plain text
-of the key, and every other argument is its JSON text, so that 5 and "5" differ in any store.
+objects are not placeholders, because the names in them are quoted. Without an encoding, `{key}` is
+the plain text of the key. Every other argument is its JSON text, so that 5 and "5" differ in any
+store.
 """
 
 from __future__ import annotations
@@ -31,13 +32,11 @@ def encoded(value: Any) -> str:
 
 
 def decoded(data: bytes | bytearray | str) -> Any:
-    """Return the value of a JSON text; raises `MalformedError` for anything else, such as an empty
-    text, NaN, or a lone surrogate.
-    """
+    """Parse a JSON text. Raises `MalformedError` for an empty text, NaN, a lone surrogate, etc."""
     try:
         text = data if isinstance(data, str) else bytes(data).decode("utf-8")
         value = json.loads(text, parse_constant=_refuse)
-        # an escape may have produced a lone surrogate, which no history can contain
+        # An escape may have produced a lone surrogate, which a history cannot contain.
         if "\\u" in text:
             encoded(value).encode("utf-8")
     except (ValueError, RecursionError) as error:
@@ -50,7 +49,7 @@ def _refuse(constant: str) -> Any:
 
 
 def text_of(name: str, value: Any) -> str:
-    """Return the text for `{name}` without an encoding."""
+    """Return the text for the placeholder `{name}`, which has no encoding."""
     return value if name in PLAIN and isinstance(value, str) else encoded(value)
 
 
@@ -76,7 +75,7 @@ ENCODINGS: Final[Mapping[str, Callable[[str, Any], str]]] = {
 def filled(
     template: str, arguments: Mapping[str, Any], plain: Callable[[str, Any], str] = text_of
 ) -> str:
-    """The template with its placeholders replaced; `plain` is the default encoding."""
+    """Replace the placeholders of a template; `plain` encodes the ones without an encoding."""
 
     def replacement(match: re.Match[str]) -> str:
         name, encoding = match.groups()

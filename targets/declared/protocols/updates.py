@@ -1,7 +1,7 @@
 """The operations of all vocabularies as pure functions of items, for stores with versions.
 
-A transaction uses one item per key. Every other object is a single item: a set is a list, a lock is
-its holder, and a bank is a table of balances.
+A transaction uses one item per key. Every other object is a single item: a set is stored as a list,
+a lock as the name of its holder, and a bank as a table of balances.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ BANK: Final = {str(account): 10 for account in range(8)}
 
 
 def played(mops: Sequence[Any], items: Items) -> tuple[list[list[Any]], dict[str, Any]]:
-    """Return the answer of a transaction on these items, and the new values of the items that it
-    changed.
+    """Apply a transaction to items; return its answer, and the new values of the changed items.
 
-    Items are lists in a transaction with appends, and registers in one with writes.
+    Items are lists in a transaction with appends, and registers in a transaction with writes.
     """
     now, changed, answer = dict(items), {}, []
     for f, key, element in mops:
@@ -72,8 +71,10 @@ def _number(value: Any) -> int:
 
 
 def _one(change: Callable[[Any, Arguments], tuple[Any, Any]]) -> Update:
-    """Make an operation on the item `{key}` from a function that maps its value to the answer and
-    the new value. If the two values are equal, nothing is written.
+    """Make an operation on the item `{key}` from a function of its value.
+
+    The function returns the answer and the new value. If the value is unchanged, nothing is
+    written.
     """
 
     def changed(items: Items, arguments: Arguments) -> tuple[Any, Items]:
@@ -134,8 +135,9 @@ _OPEN_BANK: Final = Update(
 
 
 def _one_item(key: str, update: Update) -> Update:
-    """Return the operation for a store that changes only one item at a time: all items of the
-    operation become entries of the item `key`.
+    """Adapt an operation to a store that changes only one item at a time.
+
+    All items of the operation become entries of the item `key`.
     """
 
     def change(items: Items, arguments: Arguments) -> tuple[Any, Items]:
@@ -148,8 +150,9 @@ def _one_item(key: str, update: Update) -> Update:
 
 
 def _templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
-    """Return the operations of all vocabularies; `several_items` says whether the store can change
-    several items at once.
+    """Return the operations of all vocabularies.
+
+    `several_items` says whether the store can change several items at once.
     """
 
     def transactions(name: str) -> dict[str, Template]:
@@ -198,7 +201,7 @@ class VersionedProtocol(Protocol):
 
 
 def built_in(store: str, where: str, written: object) -> UsageError:
-    """Return the error for a template in the file, since this store takes none."""
+    """Return the error for a template in the file, which this store does not support."""
     return UsageError(
         f"{where} is {shown(written)}: {store}'s operations are built in; remove it, or use the "
         "protocol 'program' for others"

@@ -1,9 +1,9 @@
-"""Operations on stores whose items have versions: read, compute, and write if nothing has changed.
+"""Operations on stores with versioned items: read, compute, and write if the versions are current.
 
 etcd, ZooKeeper and memcached can store an item only if its version is still the one that was read.
 This makes any pure function of items an atomic operation. Every request of such an operation is an
-attempt of its own. A refused write had no effect, so the operation reads and tries again; as for a
-single request, only the client's timeout ends this.
+attempt of its own. If a write is refused, it had no effect, so the operation reads and tries again.
+Only the client's timeout ends these tries.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ class VersionedSession(Session):
 
     @abstractmethod
     async def load(self, keys: Sequence[str]) -> Mapping[str, tuple[Any, Any]]:
-        """Read items as of one moment, each with its version; every request is one attempt."""
+        """Read items, all as of one moment, each with its version. Every request is one attempt."""
 
     @abstractmethod
     async def store(self, items: Items, seen: Mapping[str, Any]) -> bool:
-        """Write items if all versions in `seen` are still current, and return whether they were;
-        every request is one attempt.
+        """Write items if all versions in `seen` are still current; return whether they were.
+
+        Every request is one attempt.
         """
 
     @abstractmethod
@@ -57,7 +58,7 @@ class VersionedSession(Session):
     async def perform(
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool
     ) -> Any:
-        del changes  # each request says so itself
+        del changes  # each request says itself whether it changes something
         if isinstance(template, Read):
             key = arguments["key"]
             return (await self.load([key]))[key][0]

@@ -1,8 +1,8 @@
-"""ZooKeeper: the harness's own sessions in kazoo's wire format, so that one request is one attempt.
+"""ZooKeeper, with sessions of the harness's own, so that each request is exactly one attempt.
 
-kazoo's client would retry and move sessions between servers by itself. Items are znodes with JSON
-texts, created by the first write. Unless `sync` is set, a read may be as old as the state of its
-server.
+kazoo's client would retry by itself and move sessions between servers, so only kazoo's wire format
+is used. Items are znodes with JSON texts; the first write of an item creates its znode. Unless
+`sync` is set, a read may be as old as the state of its server.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STATUS_BYTES_MAX: Final = 16 * 1024
 class ZooKeeperSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
-    `sync`: send a sync before each read. `root`: an existing znode, below which all items are.
+    `sync`: send a sync before each read. `root`: an existing znode that contains all items.
     """
 
     sync: bool = False
@@ -95,7 +95,7 @@ class ZooKeeper(VersionedProtocol):
 
 
 class Word(Template):
-    """A four-letter word, as a request that is answered by text."""
+    """A four-letter word (such as `mntr`), as a request whose answer is text."""
 
     def __init__(self, word: str) -> None:
         self.word = word
@@ -110,7 +110,7 @@ class _RefusedError(Exception):
 
 
 class ZooKeeperSession(VersionedSession):
-    """A session with one server, which has one request at a time in progress."""
+    """A session with one server, with one request at a time in progress."""
 
     def __init__(
         self, env: ClientEnv, address: Address, stream: Stream, settings: ZooKeeperSettings
@@ -157,8 +157,10 @@ class ZooKeeperSession(VersionedSession):
         return await self._written(key, value, seen[key])
 
     async def put(self, key: str, value: Any) -> None:
-        """Set the znode, or create it if it does not exist. A refusal for this reason proves that
-        nothing happened, so the other request follows.
+        """Set the znode or, if it does not exist, create it.
+
+        If the first request is refused because of this, it certainly did nothing, so the other
+        follows.
         """
         while True:
             for version in (_ANY_VERSION, _ABSENT):
@@ -171,7 +173,7 @@ class ZooKeeperSession(VersionedSession):
         return await self.attempt(exchange, changes=True)
 
     async def _write(self, path: str, data: bytes, version: int) -> bool:
-        """Write a znode if it still has this version; return whether it had."""
+        """Write a znode if it has this version; return whether it had."""
         from kazoo.protocol.serialization import Create, SetData
         from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -195,7 +197,7 @@ class ZooKeeperSession(VersionedSession):
         return await super().perform(template, arguments, changes=changes)
 
     async def _answer_to(self, word: str) -> str:
-        """The answer to a four-letter word, which needs a connection of its own."""
+        """Return the answer to a four-letter word, which needs a connection of its own."""
         stream = await Stream.open(self.env, self.address)
         try:
             await stream.send(word.encode())
@@ -213,8 +215,10 @@ class ZooKeeperSession(VersionedSession):
         return leads, epoch
 
     async def server(self) -> str | None:
-        """The epoch in the last answer to `leadership`: an epoch has one leader. Words and sessions
-        have connections of their own, which a proxy may connect to different servers.
+        """Return the epoch from the last answer to `leadership`, since an epoch has one leader.
+
+        The server's address would be wrong: through a proxy, words and sessions have connections of
+        their own, which may lead to different servers.
         """
         return self._server
 

@@ -1,4 +1,4 @@
-"""Translation of an operation into a call of the metastore, and of the call's answer back."""
+"""Translates an operation into a call of the metastore, and the call's answer into a completion."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _table(database: str, name: str, nonce: str) -> api.MetaTable:
 
 
 def plan(call: ClientCall, request_id: str) -> api.ApiCall:
-    """Return the metastore call for an operation; for a poll, only the first of its calls."""
+    """Return the metastore call for an operation. A poll makes several; this returns the first."""
     match call:
         case hms_tokens.Issue(owner, renewer):
             return api.GetDelegationToken(owner, renewer)

@@ -45,7 +45,7 @@ RESULTS: Final = {
 
 
 class Proof(enum.Enum):
-    """The possible effects of an attempt that failed with an exception."""
+    """The possible effects of an attempt that ended in an exception."""
 
     NOTHING = "nothing"
     UNKNOWN = "unknown"

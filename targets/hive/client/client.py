@@ -1,17 +1,17 @@
 """A client process that behaves like Hive's `RetryingMetaStoreClient` over `HiveMetaStoreClient`.
 
 * A client opens one connection and keeps it as long as it works. To connect, the client tries the
-  metastores on its list from the beginning, in a few rounds.
-* A call is retried after a delay, over a new connection, if its answer is lost or is a
-  MetaException about the database or the transport. Changes are retried as well, although they are
-  not idempotent. The history lists every try as an attempt.
-* A connection that is older than its lifetime is replaced before the next call.
-* If metastores join and leave, an operation with several attempts records the metastores on the
-  client's list (`uris`), and which of them were configured both at its start and at its end
-  (`listed`).
+    metastores on its list from the beginning, in a few rounds.
+* If an answer is lost, or is a MetaException about the database or the transport, the call is
+    retried after a delay, over a new connection. Changes are retried as well, although they are not
+    idempotent. The history lists every try as an attempt.
+* A connection that is older than its lifetime is replaced before the next call. * If metastores can
+join and leave, an operation with several attempts records two lists. `uris` has
+    the metastores on the client's list. `listed` has the ones that were configured both when the
+    operation began and when it ended.
 
-`classify` decides what an outcome proves. If an operation reaches its deadline, it ends: as `info`
-if the client sent a request that may have changed something, or else as `fail`.
+`classify` decides what an outcome proves. At its deadline, an operation ends as `info` if the
+client sent a request that may have changed something, and as `fail` otherwise.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Operation:
     maybe_done: bool = False  # whether an attempt to change something has an unknown outcome
     node: str | None = None
     error: str = "NO_METASTORE: none accepted a connection"
-    uris: list[str] = dataclasses.field(default_factory=list)  # all metastores that the client knew
+    uris: list[str] = dataclasses.field(default_factory=list)  # all metastores on the client's list
     listed: tuple[Address, ...] = ()  # the configured metastores when the operation began
 
 
@@ -80,10 +80,10 @@ class MetastoreClient:
         connect: Connect | None = None,
         listed: Listed | None = None,
     ) -> None:
-        """Create a client of `metastores`, given in the deployment's order.
+        """Create a client of `metastores`, which are in the deployment's order.
 
-        `connect` opens connections, by default to the bundled metastores. If metastores join and
-        leave, `listed` returns the metastores that the clients' configuration lists now.
+        `connect` opens connections, by default to the bundled metastores. If metastores can join
+        and leave, `listed` returns the metastores that the clients' configuration lists now.
         """
         self._env = env
         self._connect: Connect = connect or Door(env)
@@ -125,7 +125,7 @@ class MetastoreClient:
         *,
         timeout_s: float,
     ) -> Completion:
-        """Perform `call` by running `do` until the deadline, and classify the outcome."""
+        """Run `do` for the operation `call`, at most until the deadline; classify the outcome."""
         operation = Operation(listed=self._now_listed())
         try:
             async with asyncio.timeout(timeout_s):
@@ -142,7 +142,7 @@ class MetastoreClient:
         return self._end(operation, OpType.OK, value, None)
 
     def new_request_id(self) -> str:
-        """Return a request id that no other change has."""
+        """Return a request id that is unique to one change."""
         self._count += 1
         return f"{self._client_id}-{self._count}"
 
@@ -203,9 +203,9 @@ class MetastoreClient:
     # --- calls -------------------------------------------------------------------------------
 
     async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
-        """Verify a token at the first metastore that responds, from `call.metastore` on.
+        """Verify a token at the first metastore that responds, trying `call.metastore` first.
 
-        The token's user is another process, so it has its own list and its own connection.
+        The process that uses a token is not this client: it has a list and a connection of its own.
         """
         metastores = self._now_listed()
         self._note_uris(operation, metastores)
@@ -303,7 +303,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """Return the connection; reopen it if `again`, or if it is absent, broken or too old."""
+        """Return the connection. Reopen it if `again`, or if it is absent, broken or too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -338,7 +338,7 @@ class MetastoreClient:
         raise NoMetastoreError(f"NO_METASTORE: this client knows only {names}")
 
     async def _try_open(self, operation: Operation, address: Address) -> Connection:
-        """Open a connection. Record a failure as an attempt and raise `ChannelError`."""
+        """Open a connection. If this fails, record an attempt and raise `ChannelError`."""
         start_ns = self._env.clock.monotonic_ns()
         outcome = "TIMED_OUT: the operation's deadline passed"
         try:

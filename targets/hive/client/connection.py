@@ -1,4 +1,4 @@
-"""Connections of a client: to the bundled metastores, or over Thrift to real ones."""
+"""Connections of a client, either to the bundled metastores or over Thrift to real ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Connect(Protocol):
 
 
 class Door:
-    """Opener of connections to bundled metastores; implements `Connect`."""
+    """Opens connections to bundled metastores; implements `Connect`."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

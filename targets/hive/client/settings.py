@@ -49,6 +49,6 @@ class ClientSettings:
     rereads: bool = False
 
     def failover_s(self, uris: int) -> float:
-        """The longest time from a failed call to the next attempt, with `uris` metastores."""
+        """Return the longest time between a failed call and the next try at `uris` metastores."""
         rounds = self.connect_rounds * uris * self.connect_s
         return rounds + (self.connect_rounds - 1) * self.connect_delay_s + self.retry_delay_s + 1.0

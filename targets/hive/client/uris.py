@@ -1,17 +1,17 @@
 """The order in which a client tries metastores, as in Hive's `HiveMetaStoreClient`.
 
-Every attempt to connect begins at the head of the list. `sequential` keeps the list as it is, so
-any reconnect fails back to the first metastore that serves. `random` shuffles the list once, and
-each reconnect moves another random metastore to the head.
+Every attempt to connect begins at the head of the client's list. `sequential` keeps the list as it
+is, so a reconnect always returns to the first metastore that serves. `random` shuffles the list
+once, and each reconnect moves another random metastore to the head.
 
-A client reads the list when it is created. With a resolver (`metastore.uri.resolver`, HIVE-18347)
-it also reads the list at every reconnect (`reconnect` calls `resolveUris`), and so follows added
-and removed metastores; other clients keep the list for life. A connected client stays connected.
-Hive shuffles a random list at each reading; this client only shuffles a list that has changed.
+A client reads the configured list when it is created. A client with a resolver
+(`metastore.uri.resolver`, HIVE-18347) also reads it at every reconnect (`reconnect` calls
+`resolveUris`), and so follows added and removed metastores; other clients keep their first list.
+Hive shuffles a random list whenever it reads it; this client only shuffles a list that has changed.
 
 In Hive, a sequential client keeps returning to the first metastore, even if that metastore accepts
-connections but never answers. In `strict`, a metastore that lost a call is tried after all other
-metastores for a while; if several lost calls, the one whose loss is oldest is tried first. The
+connections but never answers. In the profile `strict`, a metastore that lost a call is tried after
+all others for a while. If several have lost calls, the one whose loss is oldest is tried first. The
 switch FAILBACK-FLAP restores Hive's behaviour.
 """
 
@@ -58,7 +58,7 @@ class Uris:
             self._read(given)
 
     def in_order(self, now_ns: int) -> tuple[Address, ...]:
-        """The metastores in the order in which the client tries to connect."""
+        """Return the metastores in the order in which the client tries to connect."""
 
         def lost_lately_ns(uri: Address) -> int:
             lost_ns = self._lost_ns.get(uri, -AVOIDED_NS)

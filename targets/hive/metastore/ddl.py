@@ -1,9 +1,10 @@
 """Changes of tables, each in one transaction, in the steps of Hive's `ObjectStore`.
 
-Create checks and inserts, and the unique key decides a race. Rename reads, checks the new name and
-updates. Drop reads and deletes. In `strict` all transactions are serializable. Read committed is
-equally correct if the rows to change are locked and the changed rows are counted. Switches mark the
-places where Hive does neither. A refusal is raised before anything is written.
+Create checks and inserts; the unique key decides a race. Rename reads the table, checks the new
+name and updates. Drop reads and deletes. In the profile `strict`, all transactions are
+serializable. Read committed would be equally correct if a change locked the rows that it changes
+and counted the changed rows. Switches mark the places where Hive does neither. A refusal is raised
+before anything is written.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Ddl:
     """The changes of tables, each run within the caller's transaction."""
 
     def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
-        """`bugs` switch off safeguards; with `kudu`, the rules of Kudu's plug-in apply."""
+        """Set the defects (`bugs`); with `kudu`, the rules of Kudu's plug-in apply."""
         self._events = events
         self._bugs = bugs
         self._kudu = kudu
@@ -96,7 +97,7 @@ class Ddl:
         return None, table
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
-        """Drop the table that a refused create found in place: HIVE-15424's faulty roll-back."""
+        """Drop the table that made a create fail: the faulty roll-back of HIVE-15424."""
         existing = await read_table(session, table.database, table.name)
         if existing is not None and existing.ident is not None:
             await _delete(session, existing.ident)
@@ -146,7 +147,7 @@ class Ddl:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
             await session.delete(PARAMETERS, equal(TBL_ID=table.ident))
-            # With DROP-RENAME, the table may have left this path, and another table may use it.
+            # With DROP-RENAME, the table may have moved away, and another may use this path now.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
                 await remove_directory(session, table.full_name)
         return table, None

@@ -1,8 +1,8 @@
-"""The notification log: each entry is written in the transaction of its change.
+"""The notification log, whose entries are written in the same transactions as their changes.
 
 `DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in commit
-order. In `strict` the times of events rise with the ids; in Hive they come from each metastore's
-own clock. A cleaner removes events older than the time to live.
+order. In the profile `strict`, the times of events rise with the ids; in Hive, they come from each
+metastore's own clock. A cleaner removes events that are older than the time to live.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _message: Final = msgspec.json.Decoder(_Message)
 
 
 def now_ms(env: Env) -> int:
-    """The time of the metastore's wall clock, in ms since the epoch."""
+    """Return the time of the metastore's wall clock, in ms since the epoch."""
     return env.clock.wall_ns() // NS_PER_MS
 
 
@@ -60,7 +60,7 @@ class Events:
     async def add(
         self, session: Session, before: MetaTable | None, after: MetaTable | None
     ) -> None:
-        """Log a change as its transaction's last step: the next id's lock blocks other changes."""
+        """Log a change. Call this last in a transaction: it blocks all other changes."""
         if Bug.EVENT_ID_AHEAD in self._bugs:
             number, time_ms = await self._transactions.run(Isolation.READ_COMMITTED, self._next)
         else:

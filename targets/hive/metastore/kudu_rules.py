@@ -1,10 +1,10 @@
 """The rules of Kudu's plug-in for the metastore (`KuduMetastorePlugin`), checked for every change.
 
-Masters mark their own calls with `MASTER_EVENT` in the environment context. Only masters create
-Kudu tables and change their columns. Other users may drop or rename a Kudu table through Hive, and
-masters read the event of that change in the log. A change that breaks a rule is refused with a
-MetaException before anything is written. The rules cover *synchronized* tables: managed tables, and
-external tables with `external.table.purge`.
+Kudu's masters mark their own calls with `MASTER_EVENT` in the environment context. Only masters
+create Kudu tables and change their columns. Other users may drop or rename a Kudu table through
+Hive; masters then learn of the change from its event in the log. A change that breaks a rule is
+refused with a MetaException before anything is written. The rules cover *synchronized* tables,
+which are managed tables and also external tables with `external.table.purge`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_legacy(table: MetaTable) -> bool:
 
 
 def is_synchronized(table: MetaTable) -> bool:
-    """Whether the table must be both in Kudu's catalog and in Hive's."""
+    """Whether Kudu's catalog and Hive's must agree on the table."""
     is_external = _says(table, EXTERNAL)
     return is_kudu(table) and (not is_external or _says(table, PURGE))
 

@@ -1,9 +1,9 @@
-"""The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
+"""The node `hmsN`: a metastore in front of the database. It keeps nothing on its own disk.
 
-`config`: `port`, `database` (its address), `database_kind`, `profile`, `bugs`, `event_ttl_ms`,
-`clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
-`zookeeper_kind`, `kudu` (whether Kudu's plug-in is configured), and `serves`. A metastore that does
-not serve does nothing until it is added (`targets.hive.members`).
+The keys of `config` are: `port`, `database` (its address), `database_kind`, `profile`, `bugs`,
+`event_ttl_ms`, `clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
+`zookeeper_kind`, `kudu` (whether Kudu's plug-in is configured), and `serves`. A metastore with
+`serves` off does nothing; it waits to be added (`targets.hive.members`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The server side of a metastore's calls. All state except some tokens is in the database.
 
-In `strict` a change carries a request id, and its transaction also stores the outcome under that
-id. A later copy of the request gets the stored answer, whichever metastore it reaches.
+In the profile `strict`, a change carries a request id, and its transaction also stores the outcome
+under that id. A later copy of the request gets the stored answer, whichever metastore it reaches.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Service:
         *,
         kudu: bool = False,
     ) -> None:
-        """`bugs` switch off safeguards; with `kudu`, the rules of Kudu's plug-in apply."""
+        """Set the defects (`bugs`); with `kudu`, the rules of Kudu's plug-in apply."""
         self._env = env
         self._transactions = transactions
         self._tokens = tokens
@@ -178,7 +178,7 @@ class Service:
                 self._cache.forget()
 
     async def _change_and_directory(self, call: CreateTable | DropTable) -> None:
-        """Run a change; make or remove the directory in a separate transaction (HIVE-21640)."""
+        """Run a change, and make or remove the directory in another transaction (HIVE-21640)."""
         is_create = isinstance(call, CreateTable)
         if isinstance(call, CreateTable):
             path = call.table.full_name
@@ -208,7 +208,7 @@ class Service:
         await self._transactions.run(Isolation.SERIALIZABLE, undo)
 
     async def _change_once(self, call: Change) -> None:
-        """Run a change once; a later copy of its request only gets the stored outcome."""
+        """Run a change, unless its request was executed before; then repeat the stored outcome."""
         isolation = self._ddl.isolation(call)
         if not call.request_id or _WITHOUT_REQUEST_IDS & self._bugs:
 
@@ -244,7 +244,7 @@ class Service:
             raise MetastoreError(outcome.error, outcome.message)
 
     async def _tell(self, changed: Changed | None) -> None:
-        """Write the event that a change lacks because of `Bug.EVENT_AFTER_COMMIT`."""
+        """Write the event of a change after its commit, because of `Bug.EVENT_AFTER_COMMIT`."""
         if changed is None:
             return
 
@@ -272,10 +272,10 @@ class Service:
 
 
 class _Cache:
-    """One metastore's copy of all tables, reloaded periodically (switch CACHED-STORE).
+    """One metastore's copy of all tables, reloaded periodically (the switch CACHED-STORE).
 
-    Hive's CachedStore updates itself from the log of events, every minute by default. A change made
-    through this metastore is visible here at once.
+    Hive's CachedStore updates itself from the log of events, by default every minute. A change
+    through this metastore is visible in its own copy at once.
     """
 
     def __init__(self, transactions: Transactions) -> None:

@@ -1,8 +1,8 @@
-"""Pooled sessions with the database, and transactions that are retried after conflicts.
+"""Transactions over pooled database sessions, retried after conflicts.
 
-Sessions are pooled, as in Hive's HikariCP: a session that turns out to be dead before its
-transaction did anything is replaced. If the database is unreachable, the caller gets a
-MetaException with the word JDO in its text, which makes clients retry.
+Sessions are pooled, as in Hive's HikariCP. If a session turns out to be dead before its transaction
+did anything, another session replaces it. If the database is unreachable, the caller gets a
+MetaException whose text has the word JDO, which makes clients retry.
 """
 
 from __future__ import annotations

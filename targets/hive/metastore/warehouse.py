@@ -1,10 +1,10 @@
-"""Directories of tables, in the file system that all metastores share.
+"""The directories of tables, in the file system that all metastores share.
 
-Here the file system is a database table. In `strict` the transaction that creates or drops a table
-also makes or removes its directory, as if it were a row. Hive creates the directory before that
-transaction and removes it afterwards. A table created in between finds the directory and then loses
-it (HIVE-21640). A table also loses its directory to another create of the same name: that create
-fails, and its roll-back removes the directory.
+Here the file system is a database table. In the profile `strict`, the transaction that creates or
+drops a table also makes or removes its directory, as if it were a row. Hive makes the directory
+before that transaction, or removes it afterwards. A table that is created between a drop and the
+removal finds the old directory, and then loses it (HIVE-21640). A table also loses its directory to
+another create of the same name: that create fails, and its roll-back removes the directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ async def has_directory(session: Session, path: str) -> bool:
 
 
 async def make_directory(session: Session, path: str) -> bool:
-    """Make the directory; returns whether it was absent."""
+    """Make the directory; return whether it was absent."""
     if await has_directory(session, path):
         return False
     await session.insert(DIRECTORIES, {"PATH": path})

@@ -1,6 +1,6 @@
 """The database behind the metastores: one protocol, and a small bundled store that speaks it.
 
-A metastore only sees `protocol`; `schema` declares the tables. The store is `engine` (transactions,
-locks, snapshots) over `store` (rows, indexes, recent commits) and `journal` (the write-ahead log),
-served by `node` and reached through `remote`.
+A metastore only uses `protocol`; `schema` declares the tables. The bundled store consists of
+`engine` (transactions, locks, snapshots), `store` (rows, indexes, recent commits) and `journal`
+(the write-ahead log). `node` serves it, and `remote` connects to it.
 """

@@ -1,9 +1,9 @@
-"""Transactions over the store: snapshots, row and key locks, and commits one after another.
+"""Transactions over the store: snapshots, locks on rows and keys, and serial commits.
 
 The level "read committed" works as `protocol` describes. The level "serializable" is optimistic:
 all reads of a transaction see the snapshot of its first statement. Its commit fails if one of its
 reads would now return another result (backward validation; Kung and Robinson 1981), so the serial
-order is the order of commits. PostgreSQL also commits some transactions that fail here.
+order is the order of commits. Some transactions that fail here would succeed in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SessionState:
 
 
 class Engine:
-    """Executor of statements for many sessions, each of which sends one statement at a time.
+    """Executes the statements of many sessions; each session sends one statement at a time.
 
     The callback `write` makes the changes of a commit durable before any session sees them.
     """
@@ -180,7 +180,7 @@ class Engine:
     async def _put(
         self, transaction: _Transaction, place: Place, old: Row | None, new: Row | None
     ) -> None:
-        """Write a new row or a locked old row, after locking the row's changed unique keys."""
+        """Write a row, which is new or locked, after locking the unique keys that change."""
         table = place[0]
         before = [] if old is None else list(keys_of(table, old))
         after = [] if new is None else list(keys_of(table, new))

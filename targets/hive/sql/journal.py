@@ -1,13 +1,13 @@
 """The database's files: a checkpoint, and a log of the commits after the checkpoint.
 
-    checkpoint  the whole state, and the number of the log that continues it, in a checked
+    checkpoint  the complete state, and the number of the log that continues it, in a checked
                 file (`targets.checked_file`)
     wal-N       records: body length, CRC-32 of the length, CRC-32 of the body, body (msgpack)
 
-A commit is acknowledged once its record is synced. A record cut short by the end of the file was
+A commit is acknowledged once its record is synced. A record that the end of the file cuts short was
 never acknowledged, so recovery truncates it. A complete record with a wrong checksum is damage, and
-the database refuses to start. With `fsync=off`, like PostgreSQL's setting of this name, commits are
-not synced: a kill loses nothing, but a power cut may lose commits.
+the database refuses to start. With `fsync=off`, as with PostgreSQL's setting of this name, commits
+are not synced: a kill loses nothing, but a power cut may lose commits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOG_BYTES_MAX: Final = 512 * 1024
 
 
 class DamagedLogError(TargetError):
-    """Durable bytes of the log are wrong; the database must not start."""
+    """Durable bytes of the log are damaged, so the database must not start."""
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
@@ -61,8 +61,8 @@ class Journal:
     ) -> None:
         """Use the files on `disk`. If `sync`, sync each commit, like PostgreSQL's `fsync`.
 
-        A checkpoint replaces the log above `log_bytes_max` bytes. `announce` publishes the steps of
-        a checkpoint as events, at which faults may strike.
+        A log that grows above `log_bytes_max` is replaced by a checkpoint. `announce` publishes the
+        steps of a checkpoint as events, at which faults may strike.
         """
         self._log_bytes_max = log_bytes_max
         self._announce = announce
@@ -73,7 +73,7 @@ class Journal:
         self.store = Store()
 
     async def open(self, first: Mapping[str, Sequence[Row]]) -> None:
-        """Recover the database, or create it with the rows `first`.
+        """Recover the database, or create it with the rows in `first`.
 
         Raises `DamagedLogError` or `DamagedFileError`.
         """
@@ -109,7 +109,7 @@ class Journal:
         await file.sync()
 
     async def write(self, changes: tuple[Change, ...]) -> None:
-        """Append one commit to the log and sync it. An `OSError` must end the node."""
+        """Append one commit to the log and sync it. After an `OSError`, the node must exit."""
         assert self._file is not None, "open it first"
         if self._file.size() > self._log_bytes_max:
             await self._roll()
@@ -120,7 +120,7 @@ class Journal:
             await self._file.sync()
 
     async def _roll(self) -> None:
-        """Replace the log by a checkpoint. No transaction commits in the meantime."""
+        """Replace the log with a checkpoint. No transaction commits in the meantime."""
         assert self._file is not None, "open it first"
         old = self._path(self._number)
         self._number += 1
@@ -141,7 +141,7 @@ class Journal:
 
 
 def _next_record(data: bytes, offset: int, path: str) -> tuple[bytes, int] | None:
-    """The body and the end of the record at `offset`; `None` if the file ends within the record."""
+    """Return the body and the end of the record at `offset`; `None` if the file ends within it."""
     start = offset + _LENGTH.size + _CHECKED.size
     if start > len(data):
         return None

@@ -1,7 +1,7 @@
 """Exclusive, first-come-first-served locks on rows and unique keys, with deadlock detection.
 
 A transaction waits for one lock at a time, so waiting transactions form chains. A request that
-would close a chain to a cycle is refused. PostgreSQL's deadlock detector does the same, but only
+would close a chain into a cycle is refused. PostgreSQL's deadlock detector does the same, but only
 after a second.
 """
 

@@ -1,11 +1,11 @@
 """The node `db`: the bundled store as a server, with one session per connection.
 
-The end of a connection rolls back its transaction. `config`: `port`, `databases` (Hive's databases
-to create at the first start), `fsync`, `log_bytes_max` (a checkpoint replaces a larger log), and
-`idle_s`, which works like PostgreSQL's setting `idle_in_transaction_session_timeout`: a session
-with an open transaction that sends nothing for `idle_s` is closed. Otherwise a paused metastore
-would keep its locks and block all other metastores. `idle_s` is shorter than a client's timeout, so
-a call that waits for a paused metastore's lock still succeeds in time.
+When a connection ends, its transaction is rolled back. The keys of `config` are `port`, `databases`
+(Hive's databases, which the first start creates), `fsync`, `log_bytes_max` (a checkpoint replaces a
+larger log), and `idle_s`. As with PostgreSQL's setting `idle_in_transaction_session_timeout`, a
+session with an open transaction that sends nothing for `idle_s` is closed. Otherwise a paused
+metastore would keep its locks and block all other metastores. `idle_s` is shorter than a client's
+timeout, so a call that waits for a paused metastore's lock still succeeds in time.
 """
 
 from __future__ import annotations

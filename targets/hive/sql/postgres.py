@@ -1,9 +1,9 @@
 """Sessions with a PostgreSQL server over psycopg 3, which implement `targets.hive.sql.protocol`.
 
 The driver runs inside the metastores and speaks PostgreSQL's own protocol to the node `db`. A link
-fault between a metastore and the database therefore affects driver and server as in production.
-The driver needs the address on which the node listens (`Env.endpoint`), which simulations refuse,
-so a simulation never imports this module.
+fault between a metastore and the database therefore affects driver and server as in production. The
+driver needs the address on which the node listens (`Env.endpoint`). Simulations refuse to give this
+address, so a simulation never imports this module.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _matching(where: Where) -> Composed:
 
 
 def _translated(error: Exception) -> SqlError:
-    """Translate an error of psycopg. Errors from the server have an SQLSTATE, others do not."""
+    """Translate an error of psycopg. Errors from the server have an SQLSTATE; others do not."""
     code = getattr(error, "sqlstate", None) or RefusedStatementError.code
     mapped = RefusedStatementError.code if code.startswith(_NO_SENSE) else code
     return error_of(mapped, f"{code}: {str(error).strip()}")

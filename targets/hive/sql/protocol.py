@@ -130,7 +130,7 @@ class UniqueKeyError(SqlError):
 
 
 class SerializationError(SqlError):
-    """The transaction fits no serial order; it may be retried."""
+    """The transaction fits into no serial order; it may be retried."""
 
     code = "40001"
 
@@ -142,7 +142,7 @@ class DeadlockError(SqlError):
 
 
 class RefusedStatementError(SqlError):
-    """A statement is invalid, or is not allowed in the present state of the transaction."""
+    """A statement is invalid, or is not allowed in the transaction's current state."""
 
     code = "25000"
 

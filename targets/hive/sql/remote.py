@@ -1,4 +1,4 @@
-"""Sessions with the bundled database over the network, and `database_at` for any database."""
+"""Sessions with the bundled database over the network, and `database_at`, which opens any kind."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class DatabaseKind(enum.StrEnum):
 
 
 def database_at(env: Env, address: Address, kind: DatabaseKind, **bounds: float) -> Database:
-    """The database at an address; `bounds` are the timeouts `connect_s` and `answer_s`."""
+    """Return the database at an address. `bounds` are the timeouts `connect_s` and `answer_s`."""
     if kind is DatabaseKind.STORE:
         return StoreDatabase(env, address, **bounds)
     from targets.hive.sql.postgres import PostgresDatabase  # never imported in a simulation

@@ -1,8 +1,8 @@
 """The tables of the metastore's database, under Hive's names.
 
 Hive's own schema has about seventy tables (`metastore/scripts/upgrade/postgres`). This schema has
-only the tables for DDL, the notification log and delegation tokens. Two tables are not Hive's:
-`REQUESTS` holds the request ids of the profile `strict`, and `DIRS` is the file system
+only the tables for DDL, the notification log and delegation tokens. Two of its tables do not come
+from Hive: `REQUESTS` holds the request ids of the profile `strict`, and `DIRS` is the file system
 (`metastore.warehouse`).
 """
 

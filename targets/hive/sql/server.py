@@ -1,8 +1,8 @@
 """The node `db` as a real PostgreSQL from Debian's package: its configuration, setup and command.
 
 The process environment runs the newest PostgreSQL on the machine; the Docker environment runs the
-version that the Dockerfile in `postgresql/` installs. All data are in `{data}`, which is on a disk
-of the harness if power cuts are planned.
+version that the Dockerfile in `postgresql/` installs. All data are in `{data}`. If power cuts are
+planned, `{data}` is on a disk that the harness provides.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def server_node(
     idle_s: float = 1.0,
     connections_max: int = 100,
 ) -> NodeSpec:
-    """Declare a PostgreSQL server that runs the statements `schema` before its first start.
+    """Declare a PostgreSQL server that runs the statements in `schema` before its first start.
 
-    In `schema`, a semicolon and an empty line end each statement, since single-user mode reads
-    it. If `fsync` is off, `synchronous_commit` stays on: a commit reaches the kernel before it is
+    In `schema`, each statement ends in a semicolon and an empty line, as single-user mode requires.
+    If `fsync` is off, `synchronous_commit` stays on: a commit reaches the kernel before it is
     acknowledged. As with the bundled store, a kill loses nothing, but a power cut may lose commits.
     """
     configuration = _CONFIGURATION.replace("PORT", str(port)) + "".join(
@@ -67,10 +67,10 @@ def server_node(
             "synchronous_commit": "on",
             "idle_in_transaction_session_timeout": f"{idle_s * 1000:.0f}ms",
             "max_connections": str(connections_max),
-            # When a metastore ends, its sessions end too, even while they wait for a lock.
+            # End a session soon after its metastore ends, even while it waits for a lock.
             "client_connection_check_interval": "500ms",
             "deadlock_timeout": "200ms",
-            # Refused statements are common, so log only one line for each.
+            # Refused statements are common; log only one line for each.
             "log_error_verbosity": "terse",
             "log_min_error_statement": "panic",
             "max_wal_senders": "0",
@@ -96,7 +96,7 @@ def server_node(
             ),
             ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
         ),
-        # A killed server leaves its pid file, which stops a start if another process has the pid.
+        # A killed server's pid file would stop a start if another process has the pid now.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
         clock_probe=(  # this command prints the time of the server's clock
@@ -111,14 +111,14 @@ def server_node(
 
 
 def _schema(databases: tuple[str, ...]) -> Iterator[str]:
-    """SQL statements that create the tables and first rows, with an empty line after each."""
+    """Yield SQL statements that create the tables and first rows, with an empty line after each."""
     for name, table in SCHEMA.items():
         columns = [f'"{column}" {_type_of(table, column)}' for column in table.columns]
         columns += [f"unique ({_names(key)})" for key in table.unique]
         yield f'create table "{name}" ({", ".join(columns)});\n\n'
     for name, rows in first_rows(databases).items():
         for row in rows:
-            # PostgreSQL assigns the same serial values as those in the rows, so they are left out.
+            # PostgreSQL itself assigns the serial values of these rows, so leave them out.
             options = {
                 column: value for column, value in row.items() if column != SCHEMA[name].serial
             }

@@ -1,7 +1,7 @@
 """Committed rows, their unique keys, and recent changes for transactions with older snapshots.
 
-A row keeps its number for its whole life. `_recent` keeps the commits after the oldest open
-snapshot; `since` returns their changes, which a reader undoes to reconstruct its snapshot.
+A row never changes its number. `_recent` keeps the commits after the oldest open snapshot. `since`
+returns their changes, which a reader undoes to reconstruct its snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 class Image(msgspec.Struct, frozen=True):
-    """All committed state, in the form of a checkpoint."""
+    """All committed state, as a checkpoint stores it."""
 
     rows: dict[str, dict[int, Row]]
     numbers: dict[str, int]  # the number of each table's next row
@@ -116,7 +116,7 @@ class Store:
             self._recent.popleft()
 
     def since(self, moment: int) -> Iterator[Change]:
-        """The remembered changes after `moment`, in commit order."""
+        """Yield the remembered changes after `moment`, in commit order."""
         for commit in self._recent:
             if commit.number > moment:
                 yield from commit.changes
@@ -136,7 +136,7 @@ class Store:
             self._keys[key] = number
 
     def find(self, table: str, where: Where) -> Iterable[int]:
-        """Numbers of all rows that may match: at most one if the conditions fix a unique key."""
+        """Return the numbers of all rows that may match; at most one if `where` fixes a key."""
         values = {c.column: c.value for c in where if c.operator == "="}
         for number, columns in enumerate(SCHEMA[table].unique):
             if all(column in values for column in columns):

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class DatabaseTokens:
-    """A `TokenStore` in the database: each call is a transaction of one statement."""
+    """A `TokenStore` in the database. Each call is a transaction with a single statement."""
 
     def __init__(self, env: Env, transactions: Transactions) -> None:
         self._env = env

@@ -1,17 +1,17 @@
-"""Issue, renewal, cancellation and verification of tokens, as in Hive's token manager.
+"""Issues, renews, cancels and verifies tokens, as Hive's token manager does.
 
 Hive's class is `TokenStoreDelegationTokenSecretManager`.
 
-* An identifier holds the owner of a token, its renewer, its issue date, its maximum age, and the
-  number of the master key that made its password. Each metastore has its own current key and
-  replaces it periodically. A key is kept until all its tokens have passed their maximum age.
-* A metastore verifies a token by reading the stored password and comparing it, without a key. To
-  renew a token, it computes the password again; if it does not know the key's number, it first
-  reads the keys of all metastores.
-* A periodic task removes tokens that have expired by the metastore's own clock.
-* In `strict`, a renewal is one atomic step. Hive removes the token and adds it again. Between these
-  steps the token does not exist. It stays lost if the second step fails, and the second step undoes
-  a cancellation that came after the first.
+* A token's identifier holds its owner, its renewer, its issue date, its maximum age, and the number
+    of the master key that made its password. Each metastore has its own current key and replaces it
+    periodically. A key is kept until all its tokens have passed their maximum age.
+* A metastore verifies a token by comparing it with the stored password, without a key. To renew a
+    token, it computes the password again. If it does not have the key with the token's number, it
+    first reads the keys of all metastores.
+* A periodic task removes tokens that have expired by the metastore's own clock. * In the profile
+`strict`, a renewal is one atomic step. Hive removes the token and then adds it
+    again. Between these steps the token does not exist. It stays lost if the second step fails, and
+    the second step undoes a cancellation that came after the first.
 
 As in Hive, an expired token may still be renewed until it is removed, and cancelling an absent
 token is not an error.
@@ -52,7 +52,7 @@ class TokenTimes(msgspec.Struct, frozen=True):
     """Lifetimes of delegation tokens and master keys, in ms."""
 
     max_age_ms: int
-    renew_ms: int  # time from an issue or a renewal to the expiry
+    renew_ms: int  # the time from issue or renewal to expiry
     key_ms: int  # lifetime of a metastore's current key
     scan_ms: int  # time between two scans for expired tokens
 
@@ -84,7 +84,7 @@ class TokenManager:
         self._times = times
         self._bugs = bugs
         self._sequence = 0
-        self._keys: dict[int, MasterKey] = {}  # all keys in the store when it was last read
+        self._keys: dict[int, MasterKey] = {}  # all keys that the store had when last read
         self._current: tuple[int, MasterKey] | None = None
         self._rolled_ms = 0
         self._rolling = asyncio.Lock()
@@ -177,7 +177,7 @@ class TokenManager:
     # --- keys --------------------------------------------------------------------------------
 
     async def _current_key(self) -> tuple[int, MasterKey]:
-        """Return the current key and its number; the key outlives all tokens that it makes now."""
+        """Return the current key and its number; it outlives all tokens that it can still make."""
         async with self._rolling:
             age_ms = now_ms(self._env) - self._rolled_ms
             if self._current is None or age_ms > self._times.key_ms:
@@ -203,7 +203,7 @@ class TokenManager:
     async def _remove_expired(self) -> None:
         removed = 0
         for text, stored in (await self._store.all()).items():
-            # A token that was renewed meanwhile no longer equals `stored`, so the token stays.
+            # If the token was renewed meanwhile, it no longer equals `stored`, and stays.
             if stored.renew_ms < now_ms(self._env):
                 removed += await self._store.remove(text, only=stored)
         if removed:

@@ -1,7 +1,8 @@
-"""The interface of token stores: Hive's `DelegationTokenStore`, and two atomic steps for `strict`.
+"""The interface of token stores: Hive's `DelegationTokenStore`, and two more atomic steps.
 
 A store keeps each token under its identifier, which is the token without its password. Metastores
-make passwords with master keys, which the store keeps under numbers.
+make passwords with master keys, which the store numbers. The two steps that Hive lacks are
+`replace`, by which the profile `strict` renews tokens, and `remove` with `only`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 class StoredToken(msgspec.Struct, frozen=True):
     """The stored part of a token, without its identifier."""
 
-    renew_ms: int  # time of the expiry, unless the token is renewed
+    renew_ms: int  # the time of expiry, unless the token is renewed
     password: str
 
 
@@ -52,7 +53,7 @@ class TokenStore(Protocol):
         ...
 
     async def get(self, ident: str) -> StoredToken | None:
-        """Return the stored token or `None`; the read sees all writes acknowledged before."""
+        """Return the stored token or `None`. The read sees all writes acknowledged before it."""
         ...
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
@@ -62,7 +63,7 @@ class TokenStore(Protocol):
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
         """Remove a token; return whether it was removed.
 
-        If `only` is given, a token that differs from `only` stays.
+        If `only` is given, a stored token that differs from it stays.
         """
         ...
 

@@ -14,7 +14,7 @@ from targets.hive.zookeeper.protocol import ZooKeeper
 
 
 class MemoryTokens:
-    """Hive's default, `MemoryTokenStore`: one metastore's own tokens, lost when it ends.
+    """Hive's default, `MemoryTokenStore`: the tokens of one metastore, lost when it ends.
 
     Keys are numbered from 0.
     """

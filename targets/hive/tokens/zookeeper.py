@@ -1,9 +1,9 @@
 """Hive's `ZooKeeperTokenStore`: one znode per token and per key, below a common parent.
 
-Keys get their numbers from the sequence of the parent znode. A renewal replaces a token by one
+Keys get their numbers from the parent znode's sequence. A renewal replaces a token with a single
 write. An expired token is removed only if its version is unchanged. A server of an ensemble may
-answer with old data, so each read of tokens or keys comes after a fence; Hive reads without a
-fence.
+answer with old data, so each read of tokens or keys comes after a fence, which waits for earlier
+writes; Hive reads without a fence.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ZooKeeperTokens:
         return {ident: decode_token(data) for ident, data in children.items()}
 
     async def _read_all(self, parent: str) -> dict[str, bytes]:
-        """Map the name of each znode below `parent` to its data; skip znodes removed meanwhile."""
+        """Map the name of each znode below `parent` to its data; skip znodes that vanish."""
         session = await self._open_now()
         data = {}
         for name in await session.children(parent):

@@ -1,10 +1,10 @@
 """The nodes `zk1..n` of a real ensemble, from the Debian package `zookeeper` on Java.
 
-A server keeps all data in `{data}`, which is on a disk of the harness if power cuts are planned. It
-binds the addresses in its configuration and announces its election address to the other servers. In
-the process environment the election address bypasses the link proxy, so cuts between servers do not
-affect elections. Cuts do affect the traffic between a leader and its followers: a leader that is
-cut off loses its followers.
+A server keeps all data in `{data}`; if power cuts are planned, that is on a disk that the harness
+provides. A server binds the addresses in its configuration, and announces its election address to
+the others. In the process environment, the election address bypasses the link proxy, so cuts
+between servers do not affect elections. They do affect the traffic between a leader and its
+followers: a leader that is cut off loses its followers.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ class KazooZooKeeper:
     async def fence(self) -> None:
         """Write to a znode, and wait until this session's server has the write.
 
-        ZooKeeper's own `sync` is not a fence: it asks only the leader, which may have been replaced
-        without knowing it (ZOOKEEPER-2136).
+        ZooKeeper's own `sync` is not enough: it asks only the leader, which may have been replaced
+        without noticing (ZOOKEEPER-2136).
         """
         try:
             await self.set(_FENCE, b"")

@@ -1,7 +1,7 @@
 """The node `zk1`: a small bundled ZooKeeper, a single server that handles one call at a time.
 
 The server saves all znodes to disk (`targets.checked_file`) before it answers a write, so every
-value that a client reads is durable and current. `config`: `port`.
+value that a client reads is durable and current. The only key of `config` is `port`.
 """
 
 from __future__ import annotations

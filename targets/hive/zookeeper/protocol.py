@@ -2,12 +2,12 @@
 
 Every implementation keeps these promises, which `tests/hive/tokens/zookeeper_cases.py` checks:
 
-* a write is atomic, is durable once it is answered, and all sessions see writes in one order;
-* a read sees everything that this session has seen or written before. After a `fence`, a read also
-  sees all writes of other sessions that were answered before the fence began. Without a fence, a
-  server may answer with old data;
-* a znode's version grows with each change of its data, and its sequence with each child that takes
-  its number from the sequence. Neither decreases while the parent exists.
+* A write is atomic, and is durable once it is answered. All sessions see writes in one order. * A
+read sees everything that this session has seen or written before. After a `fence`, a read also
+    sees all writes of other sessions that were answered before the fence began. Without a fence, a
+    server may answer with old data.
+* A znode's version grows with each change of its data. Its sequence grows with each child that
+    takes its number from the sequence. Neither decreases while the znode exists.
 
 Sessions do not expire, since there are no ephemeral znodes. After a `ConnectionLossError`, a write
 may have taken effect, or may still do so.
@@ -82,12 +82,12 @@ _BY_CODE: dict[int | None, type[ZooKeeperError]] = {
 
 
 def error_of(code: int | None, message: str) -> ZooKeeperError:
-    """Build the error with this code; an unknown code gives a `ConnectionLossError`."""
+    """Build the error with this code; for an unknown code, it is a `ConnectionLossError`."""
     return _BY_CODE.get(code, ConnectionLossError)(message)
 
 
 def check_path(path: str, *, is_prefix: bool = False) -> None:
-    """Raise `BadPathError` unless `path`, with digits appended if `is_prefix`, is a valid path."""
+    """Raise `BadPathError` unless `path` is valid; if `is_prefix`, digits will follow it."""
     if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
         raise BadPathError(f"{path!r} is not the path of a znode")
 

@@ -11,7 +11,7 @@ from targets.hive.zookeeper.remote import RemoteZooKeeper
 
 
 class ZooKeeperKind(enum.StrEnum):
-    """The kind of the nodes `zk1..n`: one bundled server, or three of the Debian package."""
+    """The kind of the nodes `zk1..n`: one bundled server, or three from the Debian package."""
 
     NODE = "node"
     ENSEMBLE = "ensemble"

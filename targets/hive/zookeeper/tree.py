@@ -26,7 +26,7 @@ Answer = str | int | Znode | list[str] | None
 class _Node(msgspec.Struct):
     data: bytes
     version: int = 0
-    created: int = 0  # children ever created; also the next sequential child's number
+    created: int = 0  # children ever created; the next sequential child gets this number
     children: list[str] = []  # sorted
 
 
@@ -47,7 +47,7 @@ class Tree:
         return len(self._nodes)
 
     def apply(self, call: Call) -> Answer:
-        """Apply a call and return its answer, or raise `ZooKeeperError` and change nothing."""
+        """Apply a call and return its answer. On a `ZooKeeperError`, nothing has changed."""
         match call:
             case Create():
                 return self._create(call)
