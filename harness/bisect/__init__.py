@@ -1,4 +1,4 @@
-"""The first bad commit: one case, run in the simulation with the code of many commits.
+"""Finds the first bad commit: runs one case in the simulation with the code of many commits.
 
 | module     | content                                                             |
 |------------|---------------------------------------------------------------------|

@@ -1,11 +1,12 @@
 """One commit in its work tree: its interpreter, its plug-ins, and the seeds of a case.
 
-A seed is one process, `python -m harness run --env sim --case FILE --json`, which every version of
-the harness has. By default it uses the interpreter of `harness bisect`, with the work tree first on
-the search path, so that the repository's packages hide installed ones. Plug-ins are found through
-the entry points of installed distributions; the entry points in the work tree's `pyproject.toml`
-replace the ones of the installed distribution of the same name. Compiled modules come from the
-installation, so a repository with changed compiled code needs a set-up command that builds `.venv`.
+Each seed runs in its own process, `python -m harness run --env sim --case FILE --json`, a command
+that every version of the harness has. By default it uses the interpreter of `harness bisect`, with
+the work tree first on the search path, so that the repository's packages hide installed ones.
+Plug-ins are found through the entry points of installed distributions; the entry points in the work
+tree's `pyproject.toml` replace the ones of the installed distribution of the same name. Compiled
+modules come from the installation, so a repository with changed compiled code needs a set-up
+command that builds `.venv`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class AtCommit(msgspec.Struct, frozen=True):
 
     def mark(self, kind: Kind) -> Mark:
         """Return bad if any seed failed in this way, good if the checker of `kind` judged all seeds
-        and none failed so, else skip.
+        and none failed in this way, else skip.
         """
         if self.seed_of(kind) is not None:
             return Mark.BAD
@@ -256,7 +257,7 @@ def _last_line(text: str) -> str:
 
 
 def _interpreter(tree: Path, scratch: Path) -> tuple[list[str], dict[str, str]]:
-    """The words that start the harness at a commit, and their environment variables."""
+    """Return the command that starts the harness at a commit, and its environment variables."""
     built = tree / BUILT_PYTHON
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     if built.exists():
@@ -270,8 +271,9 @@ def _interpreter(tree: Path, scratch: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _metadata_of(tree: Path, scratch: Path) -> Path | None:
-    """Write the entry points in the commit's `pyproject.toml`, in the form of an installed
-    distribution, into a folder for the search path; `None` if the file declares none.
+    """Write the entry points in the commit's `pyproject.toml` as metadata of an installed package.
+
+    Returns the folder to put on the search path; `None` if the file declares no entry points.
     """
     try:
         project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -131,7 +131,9 @@ class Repository:
 
 
 class Bisection:
-    """git's bisection: `current` is the commit to test next, until `first_bad` or `left`."""
+    """A running `git bisect`: `current` is the commit to test next, until `first_bad` or `left` is
+    set.
+    """
 
     def __init__(self, repository: Repository, folder: Path, good: Commit, bad: Commit) -> None:
         """Start between two commits that are already tested."""

@@ -1,8 +1,8 @@
-"""From a good and a bad commit to the first bad one, by git's bisection.
+"""Finds the first bad commit between a good and a bad commit, by git's bisection.
 
-A commit is bad if a seed of the case fails in the same way as BAD does: the same checker and rule.
-It is good if all seeds run and none fails in this way; other failures do not matter. A commit at
-which the case cannot run is skipped, as by `git bisect skip`.
+A commit is bad if a seed of the case fails in the same way as at the given bad commit (BAD): the
+same checker reports the same rule. It is good if all seeds run and none fails in this way; other
+failures do not matter. A commit at which the case cannot run is skipped, as by `git bisect skip`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from harness.errors import UsageError, counted, listed
 from harness.trials.trials import Kind
 
 TESTED_MAX: Final = 200
-"""The maximum number of tested commits: a bisection needs 20 for a million, but each commit that
-cannot run costs one more."""
+"""The maximum number of tested commits: a bisection of a million commits tests 20, but each commit
+that cannot run costs one more test.
+"""
 
 
 class Tested(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a search: `first_bad`, or the candidates for it and the reason `why`."""
+    """The answer of a search: either `first_bad`, or its candidates and the reason `why`."""
 
     first_bad: Commit | None
     candidates: tuple[Commit, ...] = ()

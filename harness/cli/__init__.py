@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fault_of(error: BaseException) -> str:
-    """Blame a crash on a plug-in or on the harness, by the innermost frame outside of libraries."""
+    """Blame the owner of the innermost frame outside libraries: a plug-in, or the harness."""
     from harness.support.distributions import packages_of, plugin_distributions
 
     packages = {
@@ -95,7 +95,7 @@ def _fault_of(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return `at FILE:LINE` for the innermost frame in the harness, or else for the innermost."""
+    """Return `at FILE:LINE` of the innermost frame in the harness, or else of the innermost one."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_ours = [
         frame for frame in frames if f"{os.sep}harness{os.sep}" in frame.filename

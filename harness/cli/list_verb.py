@@ -201,7 +201,7 @@ def _why_not(error: UsageError) -> str:
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """The environment's capabilities for foreign programs that declare a `faulty_disk`."""
+    """The capabilities for foreign programs (not written for `Env`) with a `faulty_disk`."""
     beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(environment.reaches_foreign or {})

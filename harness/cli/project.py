@@ -8,9 +8,9 @@ has a `harness.toml`.
 
 The tables `[[known]]` list known failures (`harness.verdict.known`).
 
-The file may declare a system itself, with tables such as `[nodes]` and `[client]`, or name a file
-that declares one (`system`). A declaration named by `--system` may contain the same keys; its
-values win.
+The file may declare a system itself, with tables such as `[nodes]` and `[client]`, or its key
+`system` may name a file that declares one. A file named by `--system` may set the same keys as
+`harness.toml`, and its values win.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _settings(arguments: Sequence[str]) -> dict[str, Any]:
-    """The values of `harness.toml` and of the system's own file that suit the command line."""
+    """Merge the values of `harness.toml` and of the file that declares the system.
+
+    Values for a target or workload that the command line replaces are dropped.
+    """
     values = settings_of_file(Path(FILE))
     target, workload = (_value_of(flag, arguments) for flag in ("--target", "--workload"))
     if target is not None:
@@ -109,7 +112,7 @@ def _settings(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _system_file(arguments: Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """The file that declares the system, unless it is `harness.toml` or there is none."""
+    """Return the separate file that declares the system, as a list of at most one path."""
     named = _value_of(SYSTEM, arguments) or values.get("system", FILE)
     return [] if named == FILE else [str(named)]
 

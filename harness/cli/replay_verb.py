@@ -41,7 +41,7 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay a run up to a moment, or to its end without a moment; return an exit code."""
+    """Replay a run up to the chosen moment, or else to its end; return an exit code."""
     parsed = _parse(arguments)
     case, original, environment, folder = _load(parsed.run)
     if parsed.until is None and not (parsed.step or parsed.pdb):

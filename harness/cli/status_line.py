@@ -107,7 +107,7 @@ class StatusLine:
 
 
 class _Sturdy(io.StringIO):
-    """A stream whose errors are ignored: it may be closed or full, or lose its reader."""
+    """Writes to `stream` and ignores its errors: it may be closed or full, or lose its reader."""
 
     def __init__(self, stream: TextIO | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Colours and tables by rich: on a terminal limited to its width, elsewhere plain and unwrapped.
+"""Colours and tables, drawn by rich. On a terminal, lines wrap at its width; elsewhere never.
 
 `NO_COLOR` and `TERM=dumb` switch colours off; `FORCE_COLOR` switches them on without a terminal.
 Text from other sources is escaped (`harmless`) and never parsed as rich's markup. Rich is imported

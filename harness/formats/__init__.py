@@ -1,4 +1,4 @@
-"""Files with histories of the harness and of other tools, in formats recognised by content.
+"""Reads histories of the harness and of other tools; recognises the format by the file's content.
 
 | format         | what                                                      | model by default  |
 |----------------|-----------------------------------------------------------|-------------------|

@@ -1,7 +1,7 @@
-"""Logs with one op per line: Jepsen's `history.txt`, console and `jepsen.log`, etcd's logs of 2014.
+"""Logs with one op per line: Jepsen's `history.txt`, console output and `jepsen.log`.
 
-    0	:invoke	:write	1
-    0	:info	:write	1	:timeout
+    0   :invoke :write  1
+    0   :info   :write  1       :timeout
     2026-01-01 10:00:00,000{GMT}  INFO  [jepsen worker 0] jepsen.util: 0  :invoke  :write  1
     INFO  jepsen.util - 0    :invoke :cas    [3 1]
 
@@ -11,8 +11,8 @@ ops may occur anywhere, and other lines are skipped. A line that begins like an 
 is refused, since a missing op changes verdicts.
 
 `jepsen.util -` is the log format of Jepsen in 2014, which Porcupine's test logs have. In these logs
-`:fail` is kept: the model decides whether it is an observation (a compare-and-set that found
-another value) or means that nothing happened. A value of `:timed-out` is the op's error.
+a `:fail` may be an observation (a compare-and-set found another value), or may mean that nothing
+happened. It is kept, and the model decides. A value of `:timed-out` is the op's error.
 """
 
 from __future__ import annotations

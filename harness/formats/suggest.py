@@ -2,7 +2,7 @@
 
 Names alone say little: a set and a counter have `add` and `read`; a register and a bank have
 `read`. So all values are checked, and a model is suggested only if the values fit exactly one
-model. A wrong guess would make a healthy system invalid or a broken system valid.
+model. A wrong guess could report a violation in a correct system, or none in a broken one.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class _Words:
         return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
-        """Whether any micro-operation is known to a model of transactions."""
+        """Whether a model of transactions knows any of the micro-operations."""
         return any(f in _KNOWN for f, _, _ in self.micro())
 
     def none(self, why: str) -> UsageError:
-        """The error that no model can be suggested, with the reason."""
+        """Return the error for a history that suggests no model, with the reason."""
         names = ", ".join(sorted(self.names)[:_NAMES_SHOWN_MAX])
         return UsageError(
             f"its operations ({names}) suggest no model: {why}; name one with --model or --elle, "

@@ -37,15 +37,15 @@ from harness.up.records import Ended, Order, Place, RunOrder, Standing, claim
 NAME: Final = "frozen"
 CLUSTERS_MAX: Final = 99
 CHECK_EVERY_S: Final = 3.0
-"""The shortest time between two checks; a check that took longer is followed by as long a pause."""
+"""The minimum pause between two checks; after a slow check, the pause is as long as the check."""
 POLL_S: Final = 0.1
 
 
 class FreezingConductor:
     """Conducts one run in a holder process, in place of `harness.run.phases.conduct`.
 
-    After the run, `standing` is the record of the kept cluster and `frozen` its freeze; both are
-    `None` if the run did not freeze.
+    After the run, `standing` is the record of the kept cluster, and `frozen` describes the freeze;
+    both are `None` if the run did not freeze.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class FreezingConductor:
                 if violation is not None and not decided and not self._interrupted:
                     decided = follower.ask(Freeze(violation=violation))
             elif checking is None and not decided and not self._interrupted:
-                # read before the ops, so that all ops are written if the run is over
+                # read `over` before the ops: once the run is over, all ops have been written
                 over = follower.over
                 follower.read()
                 if len(follower.ops) == judged:
@@ -198,7 +198,7 @@ class _Follower:
         return True
 
     def ended(self) -> Ended | None:
-        """The end of the run: frozen, or with its nodes removed. Raises the holder's last error."""
+        """Return how the run ended, or `None` if it goes on; raise the holder's last error."""
         code = self._holder.poll()
         ended = self._place.ended()
         if ended is not None and (ended.frozen is not None or code is not None):

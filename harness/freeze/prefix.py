@@ -22,7 +22,7 @@ from harness.verdict.limits import Limits
 from harness.verdict.signature import rule_of
 
 CHECK_CPU_S_MAX: Final = 20.0
-"""The limits of one checker for one prefix, so that a check ends while the run goes on."""
+"""The CPU time of one checker for one prefix, so that a check ends while the run goes on."""
 
 
 def prefix_checkers(checkers: Sequence[Checker]) -> tuple[Checker, ...]:

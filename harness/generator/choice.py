@@ -53,7 +53,7 @@ class _Any(Node, frozen=True):
 
 
 def any_of(*generators: GeneratorLike) -> Generator:
-    """Emit the earliest operation of all generators, with ties at random, until all have ended."""
+    """Emit the earliest operation of all generators until all have ended; ties are random."""
     return _any([lift(generator) for generator in generators])
 
 

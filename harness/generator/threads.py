@@ -89,7 +89,7 @@ class _Reserve(Node, frozen=True):
 
 
 def reserve(*counts_and_generators: int | GeneratorLike) -> Generator:
-    """Divide threads: `reserve(5, writes, 10, cas, reads)` runs `writes` on 5, `reads` on the rest.
+    """Divide threads: in `reserve(5, writes, 10, cas, reads)`, `reads` gets the remaining threads.
 
     Ties between groups are decided at random, in proportion to the numbers of threads. The last
     argument, for the remaining threads, may be `None`.

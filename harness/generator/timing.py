@@ -158,8 +158,9 @@ def timed_ops(
 ) -> Generator:
     """Replay scheduled ops; their times count from `offset_ns` after `start_ns`.
 
-    By default, `start_ns` is the time of the first call of `op`. The interpreter needs a fixed
-    start: it asks again for an op that is due later, and each of its calls is a first one.
+    By default, `start_ns` is the time of the first call of `op`. The interpreter must pass a fixed
+    start: it drops an offer that is due later, and asks the same generator again, so each call
+    would be the first.
 
     An op runs on the thread of its process (`process % concurrency`), even if the thread has a
     newer process by then. A thread that is late does its ops in order as soon as it can, and does

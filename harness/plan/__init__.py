@@ -1,1 +1,1 @@
-"""From options to a checked case, before anything starts."""
+"""Turns options into a complete, checked case, before anything starts."""

@@ -1,4 +1,4 @@
-"""The faults of a case: the plans of its nemeses, checked and with unique ids."""
+"""Plans the faults of a case: combines its nemeses' plans, checks them, and makes ids unique."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From options to a complete, checked case.
+"""Turns options into a complete, checked case.
 
 Invalid options are refused here, before the first node starts. A workload may require options of
 the target (`Workload.needs`), which the user can override. A target may list options that add roles

@@ -1,4 +1,8 @@
-"""The reach of a nemesis: on which nodes an environment can carry out its faults."""
+"""The reach of a nemesis: on which nodes an environment can carry out its faults.
+
+A foreign program is a node that is not written for `Env`; the harness does not own its disk or its
+clock, so some faults cannot reach it.
+"""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Nemesis(Plugin):
     suits_all: bool = True
     """False for a nemesis that `--nemesis any` draws only if the target names it."""
     clients_min: int = 0
-    """The number of clients that a run needs for every client that the nemesis names to exist."""
+    """The minimum number of clients, so that every client that the nemesis names exists."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
         set_traits(cls, NemesisTraits, traits)
@@ -165,7 +165,7 @@ class CheckerTraits(TypedDict, total=False):
 
 
 class Checker(Plugin):
-    """A checker, whose result depends on nothing except the history, the case and its limits.
+    """A checker. Its result depends only on the history, the case and its limits.
 
     If a larger budget could decide an unknown result, its details have `limited: True`.
     """
@@ -231,8 +231,8 @@ class HistoryModel(Checker):
     kind: str = "model"
     """The option of `harness check` that selects the model: "model" or "elle"."""
     milder: str | None = None
-    """The name of a model of the same operations that permits more. If operations suggest this
-    model, the milder one must convict as well.
+    """The name of a more permissive model of the same operations. If this model was only guessed
+    from a history, the verdict is invalid only if the milder model agrees.
     """
 
     def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:

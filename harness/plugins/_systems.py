@@ -38,7 +38,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Ask = Callable[[str, str], str]
-"""Returns the user's answer to a question; without a terminal, the second argument: the default."""
+"""A function of a question and a default; returns the user's answer, or else the default."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -225,8 +225,8 @@ class Target(Plugin):
         raise UsageError(f"--system {path}: the target {self.name!r} is not declared by a file")
 
     def start_failure(self, settings: TargetSettings, error: StartError) -> HarnessError:
-        """Return the error with which a command ends if the target did not start; by default, the
-        error itself. A target that users declare returns a `UsageError` that quotes their file.
+        """Return the error that the command reports if the target did not start; by default,
+        `error` itself. A target that users declare returns a `UsageError` that quotes their file.
         """
         del settings
         return error
@@ -239,8 +239,8 @@ class Target(Plugin):
         raise UsageError(f"--compose {compose}: the target {self.name!r} is not declared by a file")
 
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Return the names in `nemeses` and `extras` that hit nothing with these settings, such as
-        faults at an event that no node announces. `--nemesis any` does not draw them.
+        """Return the names in `nemeses` and `extras` that can hit nothing with these settings, such
+        as faults at an event that no node announces. `--nemesis any` does not draw them.
         """
         del settings
         return ()
@@ -295,7 +295,7 @@ Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
 It returns whether it restarted the node; it does nothing to a node that is down.
 """
 RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
-"""An `Operation` that restarts nodes; `Target.operations` lists its name, too."""
+"""An `Operation` that restarts nodes; its name must be in `Target.operations`, too."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -315,7 +315,7 @@ class System(ABC):
 
     @abstractmethod
     def core(self, rng: random.Random) -> Sequence[str]:
-        """Draw a smallest set of nodes that must be able to serve without the other nodes."""
+        """Draw a minimal set of nodes that must be able to serve without the other nodes."""
 
     @abstractmethod
     async def ready(self) -> Convergence:
@@ -338,7 +338,7 @@ class System(ABC):
         return {}
 
     def operations(self) -> Mapping[str, Operation]:
-        """Return the operations of an administrator by name, except those in `restarting`."""
+        """Return the operations of an administrator by name; `restarting` has the others."""
         return {}
 
     def restarting(self) -> Mapping[str, RestartingOperation]:

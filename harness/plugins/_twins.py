@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDifference:
-    """A difference between a target and its original that stays, with the reason.
+    """A difference between a target and its original that is intended or accepted, with the reason.
 
     `rows` are shell patterns of the names of rows on the page of `harness twin`, such as
-    `message/create/*`. `original` is the other target of the comparisons
-    that have these rows.
+    `message/create/*`. `original` is the other target of the comparisons that have these rows.
     """
 
     name: str

@@ -55,7 +55,7 @@ class Session:
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
     def adopt(self, label: str, random: random.Random) -> random.Random:  # noqa: ARG002
-        """Return `random`, a stream of the run, which the simulation may switch to a fresh one."""
+        """Register `random`, a stream of the run, and return it; the simulation may reseed it."""
         return random
 
     def trace_digest(self) -> str | None:
@@ -80,9 +80,10 @@ class Environment(Plugin):
     capabilities: Mapping[Capability, Fidelity]
 
     reaches_foreign: Mapping[Capability, Fidelity] | None = None
-    """Map capabilities to their fidelity on foreign programs: members of `ENV_NODES_ONLY` that work
-    there, and others whose fidelity is lower than on nodes of `Env`. `None` if the environment runs
-    no foreign programs."""
+    """Map capabilities to their fidelity on foreign programs. The mapping has the members of
+    `ENV_NODES_ONLY` that work on foreign programs, and the capabilities whose fidelity is lower
+    there than on nodes of `Env`. `None` if the environment runs no foreign programs.
+    """
     owns_programs: bool = False
     """Whether the disk and the clock of a Python program (`harness.nodes.program`) are the
     environment's own, so that all faults reach it."""

@@ -1,4 +1,4 @@
-"""The types of the attributes that plug-ins declare, by the group of the plug-in."""
+"""Checks the types of the attributes that plug-ins declare, for each group of plug-ins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures of the pytest plug-in; only loaded when a test requests one.
+"""The fixtures of the pytest plug-in, which are loaded only when a test requests one of them.
 
 | module          | content                                                                |
 |-----------------|------------------------------------------------------------------------|

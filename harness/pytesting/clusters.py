@@ -1,8 +1,9 @@
 """`cluster`: a deployed target, in any environment, against which a test runs its own coroutine.
 
-An environment owns the loop of a deployment (virtual time in the simulation), so a test passes a
-coroutine in instead of receiving a cluster. Everything that the coroutine does through
-`LiveCluster` is recorded like a run's operations and sealed, and `history.check` can judge it.
+An environment owns the event loop of a deployment (in the simulation, with virtual time). So a test
+passes a coroutine to `Deployment.run` instead of receiving a cluster. Everything that the coroutine
+does through `LiveCluster` is recorded like the operations of a run, and `history.check` can judge
+it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.run.conductor import trigger_of
 
 LEASE_S: Final = 600.0
-"""The maximum time of a block, in seconds; after this time the lease heals the block's fault."""
+"""The maximum duration of a block's fault, in seconds; after this time it is healed anyway."""
 
 
 class NemesisFactory(Fixture):
@@ -67,7 +67,7 @@ class NemesisFactory(Fixture):
                 f"nemesis({name!r}) hits single clients, but the clients of a test's own coroutine "
                 "share their links; aim at 'client', or give the words to `harness run` as --fault"
             )
-        number = next(self._numbers)  # so that each block draws the same fault again in a replay
+        number = next(self._numbers)  # so a replay draws the same fault for each block
         fault = Fault(
             id=live.ledger.new_id(),
             nemesis=name,
@@ -89,7 +89,7 @@ class NemesisFactory(Fixture):
 
 
 class Strike:
-    """One fault: active inside the block, healed and measured after it."""
+    """One fault: active inside the block; then it is healed, and its effect is measured."""
 
     def __init__(self, live: LiveCluster, fault: Fault, *, may_miss: bool) -> None:
         self._live = live

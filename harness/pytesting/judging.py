@@ -1,4 +1,4 @@
-"""`history`: the history of a test's last run, and its judgement by any checkers.
+"""`history`: the history of a test's last run, and checks of it by any checkers.
 
 `enforce` turns a verdict into a failing test, for `run_case` as well.
 """
@@ -22,7 +22,7 @@ from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 
 class HistoryOfTest(Fixture):
-    """The fixture `history`: the history of a test's last run, and its judgement."""
+    """The fixture `history`: the history of a test's last run, and methods to judge it."""
 
     @property
     def ops(self) -> History:
@@ -101,7 +101,7 @@ def enforce(
 
 
 def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -> str:
-    """The text that pytest shows: the verdict is more useful than a traceback."""
+    """The text that pytest shows instead of a traceback, which would say less than the verdict."""
     if expected is not Verdict.VALID:
         head = f"the verdict is {run.verdict.value}, expected {expected.value}"
     elif run.verdict is Verdict.PERMITTED:

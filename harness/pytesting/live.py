@@ -1,9 +1,9 @@
-"""The argument of a test's coroutine: operations, traffic, roles, and the cluster.
+"""`LiveCluster`, the argument of a test's coroutine: operations, traffic, roles, and the cluster.
 
-Operations are recorded as in a run. `process` is the test's own name for a client. The name maps to
-a process in the history, and to a new process after each `info`, since a process whose operation
-may still take effect must never be used again. The numbers of these processes begin after those of
-`traffic`, the workload's own generator.
+Operations are recorded as in a run. `process` is the test's own number for a client. Each number
+maps to a process in the history. After an `info` it maps to a new process, since a process whose
+operation may still take effect must never be used again. The processes of `traffic`, which runs the
+workload's own generator, have lower numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cases from the keyword arguments of tests, which are the flags of `harness run`.
+"""Makes cases from the keyword arguments of tests, which have the names of `harness run`'s flags.
 
 A keyword argument overrides the command line of pytest, which overrides the marker, which overrides
 the defaults of the case. A name that is not a field of a case is an option of the target or the
@@ -38,8 +38,8 @@ _KEYWORDS: Final = {field: keyword for keyword, field in _FIELDS.items()}
 _OF_CASE: Final = frozenset(
     {"workload", "nemeses", "profile", "env", "time-limit", "rate", "concurrency"}
 )
-"""The keys of a file of a system that are settings of a test."""
-# one name, several names separated by commas, or a sequence of names
+"""The keys of a file that declares a system which are also settings of a test."""
+# keywords whose value is one name, several names separated by commas, or a sequence of names
 _LISTS: Final = {"bug", "nemesis"}
 
 

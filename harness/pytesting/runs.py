@@ -84,7 +84,7 @@ class LastRun(NamedTuple):
 
 
 class Fixture:
-    """The base of fixtures: all fixtures of a test share its runs, and do nothing before a call."""
+    """The base of fixtures. All fixtures of a test share its runs, and act only when called."""
 
     def __init__(self, runs: RunsOfTest) -> None:
         self._runs = runs
@@ -99,7 +99,7 @@ class RunsOfTest:
         markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
         properties: list[tuple[str, object]],
     ) -> None:
-        """`properties` collects the entries for pytest's reports."""
+        """Create the state of one test; `properties` collects the entries for pytest's reports."""
         self.settings = settings
         self._properties = properties
         self._markers = markers

@@ -1,4 +1,4 @@
-"""Replays that stop: a simulated run is repeated, halted at a moment, inspected, and stepped.
+"""Repeats a simulated run, and halts it at a moment, so that it can be inspected and stepped.
 
 | module       | content                                                                    |
 |--------------|----------------------------------------------------------------------------|

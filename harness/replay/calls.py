@@ -1,4 +1,4 @@
-"""The events of a world in words: the task, timer or message behind a function."""
+"""Describes events of the simulated world in words: the task, timer or message behind a call."""
 
 from __future__ import annotations
 

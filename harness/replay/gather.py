@@ -50,7 +50,7 @@ def look(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
 
 
 def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
-    """Return the state of the world; in this process, ask the nodes for their pages."""
+    """Read the state of the world in this process, which also runs the handlers of nodes' pages."""
     deployment, name = watch.deployment, plan.target.message_name
     due = _due(deployment, stop)
     connections = list(deployment.fabric.connections)

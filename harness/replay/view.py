@@ -27,8 +27,8 @@ def within(most: int, items: Collection[T], name: str, left_out: dict[str, int])
 class MomentView(msgspec.Struct, frozen=True, kw_only=True):
     """The moment of a stop.
 
-    `events` is the number, and `event` the description, of the event that runs (`within`) or comes
-    next.
+    `events` and `event` are the number and the description of one event: the event that runs if
+    `within`, else the next event.
     """
 
     time_s: float
@@ -139,7 +139,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     (`Target.state_pages`).
 
     `left_out` maps the name of each list that reached its limit to the number of items that it
-    lacks. For `objects` this number is a minimum: what only these objects hold is not counted.
+    lacks. For `objects` this number is a minimum: objects that are reachable only through the
+    missing objects are not counted.
     """
 
     name: str

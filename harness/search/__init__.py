@@ -1,4 +1,4 @@
-"""Search for failures: which case each seed of a soak runs.
+"""Searching for failures: chooses the case that a soak runs for each seed.
 
 | module    | content                                                            |
 |-----------|--------------------------------------------------------------------|

@@ -1,9 +1,9 @@
 """The corpus of a guided search: cases that reached states which no earlier case had reached.
 
 A new case enters the corpus if it reached such a state. A case leaves the corpus once other cases
-have reached all of its states. The corpus has at most `ENTRIES_MAX` cases; when it is full, the
-case leaves that has the fewest states of its own. A case that fails does not enter, since most
-variations of it would fail in the same way; its states count as known.
+have reached all of its states. The corpus has at most `ENTRIES_MAX` cases; when it is full, it
+drops the case with the fewest states that no other case has reached. A case that fails does not
+enter, since most variations of it would fail in the same way; its states count as reached.
 
 The corpus depends only on the results in the order of their seeds, so a resumed soak builds it
 again from the journal. The files in its folder are for people and for other soaks.
@@ -28,7 +28,7 @@ _STATES_SUFFIX: Final = ".states.json"
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The origin of a case: `changes` of the case of seed `parent`, or a fresh draw."""
+    """The origin of a case: either the case of seed `parent` with `changes`, or a fresh draw."""
 
     parent: int | None = None
     changes: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Corpus:
         return True
 
     def _minimise(self) -> None:
-        """Drop entries whose states other entries have, the oldest first; then apply the bound."""
+        """Drop entries whose states other entries all have, oldest first; then apply the limit."""
         holders: Counter[int] = Counter()
         for entry in self.entries.values():
             holders.update(entry.states)

@@ -37,7 +37,7 @@ TRIES_MAX: Final = 8
 
 
 def generations(first: int, last: int) -> Iterator[range]:
-    """Yield the seeds of each generation: half as many as there were before it, within bounds.
+    """Yield each generation's seeds: half as many as in all earlier generations, within bounds.
 
     Small generations let the guide learn early; large ones keep many workers busy.
     """
@@ -56,7 +56,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guide:
-    """Chooses the cases of a soak of `case`; the seed and the faults of `case` itself are ignored.
+    """Chooses the cases of a soak; the seed and the faults of its base `case` are ignored.
 
     `case` is planned but not drawn (`harness.plan.random_case.undrawn`).
     """

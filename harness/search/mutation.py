@@ -28,7 +28,7 @@ FAULTS_MAX: Final = 24
 CHANGES_MAX: Final = 4
 DURATION_S: Final = (0.05, 10.0)
 NEAR_NS: Final = (10_000, 20_000_000)
-"""The range of distances between an event and a fault that moves close to it."""
+"""The range of distances, in ns, between an event and a fault that is moved close to it."""
 NTH_MAX: Final = 6
 _TIMES: Final = ("when", "every", "at", "for")
 _OPTIONS: Final = (

@@ -1,16 +1,16 @@
 """The states that a run reached, as digests, and the moments of its events.
 
 A guided search prefers cases that reached states which no earlier case reached. A state is a small
-tuple of facts that the history and the events of nodes (`Env.event`) show together:
+tuple of facts about one moment, from the history and the events of nodes (`Env.event`). Examples:
 
-* the roles in each replica group with the order of their terms and positions, which nodes are
-  down, and the kinds of active faults;
-* a fault that strikes, with the last event and the role of its target, and with each kind of
-  operation in flight;
-* an operation that ends, with its outcome, the number of its attempts, the active faults, and the
-  state of the groups that have a name of their own;
-* two operations that overlap, under the active faults;
-* two consecutive events of one node, or of two nodes, with the magnitude of their number.
+* a replica group: each node's role, how far its term and log position are behind, and whether it
+  is down; with the kinds of active faults;
+* a fault that strikes, with the last event and the role of its target, or with a kind of operation
+  in flight;
+* an operation that ends, with its outcome and the active faults; or with its outcome, the number of
+  its attempts and the state of a group that has a fixed name;
+* two operations that overlap, with the active faults;
+* two consecutive events, of one node or of two, with the magnitude of their count.
 
 Names of nodes and random ids are left out, so that symmetric states are equal. This module does not
 depend on a target: an event belongs to a replica group if it has the fields `group` and `term`, and
@@ -73,7 +73,7 @@ class _Member:
 
 
 class StateWatch:
-    """Observes one run; `on_op` and `on_event` must be called with everything, in order."""
+    """Observes one run; `on_op` and `on_event` must be called with every op and event, in order."""
 
     def __init__(self) -> None:
         self._reached: set[tuple[Any, ...]] = set()
@@ -184,8 +184,8 @@ class StateWatch:
         return [name for name in self._groups if _ID.search(name) is None]
 
     def _summary(self, group: str) -> tuple[Any, ...]:
-        """Return the roles, relative terms, relative positions and life of a group's nodes, without
-        their names.
+        """Return each node's role, relative term and log position, and whether it is down; no
+        names.
         """
         summary = self._summaries.get(group)
         if summary is None:

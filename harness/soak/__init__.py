@@ -1,4 +1,4 @@
-"""Soaks: many seeds of one case, as one piece of work that survives being killed.
+"""A soak runs many seeds of one case, as one piece of work that can be killed and resumed.
 
 | module   | content                                                                 |
 |----------|-------------------------------------------------------------------------|

@@ -1,9 +1,9 @@
 """One soak from its first seed to its last, even if it is killed and resumed many times.
 
 `Campaign` has the finished seeds (the journal), the pending seeds, and the totals. A seed is
-finished when the journal has its result and, if its run is to be kept, the store or the sink has
-this run. The next soak retries crashed seeds, which have no verdict. It does not matter which
-processes run the seeds: local workers, Spark's, or this process, in a real environment.
+finished when the journal has its result and, if its run is to be kept, the store or the sink (a
+lake that collects runs) has the run. The next soak retries crashed seeds, which have no verdict.
+The seeds may run in local worker processes, on Spark or, in a real environment, in this process.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The part of `run.json` that must equal a seed's result if the run belongs to the seed."""
+    """The fields of `run.json` that show whether a stored run belongs to a seed's result."""
 
     digest: str
     verdict: str  # code of another version may have judged the same history differently
@@ -116,7 +116,7 @@ class Campaign:
         self._proposals: dict[int, Proposal] = {}
         self.notes: list[str] = []
         self.tally = Tally()
-        self._looked = True  # whether the sink knows all runs that it has (`SunkRuns.look`)
+        self._looked = True  # whether the sink's list of its runs is current (`SunkRuns.look`)
         self.stopped: str | None = None
         """the reason why the soak must stop although seeds are left"""
         self._folder = spec.folder / SOAK_FOLDER
@@ -163,7 +163,7 @@ class Campaign:
             shutil.rmtree(part, ignore_errors=True)
 
     def _go_on(self, *, fresh: bool) -> None:
-        """Count seeds that the journal or the sink has; forget seeds that must run again."""
+        """Count seeds that journal or sink show as finished; forget seeds that must run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH and not self._guided:
@@ -174,7 +174,7 @@ class Campaign:
                 self.tally.take(result)
                 continue
             self._journal.forget(result.seed)
-        if self.sink is not None and not (fresh or self._guided):  # a lake lacks reached states
+        if self.sink is not None and not (fresh or self._guided):  # a lake has no reached states
             self._take_over(self.sink)
         if self.tally.seeds:
             wanted = counted(self.spec.seeds, "seed")
@@ -239,7 +239,7 @@ class Campaign:
         return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
 
     def run_name(self, seed: int) -> str:
-        """Return the folder name of a seed's run in simulation, equal in every repetition."""
+        """Return the folder name of a seed's simulated run, the same in every repetition."""
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:

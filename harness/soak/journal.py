@@ -4,7 +4,7 @@
 line per result. A line is the CRC-32 of its JSON in eight hex digits, a space and the JSON. Each
 line is passed to the kernel in one `write`, so killing the soak loses no line. A power cut or a
 full disk may tear lines. Lines with a wrong checksum are ignored, and their seeds simply run again.
-The last line of a seed counts.
+If a seed has several lines, the last one counts.
 
 In memory each seed takes eight bytes: the position of its line.
 
@@ -105,7 +105,7 @@ class Journal:
         return True
 
     def _lines(self, reader: BinaryIO, offset: int) -> Iterator[tuple[int, SeedResult]]:
-        """Every valid line and its position; sets `_end` to the end of the last complete line."""
+        """Yield each valid line's position and result; set `_end` to the last full line's end."""
         while line := reader.readline(LINE_BYTES_MAX):
             result = self._result(line)
             if result is None:

@@ -1,11 +1,12 @@
-"""A soak as JUnit XML, which every CI system shows.
+"""Writes a soak's results as JUnit XML, which every CI system can show.
 
 One test case is either one seed, whose name is the same in every soak, or one signature. An invalid
-seed is a `failure` with its signature, the findings of each checker and the replay command.
-An unknown or crashed seed is an `error`, and a seed that a known failure excuses is `skipped`. The
-pages of failing runs are attachments, as Jenkins and GitLab read them. The file is written as
-results are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a note.
-An unfinished soak has one more test case, an `error`, so that the file alone never looks passed.
+seed is a `failure` with its signature, the findings of each checker and the replay command. An
+unknown or crashed seed is an `error`, and a seed that a known failure excuses is `skipped`. The
+pages of failing runs are attachments, in the form that Jenkins and GitLab read. The file is written
+as results are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a
+note. An unfinished soak has one more test case, an `error`, so that the file never looks like a
+success.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ _FORBIDDEN: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U000100
 
 
 def xml_text(text: str) -> str:
-    """Return `text` with every character that XML 1.0 cannot contain, even if escaped, replaced by
-    its code point in hex.
-    """
+    """Replace each character that XML 1.0 forbids even in escaped form by its code point in hex."""
     return _FORBIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
@@ -54,7 +53,7 @@ class JunitCase(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class JunitCases:
     """Makes test cases from a soak's results. `folder` returns the folder with the files of a
-    result's run, empty if no files are kept.
+    result's run, or an empty text if no files are kept.
     """
 
     replay: Callable[[SeedResult], str]

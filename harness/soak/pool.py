@@ -25,8 +25,9 @@ def results_of(
 ) -> Generator[tuple[SeedJob, SeedResult], None, None]:
     """Run `work` on `jobs` worker processes, and yield each job with its result as it arrives.
 
-    A job is taken when a worker is free. Closing the generator kills all workers, except idle ones
-    of the `crew`. Raises `InfrastructureError` if no worker can be started.
+    A job is taken when a worker is free. Closing the generator kills all workers, except idle
+    workers that the `crew` keeps for later calls. Raises `InfrastructureError` if no worker can be
+    started.
     """
     pool: WorkerPool[SeedJob, SeedResult] = WorkerPool(
         module="harness.soak",

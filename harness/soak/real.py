@@ -38,8 +38,8 @@ def soak_one_by_one(
     """Run the seeds of `work` one after the other, until `on_result` returns false or a run has
     frozen; return whether the user interrupted the soak.
 
-    `listen` is called before each seed and returns the listener for the run's ops. `conducting`
-    replaces `conduct` (`run_and_keep`).
+    `listen` is called before each seed and returns the listener for the run's ops. `conducting` is
+    called instead of `conduct` (see `run_and_keep`).
 
     Raises `UsageError` for cases that this environment refuses, and `KeyboardInterrupt` for a
     second Ctrl-C or a Ctrl-C between runs.
@@ -72,7 +72,7 @@ def _run(
     listener: Callable[[Op], None] | None,
     conducting: Callable[..., Outcome] | None,
 ) -> tuple[SeedResult, Outcome | None]:
-    """Run one seed; return its result and its outcome, which a crashed run lacks."""
+    """Run one seed; return its result, and the run's outcome (`None` if the run crashed)."""
     plan = plan_case(job.case, environment)
     assert job.store is not None
     folder = RunFolder(Path(job.store), job.name, new_run_id(job.seed))

@@ -1,8 +1,8 @@
 """Jobs and results of seeds, which all parts of a soak share.
 
 A result is small, since a journal may have one for each of millions of seeds: reasons are cut, and
-only failing results list checkers. `MEASURES` differ from machine to machine; seed and
-code determine all other fields, even if a soak was killed and resumed.
+only failing results list checkers. The fields in `MEASURES` differ from machine to machine. All
+other fields depend only on the seed and the code, even if a soak was killed and resumed.
 """
 
 from __future__ import annotations

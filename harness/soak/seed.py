@@ -1,4 +1,4 @@
-"""Run one seed in this process: in the simulation, from its case to its judged and kept run.
+"""Runs one seed in this process, in the simulation: from its case to a judged and stored run.
 
 If a disk error prevents a run from being kept, the result of the seed stops the soak.
 """

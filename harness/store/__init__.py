@@ -1,4 +1,4 @@
-"""The run store: folders of runs, written and read.
+"""Writes and reads the run store: one folder per run.
 
 `store/<name>/<run>/` holds
 

@@ -1,10 +1,10 @@
 """Latencies as integer log-linear buckets, which give equal percentiles in every engine.
 
-A bucket keeps the leading 1 bit of a value and the next `MANTISSA_BITS` bits. So the width of a
-bucket is at most 1/32 of its lower bound, and its middle differs from a value by at most 1.6 %.
-Counts of buckets can be merged by addition, while rank sketches cannot merge tails exactly. The
-code uses no floats, so SQL, numpy and this file agree on every value. The design follows
-HdrHistogram (https://hdrhistogram.org).
+A bucket keeps the leading 1 bit of a value and the next `MANTISSA_BITS` bits. So a bucket is at
+most 1/32 as wide as its lower bound, and its middle differs from each of its values by at most 1.6
+%. The counts of two histograms are merged by addition, while rank sketches cannot merge tails
+exactly. The code uses no floats, so SQL, numpy and this module agree on every bucket. The design
+follows HdrHistogram (https://hdrhistogram.org).
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class StoredRun(msgspec.Struct, frozen=True):
     """A run as read from the store. If it was cut short, `record` is `None` and `note` has the
     reason.
 
-    If `foreign`, neither the record nor the results describe the history, and `note` says so.
+    If `foreign`, record and results belong to another history than the stored one, and `note` says
+    so.
     """
 
     folder: Path
@@ -126,7 +127,7 @@ class RunFolder:
         self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
             if staged:
-                # a dead process with this PID left the folder
+                # a dead process that had the same PID may have left this folder
                 shutil.rmtree(self.path, ignore_errors=True)
             self.path.mkdir(parents=True)
             self._unlock = None if staged else weakref.finalize(self, os.close, _locked(self.path))

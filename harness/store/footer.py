@@ -1,4 +1,4 @@
-"""The footer of a sealed history, which allows planning work on a store without reading ops.
+"""The footer of a sealed history: enough to plan work on a store without reading ops.
 
 The footer's key-value metadata has these entries. Each name has the prefix `harness.`, and each
 value is text.

@@ -79,7 +79,7 @@ class OpTail:
 
     def read(self) -> list[Op]:
         """Return the ops that were written since the last call, up to a record in progress; raises
-        `HistoryError` for a record that is damaged.
+        `HistoryError` for a damaged record.
         """
         try:
             with self._path.open("rb") as file:

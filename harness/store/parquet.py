@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 _CODES: Final = {"int32": "i", "int64": "q"}
 _TEXT_BYTES_MAX: Final = 2**31 - 1
 ROWS_AT_ONCE: Final = 1 << 16
-"""The number of rows that exist as Python objects at a time. Python objects take twenty times as
-much memory as columns."""
+"""The number of rows that exist as Python objects at a time. Rows as Python objects take twenty
+times as much memory as columns.
+"""
 _ATTEMPT: Final = ("node", "start", "end", "outcome")
 _ACTORS: Final[dict[str, int]] = dict(zip(ACTORS, (-1, -2), strict=True))
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)

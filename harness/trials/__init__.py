@@ -1,4 +1,4 @@
-"""Many variants of one case, tried in the simulation: to shrink a failure and to find its causes.
+"""Tries many variants of one case in the simulation, to shrink a failure or to find its causes.
 
 | module   | content                                                                      |
 |----------|------------------------------------------------------------------------------|

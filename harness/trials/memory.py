@@ -1,7 +1,7 @@
 """The memory of trials: a file with one line per result, which any number of searches may share.
 
-A result depends only on the case and the code, so its key is a digest of both. Crashes are not
-stored on disk, so that the next search tries them again.
+A trial is one simulated run of a case. Its result depends only on the case and the code, so its key
+is a digest of both. Crashes are not stored on disk, so that the next search tries them again.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def recorded_ops(case: Case, history: History) -> list[tuple[ScheduledOp, Pair]]
 
 
 def after_warm_up(case: Case) -> Case:
-    """Return the case with all of its faults, and its end, shifted by the length of the warm-up.
+    """Shift all faults and the end of the case by the length of the warm-up.
 
     A generator already invokes operations during the warm-up, but an explicit list starts with the
     chaos phase. So if a list replaces the generator, all operations come later by the length of the

@@ -1,1 +1,1 @@
-"""From a history to a verdict: judge it, explain it, sign it, and report its coverage."""
+"""Turns a history into a verdict: judging, explanations, signatures of failures, and coverage."""

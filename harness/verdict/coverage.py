@@ -1,9 +1,10 @@
-"""The coverage of every check: a check with too little coverage proves nothing.
+"""Coverage: a check that judged too little proves nothing.
 
-Checkers map each check to a number of cases, as in `{"acknowledged": 36}`: `details["looked"]` has
-the judged cases, `details["exempt"]` the cases left out because something else explains them. If a
-check exempts more than half of its cases, `valid` would mean nothing, so the verdict is `unknown`,
-with the reason. The counts of all checkers go into the certificate of the run.
+A checker counts, for each of its checks, the instances that it judged (`details["looked"]`) and the
+instances that it left out because something else explains them (`details["exempt"]`), as in
+`{"acknowledged": 36}`. If a check exempts more than half of its instances, `valid` would mean
+nothing, so the verdict is `unknown`, with the reason. The counts of all checkers go into the
+certificate of the run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The circumstances of a broken promise in one sentence: the answering node, the leader, faults.
+"""Describes the circumstances of a violation in one sentence: answering node, leader, faults.
 
-The sentence has the same facts for every checker and workload, from the history alone
-(`harness.timeline`). It describes the most telling operation in the result: an operation that a
-node answered while another node led, or else the first operation. If a result names no operation of
-a client, as for liveness, the sentence describes a moment: the leader, the nodes that did not run,
-the active faults, and the last change of the stuck table. The sentence draws no conclusions.
+The facts come from the history alone (`harness.timeline`), and are the same for every checker and
+workload. It describes the most telling operation in the result: an operation that a node answered
+while another node led, or else the first operation. If a result names no operation of a client, as
+for liveness, the sentence describes a moment: the leader, the nodes that did not run, the active
+faults, and the last change of the stuck table. The sentence draws no conclusions.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`; ignore leaders without a term that answered no client."""
+        """Compute the facts of `history`; omit leaders that have no term and answered no client."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
@@ -246,7 +246,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results; add a sentence, and table names next to table ids, to failed results."""
+    """Add a sentence to each failed result, and table names next to its table ids."""
     judged = tuple(results)
     if all(result.verdict is Verdict.VALID for result in judged):
         return judged
@@ -308,7 +308,7 @@ class _TableNames:
 
 
 def _is_of_tablets(done: Op) -> bool:
-    """Whether replicas of tablets answered, whose leaders and terms are not the catalog's."""
+    """Whether tablet replicas answered: their leaders and terms are not the catalog's."""
     return isinstance(done.value, Mapping) and not {"tablet", "parts"}.isdisjoint(done.value)
 
 

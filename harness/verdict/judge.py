@@ -126,8 +126,8 @@ def judge_one(
     """Judge `history` with one checker within limits; return the result, signed and explained.
 
     Events that the target is not responsible for (`temper`) may change an invalid result to
-    `unknown`. `whole` is false for the history of one key, which may have nothing to judge. Raises
-    only `UserInterrupt`.
+    `unknown`. `whole` is false for a part of a history (one key, or a prefix), which may have
+    nothing to judge. Raises only `UserInterrupt`.
     """
     name = checker.name
 

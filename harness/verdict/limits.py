@@ -44,8 +44,9 @@ class SpentError(BaseException):
 
 @contextlib.contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise `SpentError` in the block some time after `seconds` of CPU time; this works only in the
-    main thread.
+    """Raise `SpentError` in the block once it has used clearly more than `seconds` of CPU time.
+
+    This works only in the main thread; in other threads there is no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

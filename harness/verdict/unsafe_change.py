@@ -4,15 +4,14 @@ If a replica group has lost its majority for good, an administrator can make it 
 overruling its votes and forcing a configuration of the remaining replicas upon it (Kudu's
 `unsafe_change_config`). This gives up data that only the excluded replicas had: acknowledged writes
 may be gone, two histories of the group may exist, and neither breaks a promise. Two parties must
-report the change: a
-client of the harness, by the event `config-forced` {group} before it asks for the change, and the
-target, by the event `config-overruled` {group, term, index, kept, left_out} before the change has
-any effect. The second event goes into the history as the op `unsafe-change`. Without the first
-event, the second is only the claim of a node and excuses nothing.
+report the change: a client of the harness, by the event `config-forced` {group} before it asks for
+the change, and the target, by the event `config-overruled` {group, term, index, kept, left_out}
+before the change has any effect. The second event goes into the history as the op `unsafe-change`.
+Without the first event, the second is only the claim of a node and excuses nothing.
 
 Missing or duplicate data after the change prove nothing, so an invalid result becomes `unknown`
-with the reason. The history before the change is also judged separately, and may be invalid.
-A result is excused even if all operations that it names came before the change, since their meaning
+with the reason. The history before the change is also judged separately, and may be invalid. A
+result is excused even if all operations that it names came before the change, since their meaning
 may be inferred from later operations. The liveness checker still applies: the purpose of the change
 was that the group serves and settles again.
 
@@ -37,7 +36,7 @@ _BY_OWN_RULES: Final = frozenset({"crash", "liveness"})
 
 
 class _Excuse(NamedTuple):
-    """A reason to excuse invalid results from op `begin` on; it excuses no `exempt` checker."""
+    """A reason to excuse invalid results from op `begin` on, except for `exempt` checkers."""
 
     begin: int
     why: str

@@ -1,8 +1,8 @@
-"""The check of a model that only the operations of a history suggest.
+"""Checks a history by a model that was guessed from its operations.
 
-Operations may fit two models, of which one permits more: sets may show old states, and queues may
-deliver an element several times. A guess between them must not convict: if the milder model accepts
-the history, the verdict is `unknown`, and the reason names both models.
+The operations may fit two models, a strict and a milder one: under the milder one, sets may show
+old states, or queues may deliver an element several times. A history that is invalid only under the
+strict model gets the verdict `unknown`, with a reason that names both models.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from harness.plugins import PreparedCheck
 from harness.verdict.judge import load_model
 
 UNDECIDED_MODEL: Final = "suggested-model"
-"""The rule of the verdict `unknown` for a history that only the stricter model convicts."""
+"""The `rule` of the result for a history that is invalid only under the stricter of two models."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuessedCheck:
-    """The check of the model `name`; it convicts only what the model `milder_name` convicts."""
+    """A check by the model `name`, whose verdict is invalid only if `milder_name` agrees."""
 
     name: str
     strict: PreparedCheck
@@ -59,18 +59,18 @@ class GuessedCheck:
 
 
 def guessed(name: str, history: History, settings: ModelSettings) -> PreparedCheck:
-    """Prepare the check of a suggested model; raises `HistoryError` and `UsageError`."""
+    """Prepare the check by a guessed model; raises `HistoryError` and `UsageError`."""
     model = load_model(name)
     check = model.prepare(history, settings)
     if model.milder is not None:
-        with contextlib.suppress(HistoryError, UsageError):  # it does not know all operations
+        with contextlib.suppress(HistoryError, UsageError):  # the milder model lacks an operation
             milder = load_model(model.milder).prepare(history, settings)
             return GuessedCheck(name, check, model.milder, milder)
     return check
 
 
 def require_decided(name: str, history: History, settings: ModelSettings, limit_s: float) -> None:
-    """Raise `UsageError` if two models fit, and only the stricter one convicts the history."""
+    """Raise `UsageError` if two models fit and the history is invalid under only one of them."""
     check = guessed(name, history, settings)
     if isinstance(check, GuessedCheck):
         result, _ = check.check(time_limit_s=limit_s, draw=False)

@@ -34,7 +34,7 @@ from harness.store.parquet import ops_of_table, read_sealed
 from harness.verdict.judge import checkers_of, load_model
 
 GUESS_S: Final = 30.0
-"""The time limit for the check whether a suggested model is decided."""
+"""The time limit of `require_decided`, which judges the history by the models that fit it."""
 TRIAL_S: Final = 0.1
 """The time limit for the trial check that finds out whether a checker can read the history."""
 

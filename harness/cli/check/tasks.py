@@ -1,7 +1,7 @@
 """Read and judge one history for `harness check`, and draw it if it is invalid.
 
-If a history cannot be read or its check crashes, only this history has no verdict (`Failed` has the
-reason).
+A history that cannot be read, or whose check crashes, gets a `Failed` with the reason instead of a
+verdict. The other histories are still judged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A parsed history, and the `check` of its model; without `check`, the run's checkers judge."""
+    """A parsed history, and the `check` by its model; without it, the run's checkers judge."""
 
     history: History
     model: str

@@ -233,7 +233,7 @@ def _no_number(name: str) -> object:
 
 
 def _require_comparable(text: str, value: object) -> None:
-    """Raise `UsageError` for NaN, and for a symbol, whose quotes the shell may have removed."""
+    """Raise `UsageError` for NaN, and for a symbol: probably a string that lost its quotes."""
     values = [value]
     if isinstance(value, dict):
         values += [*value, *value.values()]

@@ -1,4 +1,4 @@
-"""The options that make a case, shared by `run`, `soak` and `check-determinism`.
+"""The options that define a case, shared by `run`, `soak` and `check-determinism`.
 
 Targets and workloads add their own options, so arguments are parsed twice: first to find the chosen
 plug-ins, then with all options. The parser's defaults are `None`, which means "not given", so that

@@ -1,9 +1,10 @@
 """`harness check-determinism`: one case in fresh interpreters under different hash seeds.
 
-Each child gets its own `PYTHONHASHSEED`, and environment variables of a different size, which shift
-memory addresses; hash seeds and addresses change the order of sets. The case is deterministic if
-histories and traces of all messages and events are equal. Otherwise the first differing event
-points to the cause (madsim and FoundationDB's TestHarness2 compare runs in a similar way).
+Each child process gets another `PYTHONHASHSEED`, and environment variables of another size, which
+shift memory addresses. Both change the order in which Python iterates over a set. The case is
+deterministic if all runs have the same history, and the same trace of messages and events.
+Otherwise the first event that differs points to the cause. (madsim and FoundationDB's TestHarness2
+compare runs in a similar way.)
 """
 
 from __future__ import annotations

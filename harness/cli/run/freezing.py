@@ -1,4 +1,7 @@
-"""The option `--freeze` of `harness run` and `soak`, and the report on the frozen cluster."""
+"""The option `--freeze` of `harness run` and `soak`, and the report on the frozen cluster.
+
+A run with `--freeze` pauses all nodes at the first certain violation, and keeps its cluster.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def freezing(checkers: Sequence[Checker], environment: Environment) -> FreezingC
 
 
 def frozen_report(conductor: FreezingConductor | None) -> dict[str, Any] | None:
-    """Return the freeze as a part of the JSON object; `None` without a freeze."""
+    """Return the JSON object about the frozen cluster; `None` if the run did not freeze."""
     if conductor is None or conductor.standing is None or conductor.frozen is None:
         return None
     frozen = conductor.frozen

@@ -1,7 +1,7 @@
 """The option `--system FILE`: a file declares the system under test.
 
-The target `declared` reads the file, and its content becomes an option of the target. So the case
-is complete, and a replay needs no file.
+The target `declared` reads the file, and the case keeps its content as an option of the target, so
+a replay does not need the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.plugins import Target
 from harness.registry import load_plugin
 
 DECLARED: Final = "declared"
-"""The target that a file declares."""
+"""The name of the target for every system that a file declares."""
 
 
 def add_system(group: Any) -> None:

@@ -1,4 +1,7 @@
-"""A verdict as text: results, explanations, and what the run did (certificate), within limits."""
+"""Renders a verdict as text of bounded length: results, explanations, and the certificate.
+
+The certificate of a run says what the run actually did: its operations, faults and outages.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 EXPLANATION_LINES_MAX: Final = 6
 EXPLANATION_LINES_LATER: Final = 2
-"""The maximum number of lines per explanation in brief output, except for the first one."""
+"""The maximum number of lines per explanation in brief output, except for the first explanation."""
 LINE_CHARACTERS_MAX: Final = 400
 LINE_CHARACTERS_BRIEF: Final = 200
 REASON_CHARACTERS_BRIEF: Final = 120
@@ -102,7 +105,7 @@ def _in_colour(verdict: str) -> Text:
 
 
 def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
-    """The first result with a certificate, which counts what the run did, or else `None`."""
+    """The first result that has a certificate, or else `None`."""
     has = (each for each in results if isinstance(each.details.get("certificate"), Mapping))
     return next(has, None)
 
@@ -161,7 +164,7 @@ def _in_few_lines(result: CheckResult) -> list[str]:
 
 
 def _cut(text: str, most: int) -> str:
-    """Cut `text`, which may quote whole tables, after `most` characters or at a space before."""
+    """Cut `text`, which may quote whole tables, to `most` characters, at a space if possible."""
     if len(text) <= most:
         return text
     end = text.rfind(" ", most // 2, most)

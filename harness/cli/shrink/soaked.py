@@ -1,4 +1,4 @@
-"""`harness soak --shrink`: the first failing run of each signature of a soak, shrunk."""
+"""`harness soak --shrink`: shrinks the first failing run of each signature of a soak."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.trials.shrink.search import SEEDS_DEFAULT
 
 
 class ShrunkRun(NamedTuple):
-    """A shrunk run of a soak: the signature of the failure, lines of text, and plain JSON."""
+    """A shrunk run of a soak: the signature of its failure, and the report as text and as JSON."""
 
     signature: str
     lines: list[str]
@@ -34,7 +34,7 @@ class ShrunkRun(NamedTuple):
 def shrink_groups(
     groups: Sequence[FailureGroup], folder: Path, *, most: int, jobs: int, quiet: bool
 ) -> list[ShrunkRun]:
-    """Shrink the first runs of the first `most` groups of invalid seeds below `folder`.
+    """Shrink the first run of each of the first `most` groups of invalid seeds below `folder`.
 
     A note reports a run that cannot be shrunk. Ctrl-C ends the shrinking and keeps the runs that
     are done.

@@ -1,4 +1,4 @@
-"""A shrunk run on one screen: the remaining case, the events, and why it is a failure."""
+"""Describes a shrunk run on one screen: the remaining case, the events, and why it is a failure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _setting(shrunk: Shrunk) -> str:
 
 
 def _result(shrunk: Shrunk, kept: KeptRun) -> CheckResult:
-    """The result by which the shrunk case fails."""
+    """The check result that makes the shrunk case fail."""
     results = kept.judgement.results
     invalid = [each for each in results if each.verdict is Verdict.INVALID]
     same = (each for each in invalid if each.checker == shrunk.kind.checker)
@@ -97,7 +97,7 @@ def _cut(lines: list[str], most: int, where: str) -> list[str]:
 
 
 def _events(history: History, blamed: set[int]) -> list[_Event]:
-    """The faults, and the operations of clients before the heal, ordered by time."""
+    """The faults and client operations that began before the final heal, ordered by time."""
     phases = {op.value["phase"]: op.time for op in history.facts("phase")}
     end_ns = phases.get("heal-core", 0)
     events = [_of_fault(fault, blamed) for fault in faults_of(history) if fault.start < end_ns]
@@ -129,7 +129,7 @@ def _of_operation(pair: Pair, blamed: set[int]) -> _Event:
 
 
 def _answer(pair: Pair) -> str:
-    """The answer, without values that the call already shows."""
+    """The completion's value, without entries that the invocation already shows."""
     done = pair.completion
     if done is None or not isinstance(done.value, Mapping):
         return ""
@@ -146,7 +146,7 @@ def _plain(value: Any) -> str:
 
 
 def _shown(events: Sequence[_Event], most: int) -> list[str]:
-    """At most `most` events as lines; faults and blamed operations take precedence."""
+    """At most `most` events as lines; prefer operations that the result blames, then faults."""
     ranked = sorted(
         range(len(events)),
         key=lambda n: (not events[n].blamed, events[n].who != "fault", -events[n].time_ns),

@@ -1,4 +1,4 @@
-"""`harness shrink RUN|CASE`: the smallest case that fails in the same way, kept as a run."""
+"""`harness shrink RUN|CASE`: finds the smallest case that fails in the same way; keeps its run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Shrink, keep the shrunk run, and tell its story; returns 0."""
+    """Shrink the case, keep the run of the smallest case, and print its story; returns 0."""
     parsed = _parse(arguments)
     source = _source(parsed)
     limits = Limits(cpu_s=parsed.cpu, jobs=parsed.jobs, seeds=parsed.seeds)
@@ -217,7 +217,7 @@ def shrink_and_keep(
 
 
 def _kept(source: Source, shrunk: Shrunk) -> KeptRun:
-    """Run the shrunk case once more and keep it; draw its page, and the first run's page again."""
+    """Run the shrunk case once more and keep the run; draw its page, and redraw the original's."""
     environment = load_plugin("environments", SIM)
     folder = RunFolder(source.store, source.name, source.run, staged=True, latest=False)
     kept = run_and_keep(

@@ -199,7 +199,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
 
 
 def check_writable(parsed: argparse.Namespace) -> None:
-    """Raise `UsageError` for files that cannot be written: at the start, not after hours of work.
+    """Raise `UsageError` now, not after hours of work, for output files that cannot be written.
 
     A full disk is not an error: the disk may have room when the soak ends.
     """

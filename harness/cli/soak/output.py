@@ -52,7 +52,7 @@ _MIB: Final = 1024 * 1024
 
 
 class Replays:
-    """Builds the shell commands that run single seeds of this soak again."""
+    """Builds the shell commands that rerun individual seeds of this soak."""
 
     def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
         self._words = ["harness", "run", "--env", parsed.env]
@@ -218,7 +218,7 @@ class SoakOutput:
         head = [*self._head(), *self._gone(groups)]
         text = step_summary(title, head, tally, groups, self._replay, self._known)
         try:
-            with Path(name).open("a", encoding="utf-8") as file:  # the CI job appends, too
+            with Path(name).open("a", encoding="utf-8") as file:  # other CI steps append, too
                 file.write(text)
         except OSError as error:
             raise InfrastructureError(

@@ -1,4 +1,4 @@
-"""`harness soak`: many seeds of one case, in parallel in the simulation, one by one elsewhere."""
+"""`harness soak`: runs many seeds of one case; in the simulation in parallel, else one by one."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _work(
         if conductor is not None and conductor.standing is not None:
             campaign.stopped = "\n".join(["a run froze", *frozen_text(conductor)]).rstrip()
         return interrupted
-    # CI systems send SIGTERM first.
+    # CI systems send SIGTERM before SIGKILL, so handle it like Ctrl-C.
     with sigterm_interrupts(), contextlib.closing(Crew()) as crew:
         for wave in campaign.waves():
             watched = wave if progress is None else progress.watched(wave)
@@ -223,7 +223,7 @@ def _work(
 
 
 def _exit_code(campaign: Campaign, known: KnownFailures, *, interrupted: bool) -> int:
-    """The exit code of the soak: invalid if one seed is invalid, never valid if unfinished.
+    """The exit code of the soak: invalid if a seed is invalid; never valid if seeds are unfinished.
 
     Seeds that a known failure excuses do not count.
     """

@@ -1,1 +1,1 @@
-"""EDN: the exact reader, the quick reader, and Jepsen histories in it."""
+"""EDN: an exact and a quick reader, and Jepsen histories in this format."""

@@ -18,7 +18,7 @@ import msgspec
 from harness.vocabularies.edn import OTHER_KEY, SET_MARK, STRING_KEY, number_of, settled, text_of
 
 DEPTH_MAX: Final = 200
-# Blanks are ASCII: both readers take other white space as part of a symbol.
+# Only ASCII characters are blanks: for both readers, other white space is part of a symbol.
 _SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+", re.ASCII)
 _TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+", re.ASCII)
 _STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
@@ -68,7 +68,7 @@ class ExactReader:
         self.position = 0
 
     def next_form(self, closer: str = "") -> tuple[int, Any] | None:
-        """The next form and its position, or `None` at the end or at `closer`.
+        """Return the next form and its position, or `None` at the end or at `closer`.
 
         After a return or an `UnfinishedError`, `position` is the place to continue.
         """

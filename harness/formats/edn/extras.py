@@ -1,4 +1,4 @@
-"""Fields that only some of Jepsen's tests add to ops, moved into the values of the ops.
+"""Moves fields that only some of Jepsen's tests add to ops into the values of these ops.
 
 | test | field of an op | in the value |
 |---|---|---|

@@ -1,9 +1,10 @@
 """A file of EDN as a stream of forms, with bounded memory and exact positions.
 
-A file is read in blocks, which are cut into pieces after a complete form. The quick reader tries a
-piece first; if it refuses, the exact reader reads it. Only the exact reader reports mistakes, with
-line and column, and gives the position of the n-th form of a piece. Pieces shrink at refused forms
-and grow again afterwards, so that a few unusual forms do not slow down the rest.
+A file is read in blocks, which are cut into pieces; each piece ends after a complete form. The
+quick reader tries a piece first; if it refuses, the exact reader reads it. Only the exact reader
+reports mistakes, with line and column, and gives the position of the n-th form of a piece. Pieces
+shrink at refused forms and grow again afterwards, so that a few unusual forms do not slow down the
+rest.
 
 Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 """
@@ -51,7 +52,7 @@ class Piece:
     closer: str  # the closing bracket of the collection that contains the forms, if any
 
     def error(self, number: int, what: str) -> HistoryError:
-        """The error that says `what` about form `number` of this piece, with its position."""
+        """Return an error with the message `what` and the position of form number `number`."""
         return located(self.source, *self.position(number), what)
 
     def position(self, number: int) -> tuple[int, int]:
@@ -73,11 +74,11 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
 
 
 def _cut(buffer: bytes, span: int) -> int:
-    """The length of a prefix, up to `span` bytes, that probably ends after a form; 0 if none does.
+    """Return the length, at most `span`, of a prefix that probably ends after a form; else 0.
 
     Forms are similar: if the first form begins with `{:index`, later forms probably do, too. So the
-    best place to cut is between the end of a map and the next `{:index`.
-    The second best place is after the last map that ends a line or precedes another map.
+    best place to cut is between the end of a map and the next `{:index`. The second best place is
+    after the last map that ends a line or precedes another map.
     """
     first = _FIRST_WORD.match(buffer, 0, FIRST_BYTES_MAX)
     if first is not None:

@@ -8,9 +8,9 @@ files of `jepsen.history` (`jepsen/src/jepsen/store.clj`). Values keep EDN's typ
 1.0, which are an int and a float.
 
 The writer writes map keys that are identifiers as keywords, so that Clojure code can destructure
-them. From the writer's output, the reader makes values equal to the originals. Fields that Jepsen's
-ops do not have (`node`, `attempts`) become extra keys. If an op has a `:key`, as in Porcupine's
-logs, its value becomes a pair of key and value. `extras` lists fields of single tests of Jepsen.
+them. Reading the writer's output gives values equal to the originals. Fields that Jepsen's ops do
+not have (`node`, `attempts`) become extra keys. If an op has a `:key`, as in Porcupine's logs, its
+value becomes a pair of key and value. `extras` lists fields of single tests of Jepsen.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = comparable)
         raise _incomplete(form, position) from None
     f = loose(f)
     if type(process) is not int and not isinstance(f, str):
-        f = _text(f) or "nil"  # the name does not matter, since ops of the nemesis are not judged
+        f = _text(f) or "nil"  # any name will do, since ops of the nemesis are not judged
     elif f is None and isinstance(form.get(":value"), list):
         f = "txn"
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:

@@ -76,7 +76,8 @@ _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
 _REMEMBERED_BYTES_MAX: Final = 64  # the longest token that is cached
 _ROW_BYTES_MAX: Final = 24  # longer texts contain numbers that rarely recur
-# Signs of text that is not plain: tokens of JSON, comments, characters, unclosed strings.
+# Byte sequences that show that a text is not plain: JSON's own tokens, comments, characters,
+# unclosed strings.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
 _TIDY: Final = ((b"[ ", b"["), (b" ]", b"]"), (b"{ ", b"{"), (b" }", b"}"))
 _decode: Final = msgspec.json.Decoder().decode
@@ -146,8 +147,8 @@ class QuickReader:
 def _uncommented(data: bytes) -> bytes:
     """The text without comments, which may contain an unpaired quote.
 
-    Text after a backslash outside of strings may be changed wrongly, but the backslash stays in the
-    text, so the text is refused later.
+    After a backslash outside of strings, the result may be wrong. But the backslash itself stays,
+    so the text is refused later.
     """
     return b"".join(filter(None, _COMMENT.split(data)))
 

@@ -1,4 +1,4 @@
-"""The course of a shrink: which reductions are tried, and in which order."""
+"""Shrinks a failing case: decides which reductions are tried, and in which order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.trials.trials import Kind, Trial, Trials
 MANY: Final = 500
 """The number of operations above which a lower rate is cheaper than dropping them one by one."""
 START_SEEDS: Final = 100
-"""The number of seeds that are tried until the failure is first seen."""
+"""The maximum number of seeds that are tried to see the failure for the first time."""
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +104,9 @@ def _first_failure(
     seeds: int,
     on_trial: Callable[[], None],
 ) -> tuple[Case, Trial, Kind]:
-    """The first seed that fails, as a case in which nothing is drawn; its run, which may end
-    earlier than the case; and its kind of failure.
+    """Return the case of the first seed that fails, its trial, and the kind of its failure.
+
+    Nothing in this case is left to be drawn. The trial may end earlier than the case.
     """
     first: tuple[Case, Trial, Kind] | None = None
     others: dict[Kind, None] = {}
@@ -118,7 +119,8 @@ def _first_failure(
                 each = msgspec.structs.replace(undrawn(each), faults=None)
             planned = plan_case(each, environment).case
             planned = msgspec.structs.replace(planned, draw=0, drawn={}, given=())
-            # Without a kind, the failures of the whole run decide. Other seeds seldom fail.
+            # Try shorter runs only for a known kind, and only with the first seed: others seldom
+            # fail.
             early = kind is not None and number == 0
             for run in (*(load.beginnings(planned) if early else ()), planned):
                 if first is not None:
@@ -157,7 +159,7 @@ def _shrink(search: Search) -> None:
     if not _record_operations(search):
         return
     _cut_after_failure(search)
-    faults.leave_one(search, seeds=1)  # this costs less with few operations, but saves much
+    faults.leave_one(search, seeds=1)  # cheap with few operations, and saves much
     operations.drop_unrelated(search)
     operations.shrink_operations(search)
     operations.tidy_operations(search)
@@ -170,7 +172,7 @@ def _shrink(search: Search) -> None:
 
 
 def _choose_fault(search: Search, plain: Case) -> None:
-    """Leave one fault in a short run, or two or three; the best case in `plain` words has all."""
+    """Try a short run with one fault, then with two or three; else keep all faults of `plain`."""
     few = "a short run with few faults"
     if (
         search.first_quickly(faults.packed_cases(plain, (1,)), few) is None
@@ -206,7 +208,7 @@ def _record_operations(search: Search) -> bool:
 
 def _cut_after_failure(search: Search) -> None:
     """End the run soon after the operations that the failed checker names."""
-    if search.exhausted:  # running the witness may have used up the CPU time
+    if search.exhausted:  # no CPU time is left to run the witness
         return
     listed = operations.recorded(search.witness())
     last_ns = max((op.at_ns for op, blamed in listed if blamed), default=None)

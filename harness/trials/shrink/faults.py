@@ -1,4 +1,7 @@
-"""Reductions of faults: fewer, earlier, shorter, and in plain words."""
+"""Reductions of faults: fewer, earlier, shorter, and in plain words.
+
+A packed case keeps some of the faults, lets them begin early, and ends soon after the last one.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from harness.trials.shrink.search import Search
 FIRST_AT_NS: Final = 1 * NS_PER_S
 """The start of the first fault of a packed case: clients have found the leader by then."""
 AFTER_NS: Final = 2 * NS_PER_S
-"""The time of operations after the last fault of a packed case."""
+"""The time for which operations continue after the last fault of a packed case."""
 PACKED_MAX: Final = 6
-"""The maximum number of faults of which each, and each pair, is tried alone."""
+"""Above this number of faults, they are not tried one by one or in small groups."""
 ROUND_NS: Final = NS_PER_S // 10
-"""Durations are multiples of this."""
+"""Shortened durations are multiples of this."""
 _NODE: Final = re.compile(r"\bnode:[^\s,]+")
 _NTH: Final = re.compile(r"\bnth=(\d+)")
 
@@ -35,7 +38,7 @@ def with_faults(case: Case, faults: Sequence[Fault]) -> Case:
 def in_plain_words(case: Case) -> Case:
     """Return the case with its faults as single sentences without times, such as `kill leader`.
 
-    A nemesis that is not made of words stays as it is.
+    A fault whose nemesis cannot be written in words stays as it is.
     """
     plain: list[Fault] = []
     for number, fault in enumerate(case.faults or (), 1):
@@ -76,7 +79,10 @@ def end_of(faults: Sequence[Fault]) -> int:
 
 
 def packed_cases(case: Case, counts: Sequence[int]) -> Iterator[Case]:
-    """Yield packed cases with these numbers of neighbouring faults; from many faults, also none."""
+    """Yield a packed case for each group of neighbouring faults whose size is in `counts`.
+
+    A size of 0 means no faults. Cases with more than `PACKED_MAX` faults have no other groups.
+    """
     faults = case.faults or ()
     for count in counts:
         if count == 0:
@@ -101,7 +107,7 @@ def shrink_faults(search: Search) -> None:
 
 
 def leave_one(search: Search, *, seeds: int | None = None) -> None:
-    """Leave no fault of the best case, or a single one; many faults are left alone."""
+    """Try the best case with no fault and with each single fault, unless it has too many faults."""
     faults = search.case.faults or ()
     fewer = [(), *([fault] for fault in faults if len(faults) > 1)]
     if 0 < len(faults) <= PACKED_MAX:
@@ -110,9 +116,9 @@ def leave_one(search: Search, *, seeds: int | None = None) -> None:
 
 
 def _united(case: Case) -> Iterator[Case]:
-    """Yield the case with one fault of all members or nodes for faults that differ only in a node.
+    """Replace faults that differ only in their node by one fault on all members, or on all nodes.
 
-    So three links that are slow from the start to the end become one sentence.
+    For example, three links that are slow from the start to the end become one sentence.
     """
     alike: dict[str, list[Fault]] = {}
     for fault in case.faults or ():

@@ -35,7 +35,7 @@ def beginning(case: Case, limit_s: float) -> Case:
 
 
 def beginnings(case: Case) -> Iterator[Case]:
-    """Yield the case with less and less of its end cut off; all of them cost less than its run."""
+    """Yield ever longer beginnings of the case; together they cost less than the whole run."""
     for part in BEGINNINGS:
         limit_s = case.time_limit_s / part
         if limit_s >= BEGINNING_S_MIN and case.ops is None:
@@ -123,7 +123,7 @@ def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[C
     for option in options:
         name = option.key
         value = case.target_options.get(name)
-        if type(value) is not int or value > NODES_MAX:  # larger numbers count no nodes
+        if type(value) is not int or value > NODES_MAX:  # larger numbers are no node counts
             continue
         for lower in range(value):
             changed = msgspec.structs.replace(

@@ -22,15 +22,15 @@ ALL_SEEDS: Final = 3
 OPS_MAX: Final = 20_000
 """The maximum number of operations that are recorded, a limit of memory and of time."""
 NAMES_MAX: Final = 8
-"""The maximum number of names that are tried to be merged one by one."""
+"""The maximum number of names that are merged one at a time."""
 NEW: Final = "new_"
-"""The start of a field with a name that an operation gives."""
+"""The prefix of a field that contains an object's new name, as in `new_name`."""
 ONE_NAME: Final = "one name in place of several"
 BEFORE_NS: Final = NS_PER_S
 AFTER_NS: Final = NS_PER_S // 2
-"""An operation is near a fault if it begins at most this time before or after the fault."""
+"""An operation is near a fault if it begins at most `BEFORE_NS` before or `AFTER_NS` after it."""
 LATE: Final = 16
-"""The number of last operations that may suffice, since a race is local."""
+"""The number of operations just before the failure that may suffice to reproduce a race."""
 TAIL_NS: Final = NS_PER_S // 10
 GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 
@@ -65,7 +65,7 @@ def record_operations(search: Search, *, few: bool = False) -> bool:
 
 
 def recorded(witness: Witness) -> list[tuple[ScheduledOp, bool]]:
-    """Return the operations of clients under load, and whether a failed result names them."""
+    """Return each client operation under load, and whether a failed result names it."""
     named = {
         index
         for result in witness.judgement.results
@@ -96,7 +96,7 @@ def near_faults(witness: Witness) -> list[ScheduledOp]:
 def _guesses(
     listed: Sequence[tuple[ScheduledOp, bool]], near: list[ScheduledOp]
 ) -> list[list[ScheduledOp]]:
-    """Yield lists of operations that may suffice: the shortest first, all operations last.
+    """Return lists of operations that may suffice: the shortest first, all operations last.
 
     An operation is related to a blamed one if both contain the same text, such as a table's name,
     that at most half of the operations contain. If the checker blames no operation, those `near` a
@@ -165,7 +165,7 @@ def _names(op: ScheduledOp) -> Iterator[tuple[str, str]]:
 
 
 def _renamed(case: Case, key: str, names: Sequence[str], name: str) -> Case:
-    """Return the case with `name` in place of each of `names` in a field."""
+    """Return the case with `name` in place of each of `names` in the field `key`."""
 
     def changed(op: ScheduledOp) -> ScheduledOp:
         if all((key, each) not in _names(op) for each in names):
@@ -220,7 +220,7 @@ def shrink_operations(search: Search, *, chunk_max: int | None = None) -> None:
 
 
 def tidy_operations(search: Search) -> None:
-    """Move the operations and faults of the best case together, and use few clients."""
+    """Move the operations and faults of the best case closer together, and to the beginning."""
     case = search.case
     if case.ops is None:
         return

@@ -1,9 +1,9 @@
-"""Faults at planned times become faults at points of the target's code.
+"""Replaces faults at planned times by faults at points of the target's code.
 
-If a defect shows only within a few milliseconds, nearly all smaller cases miss them with a fault at
-a planned time. The logs of the failing run name the points (`Env.point`) and events that each
-killed node passed just before its end. A fault that strikes as long after such a point hits the
-window in many runs.
+A defect may show only if a fault strikes within a window of a few milliseconds. In a smaller case,
+a fault at a planned time nearly always misses this window. The logs of the failing run name the
+points (`Env.point`) and events that each killed node passed just before its end. A fault that waits
+for such a point, and then for the same delay, hits the window in many runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.trials.shrink.faults import FIRST_AT_NS, packed
 from harness.trials.shrink.search import Search
 
 VERBS: Final = ("kill", "power-cut", "restart")
-"""The faults that end a process; its log shows the end."""
+"""The verbs of faults that end a process; the node's log shows the end."""
 POINTS_MAX: Final = 8
 """The maximum number of points that are tried per kind of fault."""
 WITHIN_S: Final = 0.05
@@ -31,7 +31,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}")
 
 
 def cases_at_points(search: Search, case: Case) -> Iterator[Case]:
-    """Yield short cases with one fault at a point, beginning with the points closest to an end.
+    """Yield short cases with one fault at a point; the points closest to a node's end come first.
 
     `case` is the best case with its faults in plain words (`faults.in_plain_words`).
     """
@@ -50,7 +50,7 @@ def cases_at_points(search: Search, case: Case) -> Iterator[Case]:
 
 
 def points_before_ends(logs: Iterable[Iterable[str]]) -> list[str]:
-    """Return what killed nodes had passed last, as in `appended group=master after=2ms`.
+    """Return the last points before the ends of killed nodes: `appended group=master after=2ms`.
 
     Each log contains the lines of one simulated node. The shortest times come first.
     """

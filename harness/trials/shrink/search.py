@@ -35,7 +35,7 @@ SEEDS_DEFAULT: Final = 4
 LONGER_S: Final = 30.0
 """A run is long if it takes this much more simulated time than the run of the best case."""
 RARE_FACTOR: Final = 4
-"""The factor of seeds for half of the items if the best case fails with no other seed."""
+"""The factor by which large chunks get more seeds if the best case fails with no other seed."""
 FEW: Final = 8
 """The number of items up to which each chunk is tried with all seeds."""
 
@@ -103,7 +103,8 @@ class Search:
     def first_quickly(
         self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
     ) -> int | None:
-        """Try candidates as `first` does, but first all of them with the seed of the best case.
+        """Try all candidates with only the best case's seed; if none fails, try them as `first`
+        does.
 
         If the failure hardly depends on the seed, a candidate that never fails costs few trials.
         """
@@ -214,7 +215,9 @@ class Search:
         words: str,
         seeds: int,
     ) -> int | None:
-        """Drop the first chunk from `at` on that the failure does not need; return its position."""
+        """Drop the first chunk at or after `at` that the failure does not need; return its
+        position.
+        """
         begins = range(at, len(items), size)
         usual = min(seeds, self._seeds)
         for tried in dict.fromkeys((1, usual, min(seeds, max(usual, 2 * seeds // len(begins))))):
