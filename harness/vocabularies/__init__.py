@@ -1,10 +1,11 @@
-"""The operations that clients ask of targets: one module per vocabulary, one struct per kind.
+"""The operations that clients request: one module per vocabulary, one struct per operation.
 
 Targets, workloads and checkers share these modules and nothing else. The fields of a struct are the
 value of the invocation, in the same order as in histories. The class has the name of the operation
-in histories (`f`), tells whether the operation changes anything, and describes it in words. A
-struct's docstring lists the fields of the answer. Histories contain plain values, since foreign
-histories are judged as well.
+in histories (`f`), says whether the operation changes anything (`mutates`), and describes it in
+words. The answer is the value of the completion, an object; the struct's docstring lists its
+fields. Histories contain plain values instead of structs, since histories of other tools are judged
+as well.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """The object of the operation in words, derived from the value of its invocation."""
+        """Return the object of the operation in words, such as `table 't1'`."""
         return f"table {call['name']!r}" if "name" in cls.__struct_fields__ else ""
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The vocabulary `counter`: one number, 0 at first. The answer of a read has `value`."""
+"""The vocabulary `counter`: one number, 0 at first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Add(Call, frozen=True):
 
 
 class Read(Call, frozen=True):
-    """Read the counter: the answer has `value`."""
+    """Read the counter; the answer has its `value`."""
 
     f: ClassVar[str] = "read"
 

@@ -73,8 +73,8 @@ class ListCall(Call, frozen=True):
 class Create(_Change, frozen=True):
     """Create a table of `partitions` tablets, each replicated on `replicas` tablet servers.
 
-    With `ranges`, each [start, end), the table has as many tablets per range, and none for keys
-    outside the ranges.
+    With `ranges`, each written as [start, end), the table has `partitions` tablets per range, and
+    no tablet for keys outside the ranges.
     """
 
     f: ClassVar[str] = "create"
@@ -87,7 +87,7 @@ class Create(_Change, frozen=True):
     ranges: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def asked(self) -> Any:
-        """The value of the invocation; most tables have no ranges, and the field is left out."""
+        """The value of the invocation, without the field `ranges` if the table has none."""
         value = super().asked()
         ranges = {"ranges": [list(each) for each in self.ranges]} if self.ranges else {}
         return {name: value[name] for name in value if name != "ranges"} | ranges
@@ -159,7 +159,7 @@ class Locate(LookCall, frozen=True):
 
 
 class IsCreateDone(LookCall, frozen=True):
-    """Ask if a table is created: the answer has `done`, whether all tablets of the table run."""
+    """Ask if a table is created: the answer has `done`, true if all tablets of the table run."""
 
     f: ClassVar[str] = "is-create-done"
     past: ClassVar[str] = "asked about the creation of"
@@ -190,7 +190,7 @@ class Listed(msgspec.Struct, array_like=True):
 
 
 class Answered(msgspec.Struct):
-    """The fields of answers with their types; in foreign histories ids may not be texts."""
+    """The fields of answers with their types; in histories of other tools, ids may be numbers."""
 
     table_id: Ident = None
     comment: Ident = None

@@ -1,4 +1,4 @@
-r"""EDN's values as plain JSON, in which values that differ in EDN differ in value or type.
+r"""EDN's values as plain JSON; values that differ in EDN stay different, in value or in type.
 
 | EDN                       | in an op's value                                           |
 |---------------------------|------------------------------------------------------------|

@@ -8,8 +8,8 @@ Answers are objects. `result` is "ok", or the exception with which the metastore
 "already-exists", "no-such-object", "invalid-operation" (an alter or rename of a missing table, or
 onto a table), "invalid-object", or "meta-exception" if its message says that nothing was done.
 
-Attempts are requests that were sent, and connections that failed; the outcomes of failed
-connections begin with `NOT_SENT`.
+An attempt is either a request that was sent, or a connection that failed. The outcome of a failed
+connection begins with `NOT_SENT`.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class List(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Continue reading the notification log from this client's position, at first the log's end.
+    """Read on in the notification log from this client's position, which begins at the log's end.
 
     The answer has `after`, the id after which the client reads, and at most `POLL_MAX` `events`,
     each as [id, time in ms, kind, full name before, full name after, nonce before, nonce after]. If

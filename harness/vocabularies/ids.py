@@ -1,5 +1,5 @@
-"""The vocabulary `ids`: a generator of ids. The answer of generate has `value`: a number or text
-that no other answer has.
+"""The vocabulary `ids`: a generator of ids. The answer of `generate` has the field `value`: a
+number or text that no other answer has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Generate(Call, frozen=True):
-    """Generate an id: the answer has `value`."""
+    """Generate an id, which the answer has in `value`."""
 
     f: ClassVar[str] = "generate"
     mutates: ClassVar[bool] = True

@@ -1,9 +1,9 @@
 """The vocabulary `lease`: one lock, free at first, that a client holds until its lease ends.
 
-An acquire asks for the lock for `lease_ms`. Its answer has `value`, the fencing token: a number
-that is higher than all earlier ones. Until the lease ends or its client releases the lock, every
-other acquire is a `fail`, and so is a release by a client that does not hold the lock. Clients do
-not renew leases.
+An acquire asks for the lock for `lease_ms`. Its answer has the field `value`: the fencing token, a
+number that is higher than all earlier tokens. Until the lease ends or its client releases the lock,
+every other acquire is a `fail`, and so is a release by a client that does not hold the lock.
+Clients do not renew leases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Acquire(Call, frozen=True):
-    """Take the lock for `lease_ms`: the answer has `value`, the fencing token."""
+    """Take the lock for `lease_ms`; the `value` of the answer is the fencing token."""
 
     f: ClassVar[str] = "acquire"
     mutates: ClassVar[bool] = True

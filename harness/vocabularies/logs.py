@@ -1,12 +1,13 @@
 """The vocabulary `logs`: append-only logs of messages, empty at first. Keys are texts.
 
 Each message of a log has an offset, a whole number; later messages have higher offsets, and there
-may be gaps. A client assigns itself keys and polls them from their beginning: each poll goes on
-where the last successful one ended. A poll that fails moves nothing.
+may be gaps. A client assigns itself keys and polls them from their beginning: each poll continues
+where the last successful poll ended. A failed poll does not change these positions.
 
-The answer of a send has `value`: the offset of the message, or null if the system does not tell it.
-The answer of a poll has `value`: an object from each key to a list of `[offset, message]`, as many
-as the system likes, in order. A workload sends each message once.
+The answer of a send has the field `value`: the offset of the message, or null if the system does
+not report it. The answer of a poll has the field `value`: an object that maps each key to a list of
+`[offset, message]` in order. The system decides how many messages a poll returns. A workload sends
+each message once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Assign(Call, frozen=True):
 
 
 class Send(Call, frozen=True):
-    """Append the message `value` to the log `key`: the answer has `value`, its offset."""
+    """Append the message `value` to the log `key`; the `value` of the answer is its offset."""
 
     f: ClassVar[str] = "send"
     mutates: ClassVar[bool] = True
@@ -33,7 +34,7 @@ class Send(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Read the next messages of the assigned keys: the answer has `value`, an object."""
+    """Read the next messages of the assigned keys; the answer has them in `value`, by key."""
 
     f: ClassVar[str] = "poll"
 

@@ -1,8 +1,9 @@
 """The vocabulary `queue`: one queue, empty at first. A workload enqueues each value once.
 
-The answer of a dequeue has `value`: the element that it took, or null if the queue was empty. The
-answer of a drain has `value`: a list of all elements that it took until the queue was empty. A
-drain that is interrupted is an `info`; its `value`, if any, lists the elements that it took.
+The answer of a dequeue has the field `value`: the element that it took, or null if the queue was
+empty. The answer of a drain has the field `value`: a list of all elements that it took until the
+queue was empty. A drain that is interrupted is an `info`; its `value`, if any, lists the elements
+that it took.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ class Enqueue(Call, frozen=True):
 
 
 class Dequeue(Call, frozen=True):
-    """Take one element: the answer has `value`, which is null if the queue was empty."""
+    """Take one element, which the answer has in `value`; null if the queue was empty."""
 
     f: ClassVar[str] = "dequeue"
     mutates: ClassVar[bool] = True
 
 
 class Drain(Call, frozen=True):
-    """Take elements until the queue is empty: the answer has `value`, a list."""
+    """Take elements until the queue is empty; the answer has them in the list `value`."""
 
     f: ClassVar[str] = "drain"
     mutates: ClassVar[bool] = True

@@ -1,7 +1,8 @@
 """The vocabulary `register`: read, write, and compare-and-set of one value, which is null at first.
 
-A system may also begin with its default value, 0 or an empty text. The answer of a read has
-`value`. A compare-and-set that finds a value other than `old` is a `fail`.
+A system may also begin with its default value, 0 or an empty text. The answer of a read has the
+register's value in the field `value`. A compare-and-set that finds a value other than `old` is a
+`fail`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Read(Call, frozen=True):
-    """Read the register: the answer has `value`."""
+    """Read the register; the answer has its `value`."""
 
     f: ClassVar[str] = "read"
 

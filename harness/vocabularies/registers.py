@@ -1,9 +1,9 @@
 """The vocabulary `registers`: several independent registers, each with a `key`, and all null at
 first.
 
-The vocabulary `register` has the same operations without the key. The answer of a read has `value`.
-A compare-and-set that finds another value than `old` is a `fail`. After Jepsen's
-`jepsen/tests/linearizable_register.clj`, whose values are `[key value]`.
+The vocabulary `register` has the same operations without the key. The answer of a read has the
+register's value in the field `value`. A compare-and-set that finds another value than `old` is a
+`fail`. After Jepsen's `jepsen/tests/linearizable_register.clj`, whose values are `[key value]`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Read(Call, frozen=True):
-    """Read the register `key`: the answer has `value`."""
+    """Read the register `key`; the answer has its `value`."""
 
     f: ClassVar[str] = "read"
     key: str

@@ -1,7 +1,7 @@
 """The vocabulary `set`: one set, empty at first, that only grows.
 
-Values are whole numbers, and a workload adds each value once. The answer of a read has `value`: a
-list of all elements, in any order.
+Values are whole numbers, and a workload adds each value once. The answer of a read has the field
+`value`: a list of all elements, in any order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Add(Call, frozen=True):
 
 
 class Read(Call, frozen=True):
-    """Read all elements: the answer has `value`, a list."""
+    """Read all elements; the answer has them in the list `value`."""
 
     f: ClassVar[str] = "read"
 
