@@ -27,9 +27,9 @@ class Exact:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that `text` writes in at most 20 digits from 0 to 9; `None` for other texts.
+    """Return the number that at most 20 digits from 0 to 9 denote; `None` for other texts.
 
-    `str.isdigit` is true of "²", and of numbers that are too long for `int`.
+    `str.isdigit` also accepts "²", and numbers that are too long for `int`.
     """
     is_number = len(text) <= _DIGITS_MAX and text.isascii() and text.isdecimal()
     return int(text) if is_number else None

@@ -206,9 +206,9 @@ class Ledger:
         return True
 
     async def _end(self, node: str) -> bool:
-        """Kill a node that is running; returns whether it was killed.
+        """Kill a running node, so that it reads its disk anew; returns whether it was killed.
 
-        A paused node is not killed, since it reads its disk only after a later restart.
+        A paused node is not killed: a fault on its disk takes effect at its next restart.
         """
         return self._controls.state(node) is NodeState.RUNNING and await self._controls.kill(node)
 

@@ -1,14 +1,14 @@
-"""The targets of a fault: roles and counts, which are resolved when the fault strikes, not before.
+"""The targets of a fault: roles and counts, which select nodes only when the fault strikes.
 
 | nodes         | are                                                        | of         |
 |---------------|------------------------------------------------------------|------------|
 | `leader`      | the node that claims to lead in the highest term           | members    |
-| `follower`    | one member that does not lead, drawn                       | members    |
+| `follower`    | one member that does not lead, at random                   | members    |
 | `followers`   | every member that does not lead                            | members    |
-| `minority`    | as many as a quorum can do without, drawn                  | members    |
-| `majority`    | as many as a quorum needs, drawn                           | members    |
-| `one`         | one node, drawn                                            | all nodes  |
-| `half`        | half of the nodes, rounded down, drawn                     | all nodes  |
+| `minority`    | as many as a quorum can do without, at random              | members    |
+| `majority`    | as many as a quorum needs, at random                       | members    |
+| `one`         | one node, at random                                        | all nodes  |
+| `half`        | half of the nodes, rounded down, at random                 | all nodes  |
 | `all`         | every node                                                 | all nodes  |
 | `members`     | every member                                               | members    |
 | `others`      | all but the nodes on the other end of the links            | all nodes  |
@@ -160,8 +160,8 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
     """Select nodes or clients at this moment; the result may be empty.
 
-    Nodes that are not drawn are in the order of declaration. `excluded` are the nodes at the other
-    end of the links.
+    Nodes that are not selected at random are in the order of declaration. `excluded` are the nodes
+    at the other end of the links.
     """
     if selector.word == CLIENT and selector.name:
         return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
@@ -195,7 +195,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """The number for drawing one end of the links, independent of the number for the other end."""
+    """Return the random number that selects one end of the links; the other end has its own."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 

@@ -33,8 +33,9 @@ case. It is longer than the phases that heal faults in order, and shorter than a
 """
 
 WITHOUT_END_S: Final = 1e8
-"""The lease of a fault without a time limit, three years: only a heal, or the death of the process
-that injected it, ends such a fault."""
+"""The lease of a fault that has no time limit: three years, so in effect only a heal, or the death
+of the process that injected the fault, ends it.
+"""
 AIM_TIMEOUT_S: Final = 5.0
 """The time that a fault waits for a leader, unless its planned duration is longer."""
 AIM_POLL_S: Final = 0.2
@@ -151,8 +152,8 @@ class FaultConductor:
         return injection
 
     def _check_aim(self, what: str, aim: object) -> None:
-        """Raise `TargetError` if `aim`, the result of `what`, is not an `Aim` or has unknown
-        nodes.
+        """Raise `TargetError` if `aim`, which the method `what` returned, is not an `Aim` or has
+        unknown nodes.
         """
         if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
             raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
@@ -233,7 +234,8 @@ class FaultConductor:
                 return
             left = -1  # prevents later events from injecting the fault again
             at_it = msgspec.structs.replace(scene, it=event.node)
-            # The node must not wait for `after_ns`, and it does wait while a trap runs.
+            # Not in the trap: the node is stopped while a trap runs, and must not wait for
+            # `after_ns`.
             if trigger.after_ns:
                 sprung.set_result((at_it, event))
                 return

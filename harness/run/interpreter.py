@@ -92,7 +92,7 @@ class _Driver:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     clients: dict[int, Client] = field(default_factory=dict)  # idle clients, by thread
     flights: dict[int, _Flight] = field(default_factory=dict)  # operations in progress, by thread
-    naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # sleeping threads
+    naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # for sleeping threads
     landed: deque[tuple[int, Op]] = field(default_factory=deque)
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # running tasks, by number
     tasks_made: int = 0
@@ -122,7 +122,7 @@ class _Driver:
                 idle_since_ns = self._check_idle(idle_since_ns, now_ns)
                 await self._wait(POLL_S)
             elif due_ns(step.draft) > now_ns:
-                # A draft for a later time is dropped: an event before that time may change it.
+                # Drop the operation, which is due later: an event before then may change it.
                 idle_since_ns = None
                 await self._wait((due_ns(step.draft) - now_ns) / NS_PER_S)
             else:
@@ -279,8 +279,8 @@ class _Driver:
         try:
             completion = await flight.client.invoke(request, timeout_s=self.op_timeout_s)
         except asyncio.CancelledError:
-            # Either the guard or the end of the run cancelled this task, and has recorded a
-            # completion, or the client cancelled itself, which counts as a crash.
+            # If the guard or the end of the run cancelled this task, a completion is already
+            # recorded. Otherwise the client cancelled itself, which counts as a crash.
             return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
         except UserInterrupt:
             raise
@@ -412,9 +412,9 @@ async def interpret(
     cases all operations in flight end first, and all clients are closed. A cancellation first
     records open operations as `info`.
 
-    `open_client(process)` makes a client when a process first needs it. `processes`, one per
-    thread, continue an earlier interpretation of the same run and are updated in place, since a
-    retired process must never come back.
+    `open_client(process)` makes a client when a process first needs it. `processes` has the current
+    process of each thread. It is updated in place and passed again to continue the same run, since
+    a retired process must never come back.
 
     Raises `UsageError` for a generator that does not fit the threads, and `InternalError` for a
     generator that breaks the protocol or is stuck.

@@ -243,7 +243,9 @@ class EventScribe:
             self._lead(event.node, term)
 
     def _starved(self, event: ClusterEvent) -> None:
-        """Record starvation, which ended before the event and may have begun before the run."""
+        """Record a time of CPU starvation; it ended before the event, and may have begun before the
+        run.
+        """
         to_s = (event.data["until_ns"] - self._recorder.start_ns) / NS_PER_S
         from_s = max(0.0, to_s - event.data["took_s"])
         if to_s > from_s:

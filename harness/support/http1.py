@@ -209,7 +209,9 @@ class HttpServer:
 
 
 def _headers(message: h11.Request | h11.Response) -> dict[str, str]:
-    """Map the lower-case name of each header to its value; join the values of equal names."""
+    """Map each header's name, in lower case, to its value; the values of a repeated header are
+    joined.
+    """
     headers: dict[str, str] = {}
     for raw_name, raw_value in message.headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")

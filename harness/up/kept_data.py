@@ -4,8 +4,9 @@ them.
     $XDG_STATE_HOME/catalog-harness/kept/NAME/        (next to `clusters`)
 
 The folder NAME is the moved folder of the cluster, with `data/NODE` and `kept.json` (`Kept`). The
-holder writes `kept.json` last: without this file the data are incomplete. A continued cluster works
-on a copy, so kept data stay until the next `harness down --keep-data` of that name replaces them.
+holder (the process that owns a cluster) writes `kept.json` last: without this file the data are
+incomplete. A continued cluster works on a copy, so kept data stay until the next
+`harness down --keep-data` of that name replaces them.
 """
 
 from __future__ import annotations

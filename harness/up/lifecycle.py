@@ -1,4 +1,4 @@
-"""Starts, queries and ends the holder of a long-lived cluster, on behalf of commands."""
+"""Starts, queries and ends the holder (owning process) of a long-lived cluster, for commands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The holder of a run that may freeze: it conducts the run, and keeps the cluster if the run
-freezes.
+"""The holder (owning process) of a run's cluster: conducts the run, and keeps a frozen cluster.
 
 The command that started the holder follows and judges the op log, and asks for the freeze
 (`harness.freeze.conducting`). Once all phases are over, the holder waits for the command's
@@ -37,7 +36,7 @@ _CONDUCTING: Final = (
 
 
 class RunHolder:
-    """One run, and its cluster until `harness down` if the run freezes."""
+    """Conducts one run, and keeps its cluster until `harness down` if the run freezes."""
 
     def __init__(
         self, place: Place, order: Order, run: RunOrder, deployed: threading.Event

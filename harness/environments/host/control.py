@@ -5,7 +5,8 @@ JSON object per line. Answers are lines of the node's output (`harness.environme
 command contains all faults of the machine, so sending a command twice is harmless, and only the
 last command counts. A node answers each command with the command's number. It sends the number 0
 when it starts to listen and before it exits by itself. If a node dies before a command reaches it,
-the next incarnation finds the faults in its `NodeFile`, since a machine's faults survive restarts.
+its next run (*incarnation*) finds the faults in its `NodeFile`, since a machine's faults survive
+restarts.
 
 The driver also uses the channel to choose the events at which a node stops, and to let a stopped
 node continue (`host.logs`).
@@ -56,7 +57,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     boot: int
     condition: Condition
-    goes_on: int = 0  # the number of stops at events that are over; the node then continues
+    goes_on: int = 0  # the node continues from its stops up to this number
 
 
 class Obeyed(msgspec.Struct, frozen=True, kw_only=True):

@@ -169,7 +169,7 @@ class NodeLog:
             self._line(line)
 
     def end_incarnation(self) -> None:
-        """Process output after the last newline as the last line of the ended incarnation."""
+        """End an incarnation: treat its output after the last newline as its last line."""
         if self._partial:
             self._line(self._partial)
             self._partial = b""

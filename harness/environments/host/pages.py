@@ -1,8 +1,8 @@
 """Nodes' pages over HTTP (`harness.support.http1`): GET and HEAD, without request bodies.
 
-Everyone who can reach the port can read the pages, and by default the port is on loopback. Content
-from elsewhere cannot run in a page or frame a page. It also cannot read a page through a host name
-that an attacker maps to this address (DNS rebinding).
+Everyone who can reach the port can read the pages, and by default the port is on loopback. No
+script from elsewhere can run in a page, and no other site can embed a page in a frame. Nor can a
+site read a page through a host name that an attacker maps to this address (DNS rebinding).
 """
 
 from __future__ import annotations

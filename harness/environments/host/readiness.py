@@ -25,9 +25,9 @@ _OUTPUT_CHARACTERS_MAX: Final = 500
 LOG_LINES: Final = 20
 
 AskPort = Callable[[int, str], Awaitable[str | None]]
-"""Probes a declared port of a node, with a path or "", like `host.probe.missing`."""
+"""A function that probes a declared port, like `host.probe.missing`; the path may be empty."""
 RunCommand = Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]]
-"""Runs a command next to the node; returns its exit code (`None`: too slow) and output."""
+"""Runs a command next to the node; returns its exit code (`None`: too slow) and its output."""
 
 
 def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, output: str) -> NoReturn:

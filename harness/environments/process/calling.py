@@ -117,10 +117,11 @@ class CallingAddress:
         os.close(listener)
 
     def _handle(self, listener: int, request: bytearray) -> int | None:
-        """Bind the socket of a connect call to a shared address, and return `None`: the call goes
-        on. Connect the socket of a call past the link proxy, and return the outcome: 0 or -errno.
+        """Handle a call of connect: return `None` to let it go on, else its outcome (0 or -errno).
 
-        Raises `OSError` if the caller is gone or the socket cannot be bound.
+        The socket of a call to a shared address is bound first. A call that would bypass the link
+        proxy is carried out here, by connecting the socket to the proxy. Raises `OSError` if the
+        caller is gone or the socket cannot be bound.
         """
         ident, thread, _, _, _, _, descriptor, place, size, *_ = _REQUEST.unpack(request)
         with (
@@ -190,7 +191,7 @@ class _Place(NamedTuple):
         return None
 
     def sockaddr(self) -> bytes:
-        """The place as the kernel reads it."""
+        """Return the place as a sockaddr, the form that the kernel reads."""
         port = struct.pack("!H", self.port)
         if self.family == socket.AF_INET:
             return struct.pack("=H2s4s8x", self.family, port, self.host)

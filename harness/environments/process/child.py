@@ -196,7 +196,10 @@ class Child:
             return
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the child's group, for `_FOR_ALL` all descendants; false if the child ended."""
+        """Signal the child's process group; returns false if the child has ended.
+
+        Signals in `_FOR_ALL` also reach descendants in other process groups.
+        """
         if self.exited.is_set():
             return False
         # Some programs, such as PostgreSQL, put their children into other process groups.

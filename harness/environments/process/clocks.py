@@ -1,4 +1,4 @@
-"""Sets the clocks of foreign programs in processes, by libfaketime.
+"""Sets the clocks of foreign programs (not written for the harness) by libfaketime.
 
 The files of libfaketime are in the machine's shared memory, where libfaketime looks for its
 semaphore and its page. The setting file needs a file system on which the kernel records read times,

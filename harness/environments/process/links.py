@@ -183,7 +183,7 @@ class LinkFaults:
     async def _lay(
         self, fault_id: str, links: Sequence[Link], kinds: _Kinds, lease_s: float
     ) -> None:
-        """Record a fault, then put it on links, so that even a failed attempt gets removed."""
+        """Record a fault and then put it on links, so that it can be removed even if that fails."""
         ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
         swallows = kinds[0][0] in _SWALLOWING
         places = {link: self._places(link) for link in links}

@@ -46,8 +46,8 @@ _MILLION: Final = 1_000_000
 class SimClock:
     """A machine's clocks (`harness.env.Clock`), with skew and drift.
 
-    Local time is the anchor's local time plus the rate times the world time since the anchor. The
-    anchor is the last change of the rate.
+    The *anchor* is the moment of the last change of the rate. Local time is the local time at the
+    anchor, plus the rate times the world time since the anchor.
     """
 
     __slots__ = (

@@ -48,7 +48,7 @@ def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
 
 
 class FaultOnLink:
-    """A fault on one link, which is a cut (`quality` is `None`) or a worse quality."""
+    """A fault on one link: a cut (`quality` is `None`) or a degradation."""
 
     __slots__ = ("quality", "since_ns", "touched")
 

@@ -194,7 +194,8 @@ class Api:
                 made.append(await self._add_or_replace(each))  # noqa: PERF401 - some stay if one fails
         except ApiError as error:
             failure = {"error": error.message, "status": error.status}
-        # List the proxies created before a failure; upstream sends null for an empty list.
+        # After a failure, list the proxies created so far; like upstream, send null for an empty
+        # list.
         listed = [_proxy_json(proxy) for proxy in made] or None
         return _json(failure | {"proxies": listed}, failure.get("status", 201))
 

@@ -123,7 +123,7 @@ class LinkFaults:
         self._emulated: dict[tuple[str, int], LinkQuality] = {}  # (node, bits) -> netem's quality
 
     async def missing(self) -> dict[Capability, str]:
-        """Probe the engine's kernel, and prepare netem; returns missing capability -> reason."""
+        """Probe the engine's kernel and prepare netem; map missing capabilities to reasons."""
         keeper = next(iter(self._places.values())).keeper
         for able, command in (
             ([Capability.DUPLICATE], rules.probe_twice_command()),
@@ -192,7 +192,7 @@ class LinkFaults:
         links: set[Link],
         lease_s: float,
     ) -> None:
-        """Record a fault, then put it on links, so that even a failed attempt gets removed."""
+        """Record a fault and then put it on links, so that it can be removed even if that fails."""
         bit = 0
         if isinstance(quality, LinkQuality):
             if not self._bits:

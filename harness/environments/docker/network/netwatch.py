@@ -1,12 +1,12 @@
 """The program that reports changes in a node's network namespace, except the harness's faults.
 
-`outsiders` passes this source on a command line (`python3 -c`) into the keeper container, so it
-imports only the standard library. The program sleeps until the kernel notifies it of a change. It
-prints one JSON object per line. The first line has the state. Each later line has the entries
-removed and added since the first line, and appears only if these entries have changed. The state is
-a set of short texts: the links with their flags, the addresses, the routes, and the packet filter
-rules that are neither the harness's nor Docker's. The program starts after it reads a byte from
-standard input, and exits when standard input ends.
+`outsiders` passes this source on a command line (`python3 -c`) into the node's keeper (the
+container that owns the namespace), so it imports only the standard library. The program sleeps
+until the kernel notifies it of a change. It prints one JSON object per line. The first line has the
+state. Each later line has the entries removed and added since the first line, and appears only if
+these entries have changed. The state is a set of short texts: the links with their flags, the
+addresses, the routes, and the packet filter rules that are neither the harness's nor Docker's. The
+program starts after it reads a byte from standard input, and exits when standard input ends.
 """
 
 from __future__ import annotations

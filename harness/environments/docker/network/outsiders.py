@@ -143,7 +143,7 @@ class _Helper(NamedTuple):
 
 
 class Outsiders:
-    """Watches a run for interference, except that it ignores ended nodes; its methods block."""
+    """Watches a run for interference by other programs; ignores ended nodes. All methods block."""
 
     def __init__(
         self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None

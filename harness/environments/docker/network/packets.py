@@ -1,12 +1,13 @@
 """The program in a node's namespace that holds, drops and paces the packets of bad links.
 
-The harness passes this source on a command line (`python3 -c`) into the node's keeper, so it
-imports only the standard library. Packet rules (`rules.shape_command`) give each packet the bits of
-the link's faults, and send the packet to one kernel queue (NFQUEUE). This program reads the header
-of each packet, decides when to release the packet, and then sends the kernel a verdict. **The rules
-are the only source of truth**: the program reads the meaning of each bit from the comments of the
-rules, and reads them again whenever the kernel reports a change. Deleting a fault's rules therefore
-ends the fault and releases its packets at once.
+The harness passes this source on a command line (`python3 -c`) into the node's keeper (the
+container that owns the namespace), so it imports only the standard library. Packet rules
+(`rules.shape_command`) give each packet the bits of the link's faults, and send the packet to one
+kernel queue (NFQUEUE). This program reads the header of each packet, decides when to release the
+packet, and then sends the kernel a verdict. **The rules are the only source of truth**: the program
+reads the meaning of each bit from the comments of the rules, and reads them again whenever the
+kernel reports a change. Deleting a fault's rules therefore ends the fault and releases its packets
+at once.
 
 If this program dies, the rules' `--queue-bypass` heals the links; only held packets are lost.
 

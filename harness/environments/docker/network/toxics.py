@@ -1,10 +1,10 @@
 """The program that configures the Toxiproxy in a node's namespace for a fault.
 
-The harness passes this source on a command line (`python3 -c`) into the node's keeper, so it
-imports only the standard library. `lay PROXY...` creates missing proxies, adds their toxics, and
-prints the rules that redirect connections to the proxies. `streams.stream_command` writes each
-PROXY as JSON. `heal PATTERN...` removes the toxics whose names contain one of the patterns. Both
-commands are idempotent.
+The harness passes this source on a command line (`python3 -c`) into the node's keeper (the
+container that owns the namespace), so it imports only the standard library. `lay PROXY...` creates
+missing proxies, adds their toxics, and prints the rules that redirect connections to the proxies.
+`streams.stream_command` writes each PROXY as JSON. `heal PATTERN...` removes the toxics whose names
+contain one of the patterns. Both commands are idempotent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Sets the clocks of foreign programs in containers, by libfaketime.
+"""Sets the clocks of foreign programs (not written for the harness) in containers.
 
-The shared memory (`/dev/shm`) of a node with a foreign program is an in-memory volume that the
-node's keeper also mounts. Commands in the keeper write the file that libfaketime reads, even while
-the node is frozen or down. The library is copied from the harness's node image into the node's
-container; it works with every image whose C library is glibc.
+libfaketime (`host.faketime`) shifts the time that a program reads. The shared memory (`/dev/shm`)
+of a node with a foreign program is an in-memory volume that the node's keeper also mounts. Commands
+in the keeper write the file that libfaketime reads, even while the node is frozen or down. The
+library is copied from the harness's node image into the node's container; it works with every image
+whose C library is glibc.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class FolderStore(DiskStore):
             kept = last.data[: self._random.randrange(len(last.data) + 1)]
             journal.append(last._replace(data=kept))
         image = self._durable.copy()
-        # an entry of the journal may name data whose name is not durable yet
+        # keep durable data without a durable name, since an entry of the journal may name it
         for inode, content in self._durable.data.items():
             image.data.setdefault(inode, bytearray(content))
         for entry in journal:

@@ -74,8 +74,8 @@ class _Code:
 
     specs: ClassVar[dict[tuple[str, tuple[str, ...], bool], ModuleSpec | None]] = {}
     code: ClassVar[dict[str, CodeType | None]] = {}
-    # Libraries that lives share: some only work with their native modules, and one of them would
-    # store functions of a life in the shared module `typing`, which would keep the life in memory.
+    # Libraries that lives share: some only work with their native modules, and one would store
+    # functions of a life in the shared module `typing`, which would keep the life in memory.
     shared: ClassVar[dict[str, None]] = {"typing_extensions": None}
 
 
