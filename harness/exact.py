@@ -1,4 +1,4 @@
-"""Exact equality of values, for values that are equal in Python but different in a history.
+"""Exact equality, for values that are equal in Python but different in a history.
 
 In Python `True == 1 == 1.0 == Decimal("1.0")`, so all four are the same key of a dict. In a history
 they are four different values, as for Clojure's `=`. `exact` makes hashable values that are equal

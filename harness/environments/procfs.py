@@ -227,7 +227,7 @@ def computed_s(pids: Iterable[int]) -> float:
 
 
 def any_stopped(pid: int) -> bool:
-    """Whether `pid` or a descendant is stopped, unless by a tracer among these processes."""
+    """Whether `pid` or a descendant is stopped; a stop by a tracer among them does not count."""
     members = family(pid)
     return any(
         state == "T" or (state == "t" and _tracer(each) not in members)

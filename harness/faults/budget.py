@@ -1,4 +1,4 @@
-"""The damage budget: a replica group never loses data that a majority has synced.
+"""The damage budget limits faults: a replica group never loses data that a majority has synced.
 
 A replicated system promises to survive the loss of a minority's data, so a run that destroys more
 proves nothing, however the system fails. A node is charged when a fault destroys its synced data

@@ -1,4 +1,4 @@
-"""Python programs as nodes: a command such as `python:app:main --port {port:8080}`.
+"""Python programs as nodes, declared by commands such as `python:app:main --port {port:8080}`.
 
 The first word names a module and a callable without arguments, which may be a coroutine function.
 The other words become `sys.argv`. Modules are looked up in the folders of the node's PYTHONPATH,

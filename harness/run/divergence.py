@@ -1,4 +1,4 @@
-"""The comparison of digests that replicas announce during a run.
+"""Compares the digests that replicas announce during a run.
 
 A target may announce `checkpoint` events with a `group`, an `index` and any texts. The texts are
 digests of a replica's log and state after entry `index` of the group. Every replica that passes an

@@ -1,4 +1,4 @@
-"""The target of a run, opened on its deployed nodes; tests written as coroutines use it, too.
+"""The target of a run, opened on its deployed nodes; also used by tests that are coroutines.
 
 `OpenedTarget` records events, drives clients with a generator, conducts faults, and inspects the
 target with time limits. If the plug-in cannot inspect the target, the run fails without a verdict.

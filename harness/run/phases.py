@@ -1,4 +1,4 @@
-"""One run, as phases, in any environment.
+"""Conducts one run, phase by phase, in any environment.
 
 setup -> warm-up -> chaos (the workload under faults) -> heal a quorum core, which must serve within
 a time limit -> heal all -> converge -> final reads and snapshot -> seal. The phases after chaos

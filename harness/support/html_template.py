@@ -1,4 +1,4 @@
-"""One self-contained HTML file, from a template with placeholders `@@NAME@@`."""
+"""Makes a self-contained HTML file from a template with placeholders `@@NAME@@`."""
 
 from __future__ import annotations
 

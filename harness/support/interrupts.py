@@ -1,4 +1,4 @@
-"""Ctrl-C, as distinct from a `KeyboardInterrupt` that the code of a plug-in raises.
+"""Distinguishes Ctrl-C from a `KeyboardInterrupt` that a plug-in's code raises.
 
 An exception of a checker or a client is a failure of the plug-in and only affects its own result,
 but Ctrl-C must stop everything. In Python both may be a `KeyboardInterrupt`, so in the harness

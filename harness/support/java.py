@@ -1,4 +1,4 @@
-"""The Java of this machine, for Spark, Hive's metastores and Kudu's client."""
+"""Finds this machine's Java, for Spark, Hive's metastores and Kudu's client."""
 
 from __future__ import annotations
 

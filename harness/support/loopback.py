@@ -1,4 +1,4 @@
-"""Protects servers and clients on the loopback device: `Host` headers, and self-connections.
+"""Protects loopback servers from foreign web pages, and clients from connecting to themselves.
 
 A foreign web page whose name resolves to 127.0.0.1 (DNS rebinding) can read the answers of a server
 on this machine, unless the server checks `Host`, where the browser sends the page's name.

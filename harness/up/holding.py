@@ -1,4 +1,4 @@
-"""The part that all holders of clusters share: records, the cluster's end, answers to commands.
+"""The common base of holders: records a cluster, answers commands, and waits for the end.
 
 A holder is the process that owns a long-lived cluster (`harness.up.holder`).
 """

@@ -1,4 +1,4 @@
-"""Specifies a run's objects in the engine: a network, and per node a container and its keeper.
+"""Specifies the objects that a run creates in the engine: a network, and two containers per node.
 
 The node's container runs only the node's program, not as root, without capabilities and without a
 way to gain any. The node's *keeper* runs `sleep` and owns the network namespace that the node

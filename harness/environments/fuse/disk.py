@@ -1,4 +1,4 @@
-"""The driver's end of one node's FUSE disk: a mount, and the server process behind it.
+"""Controls one node's FUSE disk from the driver: mounts it, and commands its server process.
 
 The server reads commands from its standard input. When the harness dies, that input ends, and the
 server unmounts the disk and exits. If the server itself was killed, the warden or `harness clean`

@@ -1,4 +1,4 @@
-"""The control channel of a node on `Env`: clock and disk faults, aliases, and stops at events.
+"""The channel by which the driver controls a node on `Env`: faults, aliases, stops at events.
 
 This module has the messages and the driver's end. Commands go to the node's standard input, one
 JSON object per line. Answers are lines of the node's output (`harness.environments.host.lines`). A

@@ -1,4 +1,4 @@
-"""`Env` over the real world: asyncio on TCP, files in a folder, the machine's clocks.
+"""Implements `Env` in the real world, by TCP, files in a folder, and the machine's clocks.
 
 The same class serves a node (in its own process or container) and, in a subclass, the driver's
 clients. Process and link faults come from outside. A node gets a clock and a disk that fail on

@@ -1,4 +1,4 @@
-"""Nodes' pages over HTTP (`harness.support.http1`): GET and HEAD, without request bodies.
+"""Serves nodes' pages over HTTP (`harness.support.http1`); accepts only GET and HEAD.
 
 Everyone who can reach the port can read the pages, and by default the port is on loopback. No
 script from elsewhere can run in a page, and no other site can embed a page in a frame. Nor can a

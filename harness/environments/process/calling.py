@@ -1,4 +1,4 @@
-"""Handles each connect(2) of a node: from its own source address, and never past the link proxy.
+"""Intercepts each connect(2) of a node, to set its source address and lead it to the link proxy.
 
 All nodes of a run are processes of one machine and would call from 127.0.0.1. The kernel can
 identify the process at the other end of a connection only while that end is open

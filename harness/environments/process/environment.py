@@ -1,4 +1,4 @@
-"""`ProcessEnvironment`: one subprocess per node, every link through a user-space proxy, no root.
+"""Runs each node as a local process, with every link through a user-space proxy; needs no root.
 
 A deployment creates, in this order: scratch folder, warden, link proxy, proxies, nodes.
 `_Run.teardown` removes the nodes first. If the driver dies, the warden removes everything.

@@ -1,4 +1,4 @@
-"""Link faults as toxics on the link proxy, with a measured effect.
+"""Implements link faults by toxics on the link proxy, and measures their effect.
 
 Bytes from A to B flow upstream in connections that A opened, and downstream in connections that B
 opened. So a fault on `Link(A, B)` needs a toxic for each of these two cases.

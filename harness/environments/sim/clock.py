@@ -1,4 +1,4 @@
-"""A machine's clocks in integer nanoseconds: monotonic and wall, with skew and drift.
+"""A machine's monotonic clock and wall clock in integer nanoseconds, with skew and drift.
 
 Both clocks belong to the machine, so they keep running across restarts of the node. Drift changes
 the rate of both clocks: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew

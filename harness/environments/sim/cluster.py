@@ -142,7 +142,9 @@ class SimCluster:
         return True
 
     async def wait_ready(self, node: str) -> str | None:
-        """Return why a node is not ready; a node on `Env` that runs is ready (`None`)."""
+        """Return the reason why a node is not ready, or `None`; a node on `Env` is ready if it
+        runs.
+        """
         machine = self._machine(node)
         if machine.spec is not None and machine.spec.ready is not None:
             return await wait_for_program(machine, as_variant(machine.spec, machine.variant))

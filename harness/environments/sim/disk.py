@@ -1,4 +1,4 @@
-"""A machine's disk: visible content, durable content, and the content after a crash.
+"""Simulates a machine's disk: which data are visible, are durable, and survive a crash.
 
 The model follows turmoil and FoundationDB (`AsyncFileNonDurable.h`): a file has durable content and
 a list of operations since its last sync. A SIGKILL keeps all visible content, since the page cache

@@ -94,6 +94,6 @@ class Direction:
             fault.touched += 1
 
     def touch_shapes(self) -> None:
-        """Count one affected frame for each fault of quality on the link."""
+        """Count one affected frame for each degradation of the link."""
         for fault in self.shapes:
             fault.touched += 1

@@ -1,4 +1,4 @@
-"""The simulated network: listeners, connections, and the faults between them.
+"""Simulates the network: listeners, connections, and the faults of links.
 
 For an application, connecting behaves as with TCP. A node that is down, or does not listen on the
 port, refuses the connection after a round trip. A paused node's kernel still completes the
@@ -333,7 +333,9 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """Return `address`, with the node's own name in place of an alias."""
+        """Return `address`, in which an alias is replaced by the name of the node to which it
+        leads.
+        """
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:

@@ -260,7 +260,9 @@ class Proxy:
     # --- connections -----------------------------------------------------------------------
 
     def adopt(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection, maybe accepted at a shared address, unless the proxy is stopped."""
+        """Serve a connection to this proxy, or to a shared address; drop it if the proxy is
+        stopped.
+        """
         if not self.enabled:
             writer.transport.abort()
             return

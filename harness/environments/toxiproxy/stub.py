@@ -61,7 +61,7 @@ class Toxic(msgspec.Struct, frozen=True):
         return False
 
     async def pipe(self, stub: Stub) -> None:
-        """Move bytes through `stub` until the stream ends; returning ends it for the receiver."""
+        """Move bytes through `stub` until the stream ends; on return, the receiver sees the end."""
         while await stub.receive():
             await stub.send()
 
@@ -244,7 +244,7 @@ class Stub:
         self._held = None
 
     def delayed(self, delay_s: float) -> None:
-        """Record that the toxic has delayed the held chunk on purpose, for `held_age_s`."""
+        """Record an intended delay of the held chunk, which `held_age_s` then leaves out."""
         assert self._held is not None
         self._held.arrived_s += delay_s
 

@@ -76,7 +76,7 @@ def read_sources() -> list[AptSource]:
 
 
 def _likeness(source: AptSource, suite: str) -> int:
-    """A score of how similar an entry is to Debian's own archive; the highest is tried first."""
+    """A score of how similar an entry is to Debian's own archive; the best entry is tried first."""
     url = urlsplit(source.uri)
     return (
         8 * (source.suite == suite)

@@ -1,4 +1,4 @@
-"""Link faults as packet filter rules in the network namespaces of the two ends.
+"""Expresses link faults as packet filter rules in the network namespaces of the two ends.
 
 This module only generates and parses text. A one-way cut from A to B drops packets on arrival, in
 B's namespace, so A does not notice that its packets are lost. New and established connections

@@ -1,4 +1,4 @@
-"""Files of a simulated program: `open`, and the functions of `posix` that touch the disk.
+"""The files of a simulated program, which it uses through `open` and `os`.
 
 A call takes effect at once, and then blocks the node for as long as the disk needs: meanwhile the
 node runs nothing, and data that the program sends after the call leaves the node later. Outside of

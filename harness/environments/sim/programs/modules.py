@@ -297,7 +297,7 @@ def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) ->
 
 
 def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:
-    """Ask all other finders, such as the finders of packages that are installed as editable."""
+    """Ask all other finders, such as the finders of editable installations."""
     for finder in sys.meta_path:
         if finder is not PathFinder and hasattr(finder, "find_spec"):
             spec = finder.find_spec(name, places)

@@ -40,7 +40,7 @@ class _LikeSet(type):
 
 
 def _ordered(items: Iterable[Any]) -> Iterable[Any]:
-    """Return the items in a fixed order; a real set of simple values is sorted if possible."""
+    """Return the items in a fixed order; a real set is sorted if its values can be compared."""
     if type(items) in (builtins.set, builtins.frozenset):
         try:
             return sorted(items)

@@ -221,7 +221,7 @@ class OsCalls:
         self._files.folder = where
 
     def _os_chmod(self, *_: Any, **__: Any) -> None:
-        """Do nothing: simulated files have no owners."""
+        """Do nothing: simulated files have no permission bits."""
 
     _os_fchmod = _os_chmod
 

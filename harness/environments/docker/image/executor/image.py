@@ -154,7 +154,7 @@ def _build_base(
 
 
 def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Clear a file's owner and time, since the engine's build cache compares them."""
+    """Clear a file's owner and time, which the engine's build cache compares; omit bytecode."""
     if "__pycache__" in info.name:
         return None
     info.uid = info.gid = info.mtime = 0
