@@ -206,7 +206,7 @@ class Ledger:
         return True
 
     async def _end(self, node: str) -> bool:
-        """Kill a running node, so that it reads its disk anew; returns whether it was killed.
+        """Kill a running node, so that it reads its disk again; returns whether it was killed.
 
         A paused node is not killed: a fault on its disk takes effect at its next restart.
         """
