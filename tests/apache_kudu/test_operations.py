@@ -63,7 +63,7 @@ class Cluster:
             raise RpcConnectionError(f"no connection to {address}", sent=False)
         return node
 
-    # --- the harness's side ------------------------------------------------------------------
+    # --- the interface that the operations use -----------------------------------------------
 
     async def restart(self, node, variant):
         if node in self.down:

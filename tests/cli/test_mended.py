@@ -84,7 +84,7 @@ def test_a_broken_pipe_elsewhere_stays_a_crash(monkeypatch, capsys):
     assert "BrokenPipeError" in capsys.readouterr().err
 
 
-# --- words -----------------------------------------------------------------------------------
+# --- wording of messages ---------------------------------------------------------------------
 
 
 def test_an_explanation_has_few_lines_and_says_how_many_more():

@@ -250,7 +250,7 @@ class MemberSchedule(Schedule):
         for uuid in self.rng.sample(self.uuids, self.rng.randint(1, len(self.uuids))):
             self.crash(self.nodes[uuid])
 
-    # --- carrying out -----------------------------------------------------------------------
+    # --- carrying out the core's effects ----------------------------------------------------
 
     def deliver(self, uuid: str, event: ev.Event) -> None:
         if uuid in self.lost:
@@ -337,7 +337,7 @@ class MemberSchedule(Schedule):
             "confirmed reads": self.reads_done,
         }
 
-    # --- the end ----------------------------------------------------------------------------
+    # --- the end of a schedule --------------------------------------------------------------
 
     def settle(self) -> None:
         """Stop all faults: the group must converge, elect a leader again, and accept a write."""

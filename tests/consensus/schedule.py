@@ -308,7 +308,7 @@ class Schedule:
         if index - kept > node.core.log.base.index:
             self.step(node, ev.Compact(index - kept))
 
-    # --- carrying out -----------------------------------------------------------------------
+    # --- carrying out the core's effects ----------------------------------------------------
 
     def local_ns(self, node: Node) -> int:
         """Return the time on a node's own clock."""
@@ -418,7 +418,7 @@ class Schedule:
             node.disk.appends.clear()
             node.disk.synced = 0
 
-    # --- promises ---------------------------------------------------------------------------
+    # --- Raft's promises --------------------------------------------------------------------
 
     def apply(self, node: Node, index: int) -> None:
         """State machine safety: every node applies the same entry at the same index."""

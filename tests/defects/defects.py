@@ -228,7 +228,7 @@ def exits_of_other_nodes_are_excused(original, self, op):
     return original(self, op) or bool(self._spans)
 
 
-# --- what is kept ------------------------------------------------------------------------------
+# --- stored results ----------------------------------------------------------------------------
 
 
 @defect("tests/store/test_store.py")

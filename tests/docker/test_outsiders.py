@@ -186,7 +186,7 @@ def test_a_change_is_reported_until_it_is_undone():
     assert "link eth0 UP" in lines[1]
 
 
-# --- one look at a list of containers ------------------------------------------------------------
+# --- checks of the list of containers ------------------------------------------------------------
 
 NAMES = {"node": "harness-r-n1", "keeper": "harness-r-n1.net", "proxy": "harness-r-n1.proxy"}
 RELAY = "harness-r-client"

@@ -50,7 +50,7 @@ def cases_of(name: str) -> Iterator[Case]:
             yield from cases
 
 
-# --- what is there ---------------------------------------------------------------------------
+# --- true cases ------------------------------------------------------------------------------
 
 BEYOND = {"register/garbage-read", "register/G-single-item, by commit order"}
 
@@ -415,7 +415,7 @@ def test_things_that_print_alike_are_not_the_same():
     assert outcome([read, alike], case, "list-append") == "verified"
 
 
-# --- the wiring ------------------------------------------------------------------------------
+# --- the verifier within a check -------------------------------------------------------------
 
 
 def recorded(history: list[Transaction]) -> History:

@@ -44,7 +44,7 @@ def found(history: list[Transaction], universe: dict[str, int]) -> Iterator[Case
                 yield from cases
 
 
-# --- what is there ---------------------------------------------------------------------------
+# --- true cases ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -108,7 +108,7 @@ def test_nothing_that_is_found_in_invented_histories_is_refused():
     assert told["verified"] > 150
 
 
-# --- what is not -----------------------------------------------------------------------------
+# --- false cases -----------------------------------------------------------------------------
 
 OTHER = {"wr": "wrp", "wrp": "wr", "rw": "rwp", "rwp": "rw", "process": "wr", "realtime": "wrp"}
 
@@ -338,7 +338,7 @@ def test_the_existence_of_a_cycle_alone_is_beyond_these_means():
     assert outcome([], {}, Case("PL-3-cycle-exists", (), ())) == "beyond"
 
 
-# --- in a check ------------------------------------------------------------------------------
+# --- the verifier within a check -------------------------------------------------------------
 
 PHANTOM = """
 {:index 0, :process 0, :type :invoke, :f :init, :value {:bob 7}}

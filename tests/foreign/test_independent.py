@@ -221,7 +221,7 @@ def test_unchecked_keys_are_counted():
     assert judged("mutex", lifted([refused, open_])).verdict is UNKNOWN
 
 
-# --- seen, or not ------------------------------------------------------------------------------
+# --- whether values have the form [key value] --------------------------------------------------
 
 PAIRS = [*did(0, "add", [1, 2]), *did(0, "add", [1, 3]), *did(0, "add", [2, 1])]
 

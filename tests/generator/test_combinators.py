@@ -48,7 +48,7 @@ def test_combinators_over_nothing_are_nothing():
         assert generator is NOTHING
 
 
-# --- diagnosis -------------------------------------------------------------------------------
+# --- diagnosis of wrong generators -----------------------------------------------------------
 
 
 class Broken:

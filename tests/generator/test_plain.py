@@ -234,7 +234,7 @@ def test_processes_of_an_earlier_part_of_the_run_go_on():
     assert ctx.threads == (0, 1, 2)
 
 
-# --- the package -----------------------------------------------------------------------------
+# --- what the package exports ----------------------------------------------------------------
 
 
 def test_every_public_combinator_is_in_the_table_of_names():

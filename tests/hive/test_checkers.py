@@ -128,7 +128,7 @@ def test_invalid_events_are_refused():
         judge(EVENTS, life(LOG, [["one"]]))
 
 
-# --- readers of events ---------------------------------------------------------------------------
+# --- clients that poll events --------------------------------------------------------------------
 
 
 def reader(*polls, log=LOG, tables=(), next_event=5):

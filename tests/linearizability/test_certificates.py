@@ -110,7 +110,7 @@ def test_an_undecided_outcome_has_no_certificate_and_an_unexplained_one_is_refus
         certify(Register(0), operations, bare)
 
 
-# --- a wrong outcome is a crash ---------------------------------------------------------------
+# --- an outcome whose certificate fails is a crash --------------------------------------------
 
 
 def test_a_false_outcome_does_not_get_a_certificate():
@@ -216,7 +216,7 @@ def test_a_trial_that_is_not_decided_does_not_make_a_core_minimal(monkeypatch):
     assert set(found.operations) == everything
 
 
-# --- in results -------------------------------------------------------------------------------
+# --- certificates in results ------------------------------------------------------------------
 
 
 def test_results_carry_the_order():

@@ -220,7 +220,7 @@ def test_lost_operations_are_used_at_most_once():
     assert 60 < invalid < 440
 
 
-# --- metamorphic ------------------------------------------------------------------------------
+# --- metamorphic tests ------------------------------------------------------------------------
 
 
 def stretched(operations: Ops, rng: random.Random) -> Ops:
@@ -426,7 +426,7 @@ def test_impossible_limits_are_refused(bad):
         Limits(**bad)
 
 
-# --- contracts --------------------------------------------------------------------------------
+# --- requirements on models and callers -------------------------------------------------------
 
 
 class LyingRegister(Register):

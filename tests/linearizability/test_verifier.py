@@ -33,7 +33,7 @@ def test_it_is_short_and_shares_nothing_with_the_searches():
     assert ours == {"checkers.linearizability.model", "harness.errors"}
 
 
-# --- orders -----------------------------------------------------------------------------------
+# --- certificates of valid histories: orders --------------------------------------------------
 
 VALID: Ops = [
     Operation(0, Write(1), 0, None, 2, 10),
@@ -161,7 +161,7 @@ def test_mutated_orders_are_refused_exactly_where_they_are_wrong(change):
     assert refused > 30
 
 
-# --- cores ------------------------------------------------------------------------------------
+# --- certificates of invalid histories: cores -------------------------------------------------
 
 INVALID: Ops = [
     Operation(0, Write(1), 0, None, 1, 0),

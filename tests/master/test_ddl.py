@@ -334,7 +334,7 @@ async def test_deleting_and_altering_at_once_is_one_after_the_other():
     assert Code.TABLE_NOT_FOUND is altered.error.code
 
 
-# --- live tablet servers ---------------------------------------------------------------------
+# --- counting live tablet servers ------------------------------------------------------------
 
 
 async def test_a_fresh_leader_refuses_after_two_heartbeats():

@@ -174,7 +174,7 @@ def test_the_first_ranges_of_a_table_are_checked():
     assert bad(m.PartitionSchema(2, ("key",), ("key",)), ("a", "b"))
 
 
-# --- a master ----------------------------------------------------------------------------------
+# --- the same through a master -----------------------------------------------------------------
 
 
 async def test_a_master_adds_and_drops_the_tablets_of_ranges():

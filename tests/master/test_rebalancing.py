@@ -169,7 +169,7 @@ def test_the_move_of_a_dead_tablet_is_over(state):
     assert progress_of(Catalog(1), MOVE) is Progress.DONE
 
 
-# --- rounds ----------------------------------------------------------------------------------
+# --- rounds of the rebalancer ----------------------------------------------------------------
 
 
 class Leading(FakeTServers):

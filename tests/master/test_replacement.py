@@ -188,7 +188,7 @@ def test_cases_of_the_old_scheme(words, num_replicas, expected):
     assert result == expected
 
 
-# --- a model of servers that carry out every request -----------------------------------------
+# --- a model in which servers carry out every request ----------------------------------------
 
 
 @dataclasses.dataclass

@@ -66,7 +66,7 @@ def test_a_replica_that_knows_of_its_own_eviction_is_tombstoned_too():
     assert (call.delete_type, call.cas_config_opid_index) == (TOMBSTONED, 7)
 
 
-# --- from a report to a tablet at rest -------------------------------------------------------
+# --- from a report until the tablet is at rest -----------------------------------------------
 
 
 class Tablet:

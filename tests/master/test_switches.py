@@ -61,7 +61,7 @@ def batches(replica: FakeReplica) -> list[tuple[int, int]]:
     return [(len(b.tables), len(b.tablets)) for b in found if b.tables or b.tablets]
 
 
-# --- who lives -------------------------------------------------------------------------------
+# --- which tablet servers count as live ------------------------------------------------------
 
 
 @pytest.mark.parametrize(("bug", "refused"), [("KUDU-1358", True), (None, False)])
@@ -488,7 +488,7 @@ async def test_any_difference_of_maps_is_reported(spoil, said):
     assert text.startswith(said)
 
 
-# --- the read view ---------------------------------------------------------------------------
+# --- the view that reads use -----------------------------------------------------------------
 
 
 async def test_a_follower_keeps_a_view_that_equals_a_scan():

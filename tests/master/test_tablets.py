@@ -200,7 +200,7 @@ def test_stored_terms_and_configurations_never_fall(steps):
             assert before.leader_uuid in {None, ts_uuid}
 
 
-# --- from creation to a table at rest --------------------------------------------------------
+# --- from the creation until the table is at rest --------------------------------------------
 
 
 async def test_a_table_is_placed_created_and_located():

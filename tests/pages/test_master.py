@@ -158,7 +158,7 @@ def test_a_table_with_its_replicas():
     assert master_data.table(dump, None, page_of) is None
 
 
-# --- the rest ----------------------------------------------------------------------------------
+# --- the other pages ---------------------------------------------------------------------------
 
 
 def test_tablet_servers_fall_silent():
@@ -195,7 +195,7 @@ def test_a_master_without_a_replica_has_an_overview_and_is_not_healthy():
     assert master_data.health(master_dump(raft=raft()))["status"] == "ok"
 
 
-# --- where the list of masters comes from --------------------------------------------------------
+# --- the origin of the list of masters -----------------------------------------------------------
 
 
 async def test_masters_come_from_the_committed_configuration_and_not_from_the_active_one():

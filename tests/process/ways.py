@@ -222,7 +222,7 @@ async def _ends_a_pause(bystander: Bystander) -> None:
 WAYS: Final = tuple(_ways())
 
 
-# --- runs ------------------------------------------------------------------------------------
+# --- running a kind of interference ----------------------------------------------------------
 
 
 class _Disturbed:

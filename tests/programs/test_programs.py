@@ -126,7 +126,7 @@ def test_warnings_are_the_programs_own_and_go_to_its_log():
     assert "after" in lines
 
 
-# --- ends --------------------------------------------------------------------------------------
+# --- how programs end --------------------------------------------------------------------------
 
 
 def exits(session):

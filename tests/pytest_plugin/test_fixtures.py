@@ -457,7 +457,7 @@ def test_long_tests_are_left_out_unless_they_are_asked_for(suite, arguments, out
     suite(SOAK, *arguments).assert_outcomes(**outcome)
 
 
-# --- by hand ---------------------------------------------------------------------------------
+# --- faults injected by hand -----------------------------------------------------------------
 
 BY_HAND = """
 import asyncio

@@ -156,7 +156,7 @@ def test_every_entry_point_leads_into_the_wheel(wheel):
         assert {f"{stem}.py", f"{stem}/__init__.py"} & files, value
 
 
-# --- what it does ----------------------------------------------------------------------------
+# --- the installed harness at work -----------------------------------------------------------
 
 WHERE = """
 import importlib, json, sys

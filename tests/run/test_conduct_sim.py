@@ -536,7 +536,7 @@ def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words,
     assert "cut short" in stored.note
 
 
-# --- the world fails -------------------------------------------------------------------------
+# --- failures of the environment -------------------------------------------------------------
 
 
 def stubborn():

@@ -308,7 +308,7 @@ def test_a_workload_that_only_reads_has_nothing_to_lose():
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "few-changes")
 
 
-# --- packages of others ------------------------------------------------------------------------
+# --- third-party packages ----------------------------------------------------------------------
 
 MODULE = """
 from toy_register import ToyRegister

@@ -344,7 +344,7 @@ def test_a_timer_is_due_at_the_first_instant_that_its_clock_shows(ppm, now_ns, w
     assert clock.monotonic_ns() < due_ns or wait_ns == 0
 
 
-# --- guards --------------------------------------------------------------------------------------
+# --- guards against endless worlds and broken rules ----------------------------------------------
 
 
 def test_a_deadlock_names_the_waiting_tasks():

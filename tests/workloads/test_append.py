@@ -105,7 +105,7 @@ def test_final_reads_every_table_there_can_be_up_to_a_bound():
     assert len(AppendWorkload().final(case(columns=3, appends=3))) == FINAL_MAX
 
 
-# --- with Elle ---------------------------------------------------------------------------------
+# --- judged by Elle ----------------------------------------------------------------------------
 
 
 def check(history: History) -> tuple[Verdict, str]:

@@ -96,7 +96,7 @@ def test_nothing_listens_behind_a_road(road):
         assert seen == shapes.EXPECTED["half-close"][0] or kind == "real"
 
 
-# --- whole worlds --------------------------------------------------------------------------------
+# --- whole deployments ---------------------------------------------------------------------------
 
 
 def node(name):

@@ -491,7 +491,7 @@ def test_changes_whose_answers_state_no_version_count_all_the_same(version, name
     assert result.details.get("by_invariant", {}).keys() == set(names or ()), result
 
 
-# --- along the history ------------------------------------------------------------------------
+# --- invariants of the history alone ----------------------------------------------------------
 
 
 def staler_than_the_highest(h: Writer) -> tuple[int, int]:

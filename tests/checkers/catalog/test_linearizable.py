@@ -147,7 +147,7 @@ def test_long_histories_with_lost_answers_are_decided(lost):
         assert check(history).verdict is Verdict.VALID
 
 
-# --- by hand ----------------------------------------------------------------------------------
+# --- hand-written histories -------------------------------------------------------------------
 
 
 def test_a_table_that_was_created_and_is_missing_is_explained():
@@ -404,7 +404,7 @@ def test_reports_do_not_depend_on_the_hash_seed():
     assert '"invalid"' in next(iter(outputs))
 
 
-# --- register ---------------------------------------------------------------------------------
+# --- the checker of registers -----------------------------------------------------------------
 
 
 def check_register(h: Writer) -> CheckResult:

@@ -150,7 +150,7 @@ def test_where_a_profile_has_no_such_changes_none_need_be(lacks, moves, verdict)
     assert MembersChecker().check(history, None, time_limit_s=5.0).verdict is verdict
 
 
-# --- against every order -------------------------------------------------------------------------
+# --- compared with every order -------------------------------------------------------------------
 
 NODES = ("m1", "m2", "m3", "m4")
 CHANGES = ("add-master", "remove-master")

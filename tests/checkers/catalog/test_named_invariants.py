@@ -117,7 +117,7 @@ def test_unchecked_invariants_are_not_reported_as_held():
     assert "I8" not in result.reason.split("hold")[0]
 
 
-# --- mutated -------------------------------------------------------------------------------------
+# --- one mutation per invariant ------------------------------------------------------------------
 
 
 def by_edits(*edits: tuple[str, Any]) -> Callable[[], History]:

@@ -610,7 +610,7 @@ def test_refusals_and_failures_are_counted_by_kind():
     assert set(details["certificate"]["refused_or_failed"]) == {"create", "delete", "get"}
 
 
-# --- the load ---------------------------------------------------------------------------------
+# --- stats: the load --------------------------------------------------------------------------
 
 
 def loaded(

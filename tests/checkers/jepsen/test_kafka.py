@@ -221,7 +221,7 @@ def test_jepsens_fields_of_ops_are_read(seek, rebalance, rules, tmp_path):
     assert rules_of(load_edn(path))[1] == rules
 
 
-# --- the world -----------------------------------------------------------------------------------
+# --- random histories of a log store -------------------------------------------------------------
 
 BUGS = {
     "lose": {"lost-write", "unseen", "int-poll-skip", "poll-skip"},

@@ -79,7 +79,7 @@ def possible(world, calls):
     return has_order(items, world.initial, world.after)
 
 
-# --- the objects -------------------------------------------------------------------------------
+# --- the objects and their definitions ---------------------------------------------------------
 
 
 class SetWorld:

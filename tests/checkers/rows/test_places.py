@@ -85,7 +85,7 @@ def test_any_tablet_that_any_scan_leaves_out_is_missed():
     assert count > 40
 
 
-# --- places --------------------------------------------------------------------------------------
+# --- rows in the wrong tablet --------------------------------------------------------------------
 
 
 def test_a_row_in_two_tablets():
@@ -153,7 +153,7 @@ def test_a_table_that_may_have_been_deleted_need_not_be_found():
     assert verdicts(h) == {}
 
 
-# --- times ---------------------------------------------------------------------------------------
+# --- rows of the wrong time ----------------------------------------------------------------------
 
 
 def test_a_scan_at_another_time_than_it_named():

@@ -87,7 +87,7 @@ def test_progress_reaches_its_end(tmp_path, monkeypatch):
     assert seen[-1].kept > steps[0].kept == 0
 
 
-# --- poison -----------------------------------------------------------------------------------
+# --- runs that break checkers -----------------------------------------------------------------
 
 
 class Crashes(Checker):
@@ -242,7 +242,7 @@ def test_again_leaves_the_runs_of_other_labels_alone(tmp_path):
     assert (both.units, both.results_unsettled) == (0, 2)
 
 
-# --- what is lacking --------------------------------------------------------------------------
+# --- runs without facts, checkers or plug-ins -------------------------------------------------
 
 
 def test_facts_that_cannot_be_extracted_are_named(tmp_path, monkeypatch):

@@ -169,7 +169,7 @@ def kill_some(writers, upkeep, appends, kills):
     assert not moments
 
 
-# --- judgement -----------------------------------------------------------------------------------
+# --- checks of the result ------------------------------------------------------------------------
 
 
 def judge(lake, store, acknowledged):

@@ -63,7 +63,7 @@ def test_survival_is_a_product_over_moments(lives):
             assert 0 <= step.interval.low <= step.survival <= step.interval.high <= 1
 
 
-# --- seeds ---------------------------------------------------------------------------------------
+# --- how many seeds find a failure ---------------------------------------------------------------
 
 
 @given(st.integers(1, 40), st.integers(1, 200), st.data())
@@ -89,7 +89,7 @@ def test_so_many_seeds_are_enough_and_one_fewer_is_not(share, sure):
     assert seeds_for(1.0) == 1
 
 
-# --- strata --------------------------------------------------------------------------------------
+# --- pooled ratios over strata -------------------------------------------------------------------
 
 counts = st.tuples(
     st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)

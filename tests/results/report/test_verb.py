@@ -385,7 +385,7 @@ def test_unjudged_runs_are_never_green(tmp_path, capsys):
     assert "\nCRASH  1 run: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 crashed" in out
 
 
-# --- a run ---------------------------------------------------------------------------------------
+# --- a report on one run -------------------------------------------------------------------------
 
 
 def test_a_run_folder_gets_the_page_of_the_run(small, capsys):

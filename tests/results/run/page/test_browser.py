@@ -33,7 +33,7 @@ def indices(history, wanted):
     return [pair.invoke.index for pair in history.pairs if wanted(pair.invoke, pair.completion)]
 
 
-# --- what it shows ---------------------------------------------------------------------------
+# --- what the page shows ---------------------------------------------------------------------
 
 
 def test_the_verdict_comes_first_with_the_counterexample_in_sentences(shared_page):
@@ -246,7 +246,7 @@ def test_a_table_named_in_full_is_meant_alone(browser_page, tmp_path):
     assert browser_page.evaluate(FOUND) == [0, 2]
 
 
-# --- steering --------------------------------------------------------------------------------
+# --- zoom and navigation ---------------------------------------------------------------------
 
 
 def test_zooming_by_wheel_keeps_the_moment_under_the_pointer(open_page):
@@ -606,7 +606,7 @@ def test_the_page_of_a_real_run(browser_page, tmp_path, capsys):
     assert "Logs around" in browser_page.inner_text("#detail")
 
 
-# --- browsers without a feature -------------------------------------------------------------------
+# --- browsers that lack a feature -----------------------------------------------------------------
 
 
 def test_without_scripts_the_verdict_can_be_read(browser, made_page):

@@ -321,7 +321,7 @@ def test_of_a_long_log_the_lines_around_the_moment_stay(tmp_path, monkeypatch):
     assert log.lines[-1] == "99.000 line 099 xx"
 
 
-# --- the file --------------------------------------------------------------------------------
+# --- the page as a file ----------------------------------------------------------------------
 
 
 @given(st.text())
