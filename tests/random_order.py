@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def shuffle(items, seed):
-    """Shuffle items by their `nodeid`s and a seed only, so that all workers agree."""
+    """Shuffle tests by their `nodeid`s and the seed only, so that all workers agree."""
 
     def place(*words):
         return hashlib.sha256(f"{seed} {' '.join(words)}".encode()).digest()

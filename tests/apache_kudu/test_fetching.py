@@ -1,4 +1,4 @@
-"""`harness fetch kudu`: the download, its hash, the unpacked folder, and downloads that fail."""
+"""`harness fetch kudu`: download, hash, unpacked folder, and messages about failed downloads."""
 
 import hashlib
 import threading

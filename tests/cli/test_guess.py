@@ -1,4 +1,4 @@
-"""Suggested models convict only what a milder model of the same operations convicts, too."""
+"""A suggested model convicts only if a milder model of the same operations convicts, too."""
 
 import json
 

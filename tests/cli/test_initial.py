@@ -1,4 +1,4 @@
-"""Refused values of `--initial`: a garbled value would convict a correct target."""
+"""Values that `--initial` refuses, since a garbled initial value would convict a correct target."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`--output` replaces regular files as a whole, and never replaces anything else."""
+"""`--output` replaces regular files as a whole; anything else is written to, never replaced."""
 
 import gzip
 import json

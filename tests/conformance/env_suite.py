@@ -1020,7 +1020,7 @@ async def check_bit_rot(session: Session) -> None:
 
 
 async def check_conditions_that_nothing_has(session: Session) -> None:
-    """Faults of clocks and disks that exceed the limits are refused and have no effect."""
+    """Faults of clocks and disks beyond the limits are refused and have no effect."""
     cluster = session.cluster
     await wait_serving(session, "a")
     for attempt, text in (

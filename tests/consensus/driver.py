@@ -1,4 +1,4 @@
-"""A driver for a group of replicas in the simulation, with checks at the end."""
+"""A driver for a group of Raft replicas in the simulation, which checks them at the end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Group:
-    """The driver's view of the group."""
+    """The group as the test's driver sees it: its leaders, its writes and their outcomes."""
 
     def __init__(self, session: Session, names: list[str]) -> None:
         self.session = session

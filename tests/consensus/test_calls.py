@@ -1,4 +1,4 @@
-"""Snapshots that arrive in chunks, which may be lost, repeated, out of order or damaged."""
+"""Snapshots that a leader sends in chunks, which may be lost, repeated, reordered or damaged."""
 
 import zlib
 from typing import Any
@@ -15,7 +15,7 @@ DATA = bytes(range(30))
 
 
 class Receiver:
-    """The part of a core that the incoming calls need; it installs every complete snapshot."""
+    """A fake core with what incoming calls use; it installs every complete snapshot."""
 
     uuid = "a"
 

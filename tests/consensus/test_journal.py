@@ -1,4 +1,4 @@
-"""The journal of applied entries: the digests that it keeps, and its use of memory."""
+"""The journal of applied entries: the digests that it keeps, and its bounded memory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The outcomes that proposers get from a replica's state machine."""
+"""The outcome that a proposer gets when a replica's state machine has applied the entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarations for tests: a complete file for a small HTTP service, with replaceable parts."""
+"""Declarations (`system.toml`) for tests: a small HTTP service, whose parts can be replaced."""
 
 from harness.errors import UsageError
 from targets.declared import DeclaredTarget

@@ -1,4 +1,4 @@
-"""Clients and systems over a protocol that fails on request: outcomes, the next node, readiness."""
+"""The client of a declared system, over a protocol that fails on request: outcomes, next nodes."""
 
 import asyncio
 import random

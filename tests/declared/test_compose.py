@@ -1,4 +1,4 @@
-"""Compose files as nodes: the meaning of each key."""
+"""Compose files as declarations of nodes: the meaning of each key."""
 
 import pytest
 

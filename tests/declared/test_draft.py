@@ -1,4 +1,4 @@
-"""`harness init --compose`: facts in the file, questions, and a result that must load."""
+"""`harness init --compose`: what it takes from the file, asks, and writes; the result must load."""
 
 import io
 import tomllib

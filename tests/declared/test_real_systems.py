@@ -1,4 +1,4 @@
-"""Real systems declared in a file: replays without it, a Compose file, failed starts."""
+"""Real systems, each declared in a file: replay without the file, Compose, and failed starts."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Answers and names of an engine: freezing, statistics, archives, labels; no engine is needed."""
+"""Parsing of an engine's answers and names: freezing, statistics, archives, labels (no engine)."""
 
 import io
 import os

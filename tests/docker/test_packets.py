@@ -1,4 +1,4 @@
-"""The program that holds packets: its schedule and its messages to the kernel, without a kernel."""
+"""The program that holds packets: its schedule, and its messages to the kernel (without one)."""
 
 import struct
 

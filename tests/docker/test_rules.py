@@ -1,4 +1,4 @@
-"""The text of packet filter rules, and the shell script that deletes them, without a filter."""
+"""The text of packet filter rules, and the shell script that deletes them (no filter needed)."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Pages and headings that code and messages refer to exist."""
+"""Pages and headings to which code and messages refer exist."""
 
 import re
 from pathlib import Path

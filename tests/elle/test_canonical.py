@@ -1,4 +1,4 @@
-"""The report does not depend on key names, on values, or on the order of lines."""
+"""The report does not depend on the names of keys, on values, or on the order of lines."""
 
 import random
 from dataclasses import replace

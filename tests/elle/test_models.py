@@ -1,4 +1,4 @@
-"""The hierarchy of models, and the models that each anomaly refutes."""
+"""The hierarchy of consistency models, and the models that each anomaly refutes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The search for cycles, compared with an enumeration of all simple cycles."""
+"""The search for cycles, compared with an enumeration of all simple cycles of the graph."""
 
 from collections.abc import Iterator
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Cycles that real time shortens to few transactions, and cycles found without a search."""
+"""Cycles that a real-time step shortens to few transactions, and cycles found without a search."""
 
 import itertools
 import random

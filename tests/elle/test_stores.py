@@ -1,4 +1,4 @@
-"""A store is never blamed for violating its own level, and soon for violating a stronger one."""
+"""The checker never blames a store at its own isolation level, and soon at a stronger one."""
 
 import os
 import random

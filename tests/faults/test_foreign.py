@@ -1,4 +1,4 @@
-"""The foreign programs that a fault may hit, and faults that are refused before anything starts."""
+"""Which faults reach foreign programs, and which are refused before anything starts."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Faults written as text: their meaning, refused texts, and runs that use them."""
+"""Faults written as text: their meaning, texts that are refused, and runs that use them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Each model and its vocabulary: hand-written histories that just obey or just break each rule."""
+"""Each model of foreign histories: hand-written histories that barely obey or break each rule."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""[key value] histories, initial values and wildcards, compared with all possible orders."""
+"""Histories with values [key value], initial values and wildcards, against all possible orders."""
 
 import itertools
 from math import inf

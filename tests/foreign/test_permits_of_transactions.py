@@ -1,4 +1,4 @@
-"""Anomalies of transactions over lists, of which a profile permits some."""
+"""Anomalies of transactions over lists that a profile permits, and those that it does not."""
 
 import random
 

@@ -1,5 +1,6 @@
-"""If a history of the table catalog is linearizable, so is every view; refuted views have small
-cores.
+"""Views of a table catalog by name or id: a linearizable history has only linearizable views.
+
+A view that refutes a history has a small core.
 """
 
 import random

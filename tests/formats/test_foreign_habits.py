@@ -1,4 +1,4 @@
-"""Additional data that other harnesses write into ops must not change any verdict."""
+"""Additional data that other harnesses write into ops changes no verdict."""
 
 import json
 

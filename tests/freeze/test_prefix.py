@@ -1,4 +1,4 @@
-"""Prefixes of histories: which checkers judge them, and which violations remain violations."""
+"""Prefixes of a history: which checkers judge them, and which violations stay violations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Short forms of ops, and small operations from which tests build generators."""
+"""Ops in a short form, and small building blocks for generators in tests."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Execution of a generator against simulated completions, to test generators.
+"""Running a generator against simulated completions, for tests of generators.
 
 Like Jepsen's `jepsen.generator.test`, but in the interpreter's order: due completions are processed
 before the next operation is requested. The result depends only on the arguments.

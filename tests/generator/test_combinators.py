@@ -1,4 +1,4 @@
-"""Combinators over one generator."""
+"""Combinators that wrap a single generator."""
 
 import pytest
 

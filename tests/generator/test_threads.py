@@ -1,4 +1,4 @@
-"""Combinators over threads."""
+"""Combinators that assign generators to threads."""
 
 from functools import partial
 

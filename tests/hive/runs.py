@@ -1,4 +1,4 @@
-"""Simulated runs of the target, from arguments of the command line."""
+"""Simulated runs of the target hms, from words as on the command line."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""The checkers of events, invariants and failover, on correct and incorrect histories."""
+"""The checkers of events, invariants and failover, on correct histories and on incorrect ones."""
 
 import pytest
 

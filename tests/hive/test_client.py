@@ -1,4 +1,4 @@
-"""Clients: the choice of a metastore, the outcomes of operations, and the proof of each outcome."""
+"""Clients: which metastore they choose, the outcome of each operation, and the proof of it."""
 
 import asyncio
 import random

@@ -1,8 +1,8 @@
-"""Permits explain metastores that find a row by name and write it by id.
+"""Permits explain all histories of metastores that find a row by name and write it by id.
 
 The metastores of this test are coroutines over one table of rows. Every `yield` lets other
 coroutines act, so drops, renames and new tables of an old name interleave in every order. The
-profile's permits describe these metastores, and together they must explain every history.
+profile's permits describe these metastores.
 """
 
 import itertools

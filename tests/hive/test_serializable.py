@@ -1,4 +1,4 @@
-"""Serializable transactions have a serial order: interleavings against all permutations."""
+"""Serializable transactions have a serial order: interleavings compared with all permutations."""
 
 import asyncio
 import itertools

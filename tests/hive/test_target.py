@@ -1,4 +1,4 @@
-"""The plug-in: nodes, options, groups, and its workloads."""
+"""The plug-in for metastores: nodes, options, groups, and workloads."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Output lines of nodes: events, the lines that are kept, and truncation."""
+"""Output lines of nodes: which are events, which lines are kept, and truncation."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The reason for a connection's end is raised on use, and never printed."""
+"""Why a connection ended: the reason is raised at the next use, and is never printed."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""The conditions for a cluster at rest, tested on hand-written dumps."""
+"""The conditions under which a cluster counts as at rest, on hand-written dumps."""
 
 import copy
 from typing import Any

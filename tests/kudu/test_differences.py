@@ -1,4 +1,4 @@
-"""Known differences from real Kudu are documented, and no entry covers all differences."""
+"""Known differences from real Kudu are on the page, and each entry covers only its difference."""
 
 import re
 from pathlib import Path

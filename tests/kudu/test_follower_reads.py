@@ -1,4 +1,4 @@
-"""Follower reads: answers, refusals, and the detection of wrong bounds."""
+"""Follower reads: answers, refusals, and the detection of wrong staleness bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that nodes cannot resolve for a while, and leaders that are elected in the meantime."""
+"""Nodes that cannot resolve a name for a while, and leaders elected in the meantime."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Each profile permits exactly the defects that its rows list."""
+"""Each profile permits exactly the defects that its rows in the ledger list."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The declarations of the plug-in."""
+"""What the target kudu declares: its nodes, options, flags and core."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""How the client chooses a leader."""
+"""Choosing a leader: the client asks all masters, and compares terms."""
 
 import asyncio
 

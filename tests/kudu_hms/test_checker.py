@@ -1,4 +1,4 @@
-"""I10 on hand-written snapshots: for each rule, one snapshot that breaks only this rule."""
+"""The invariant I10 on hand-written snapshots: for each rule, one snapshot that breaks only it."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Records about the metastore's log do not change any other record."""
+"""Records about the metastore's log leave all other records unchanged."""
 
 import asyncio
 

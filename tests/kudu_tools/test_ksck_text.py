@@ -1,4 +1,4 @@
-"""The form of the report: sections, tables, matrices, the last line, and the JSON's keys."""
+"""The text of a cluster check: sections, tables, matrices, the last line; keys of its JSON."""
 
 from __future__ import annotations
 

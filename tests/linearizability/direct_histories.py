@@ -26,7 +26,7 @@ LOST: Final = object()
 
 
 class Style(NamedTuple):
-    """The generators of one kind of histories: inputs, answers, and false answers."""
+    """A kind of history: its model, and generators of inputs, answers and false answers."""
 
     model: Callable[[], Model[Any, Any, Any]]
     input: Callable[[random.Random, int], Any]

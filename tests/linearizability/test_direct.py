@@ -1,4 +1,4 @@
-"""Direct methods, compared with an oracle, and histories that no search can decide."""
+"""Direct methods (decisions without a search), compared with an oracle; long histories."""
 
 from __future__ import annotations
 

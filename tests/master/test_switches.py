@@ -1,4 +1,4 @@
-"""Bug switches of masters: the broken path shows what its row says; the correct one does not."""
+"""Bug switches of masters: switched on, each shows the defect that the ledger describes."""
 
 import asyncio
 import dataclasses

@@ -1,6 +1,6 @@
-"""Every switch of the ledger is found as its row says, and no run without it is blamed.
+"""Soaks find every bug switch as the ledger says, and blame no run without a switch.
 
-A row without `find` gives the reason. `harness exam --only ID` tries one switch.
+An entry without `find` gives the reason. `harness exam --only ID` tries one switch.
 """
 
 import msgspec

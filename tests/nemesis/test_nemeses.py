@@ -1,4 +1,4 @@
-"""Plans depend only on the seed, and a fault hits only nodes of its role."""
+"""The plan of a nemesis depends only on the seed, and its faults hit only nodes of its role."""
 
 import asyncio
 import itertools

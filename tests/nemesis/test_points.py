@@ -1,4 +1,4 @@
-"""Faults at points of the target's code: they are drawn per run, and can be written as text."""
+"""Faults at points in the target's code: a run draws some of them, and text can name them."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""Tests of replays that stop."""
+"""Tests of replays that stop at a chosen moment."""

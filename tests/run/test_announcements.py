@@ -1,4 +1,4 @@
-"""Announcements of nodes: events of the driver are refused, and fields must have the right type."""
+"""Announcements of nodes: names of the driver's own events are refused, and fields are typed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The certificate lists what all checks looked at; if that is too little, the run is `unknown`."""
+"""The certificate sums up what the checks looked at; a run that tested too little is `unknown`."""
 
 from typing import Any
 

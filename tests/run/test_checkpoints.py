@@ -1,4 +1,4 @@
-"""Checkpoints of the same group and index are compared, however far apart in time they are."""
+"""Checkpoints of one group and index are compared, however much time lies between them."""
 
 from collections import Counter
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The contract of plug-ins: mypy, or the definition of the class, reports misspelt members."""
+"""The contract of plug-ins: a misspelt member is reported by mypy or when the class is defined."""
 
 import subprocess
 import sys

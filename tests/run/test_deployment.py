@@ -1,4 +1,4 @@
-"""The rules of declarations: refusals, the order of starts, and variants."""
+"""Declarations of nodes: which are refused, in which order nodes start, and variants of nodes."""
 
 import asyncio
 import itertools

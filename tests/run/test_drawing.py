@@ -1,4 +1,4 @@
-"""The draws of a seed are repeatable, and possible in the environment."""
+"""Draws from a seed are repeatable, and fit the environment."""
 
 from collections import Counter
 

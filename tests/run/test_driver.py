@@ -1,4 +1,4 @@
-"""The harness's actions and measurements after the chaos phase, on a clock that tests advance."""
+"""The harness's own actions after the chaos phase, on a clock that the tests advance."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Results, exceptions and unserializable values of checkers."""
+"""Judging a run: results of checkers, their exceptions, and values that cannot be stored."""
 
 import contextlib
 

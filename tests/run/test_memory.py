@@ -1,4 +1,4 @@
-"""The memory of the nodes at the end of a run is a fact in the history, if it can be measured."""
+"""The sizes of the nodes' memory become a fact at the end of the history, if measurable."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The sentence that describes the moment of a violation, for hand-written histories."""
+"""One sentence that describes the situation at a violation, for hand-written histories."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The corpus: additions, removals, draws, and files."""
+"""The corpus of interesting cases: additions, removals, draws, and files."""
 
 import base64
 

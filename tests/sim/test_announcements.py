@@ -1,4 +1,4 @@
-"""A forbidden announcement by a simulated node ends the run before any other part is blamed."""
+"""A forbidden announcement by a simulated node ends the run before anything else is blamed."""
 
 import asyncio
 

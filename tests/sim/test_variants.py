@@ -1,4 +1,4 @@
-"""Simulated nodes start in their declared order, and come back as other variants."""
+"""Simulated nodes start in their declared order, and may restart as another variant."""
 
 import asyncio
 import re

@@ -39,7 +39,7 @@ def test_everything_else_is(change):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Add a package to the digested packages, whose files the test can change."""
+    """Add a package that the test can change to the packages that the digest covers."""
     folder = tmp_path / "part"
     (folder / "inner").mkdir(parents=True)
     (folder / "__init__.py").write_text("x = 1\n")

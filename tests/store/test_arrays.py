@@ -1,4 +1,4 @@
-"""Columns equal those that pyarrow builds, but pandas is not imported."""
+"""Columns equal those that pyarrow builds, without an import of pandas."""
 
 import pyarrow as pa
 import pytest

@@ -16,7 +16,7 @@ from harness.verdict.judge import Judgement, judge
 
 
 def case_of(workload: Any, *, target: dict[str, Any] | None = None, **options: Any) -> Case:
-    """Build a case of seed 1 with these options of the workload (a plug-in) and of the target."""
+    """Build a case of seed 1; `options` are options of the workload, a plug-in."""
     return Case(
         seed=1,
         workload=workload.name,
@@ -27,7 +27,7 @@ def case_of(workload: Any, *, target: dict[str, Any] | None = None, **options: A
 
 @dataclasses.dataclass
 class Simulated:
-    """One conducted case: its plan, and the outcome of the run."""
+    """A case that was run in the simulation: its plan, and the run's outcome."""
 
     plan: Any
     outcome: Any

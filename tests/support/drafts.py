@@ -16,7 +16,7 @@ class Driver:
         self.index = 0
 
     def next(self) -> Draft | None:
-        """Return the next draft; `None` if the generator waits."""
+        """Return the next draft; `None` if the generator has none at this moment."""
         step = self.generator.op(self.ctx)
         if isinstance(step, Pending):
             return None

@@ -1,4 +1,4 @@
-"""Trials: variants of a case run by workers, cached on disk, within a limit of CPU time."""
+"""Trials: runs of variants of a case in workers, cached on disk, within a limit of CPU time."""
 
 import msgspec
 import pytest

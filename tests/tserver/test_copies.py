@@ -1,6 +1,4 @@
-"""Replicas that a leader creates: empty ones, replacements of tombstones, and interrupted
-copies.
-"""
+"""Replicas that a leader creates: empty ones, replacements of tombstones, interrupted copies."""
 
 import asyncio
 from typing import Any

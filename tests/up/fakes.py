@@ -1,4 +1,4 @@
-"""A long-lived cluster on top of a fake one."""
+"""A long-lived cluster (`harness up`) on top of a fake cluster."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Kept data of clusters: restarts that use it, and refusals."""
+"""Kept data of clusters: restarts that use the data, and refusals."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""The records of clusters: unique names, and owners."""
+"""The records of clusters on disk: unique names, and owners."""
 
 import errno
 import os

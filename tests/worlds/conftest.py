@@ -1,4 +1,4 @@
-"""The environments in which test bodies run; each has the marks of the tools that it needs."""
+"""The environments in which the test bodies run, each with the marks of the tools that it needs."""
 
 import pytest
 

@@ -1,6 +1,7 @@
 """The same test bodies run unchanged in all three environments.
 
-One body uses `Env` (a target and its client), the other uses `Cluster` (faults and healing).
+One body uses the interface `Env` (a target and its client), the other `Cluster` (faults and
+healing).
 """
 
 import asyncio

@@ -53,7 +53,7 @@ async def ask(bundled, address, *requests):
 
 
 async def raw(bundled, address, method, values, *, rows_id=None, limit_s=LIMIT_S):
-    """Return the answer of one call of Kudu's RPC."""
+    """Make one call of Kudu's RPC, and return its answer."""
     async with gateway(bundled) as (_, client):
         return await client.administer(
             address, lambda s: s.ask(method, values, rows_id=rows_id), timeout_s=limit_s

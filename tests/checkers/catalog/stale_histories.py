@@ -1,4 +1,4 @@
-"""Random histories in which deposed masters may still believe that they lead, and an oracle."""
+"""Random histories in which some deposed masters still answer reads, and a brute-force oracle."""
 
 import copy
 import random

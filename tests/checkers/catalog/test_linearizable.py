@@ -1,4 +1,4 @@
-"""The catalog model and its plug-in, compared with an oracle and on hand-written histories."""
+"""The catalog's model and checker, on hand-written histories and compared with an oracle."""
 
 import random
 from dataclasses import replace

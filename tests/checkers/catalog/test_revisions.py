@@ -24,7 +24,7 @@ def replayed(converted: CatalogHistory, known: dict[int, int]) -> tuple[int, ...
 
 
 def assert_proven(converted: CatalogHistory, order: tuple[int, ...]) -> None:
-    """Assert that the verifier accepts the order; it raises an error if it proves nothing."""
+    """Assert that the verifier accepts this order as a proof; a wrong one raises an error."""
     outcome = CheckOutcome(result=Result.OK, reason="", witness=(order,) if order else ())
     model = Catalog(converted.operations, converted.bindings)
     assert certify(model, converted.operations, outcome) is not None

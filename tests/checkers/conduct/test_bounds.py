@@ -1,4 +1,4 @@
-"""The limits that a target declares, and runs that exceed them."""
+"""The limits that a target declares (outages, elections, calls, memory), and runs over a limit."""
 
 from functools import partial
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Models after Jepsen's take linear time in the length of the history, not quadratic time."""
+"""Models taken from Jepsen need time linear in the length of the history, not quadratic."""
 
 import pytest
 

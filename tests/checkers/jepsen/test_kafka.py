@@ -239,7 +239,7 @@ BUGS = {
 
 
 class World:
-    """A correct store of two logs, and the positions of its consumers."""
+    """A correct store of two logs, and the position of each consumer in each log."""
 
     def __init__(self, rng, bug=None):
         self.rng, self.bug = rng, bug

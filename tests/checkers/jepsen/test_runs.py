@@ -1,4 +1,4 @@
-"""Histories of runs: requests and answers are objects of the harness's own vocabularies."""
+"""The models taken from Jepsen, on histories in the harness's own vocabularies."""
 
 import pytest
 

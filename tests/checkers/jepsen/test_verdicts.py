@@ -1,4 +1,4 @@
-"""Good, bad and mutated histories of models after Jepsen's: broken rules, blamed operations."""
+"""Models taken from Jepsen: verdicts, broken rules and blamed operations of written histories."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Orders of a single row under permits, compared with brute force on small histories."""
+"""Orders of a single row under permits (anomalies that a profile allows), against brute force."""
 
 import dataclasses
 import random
@@ -30,7 +30,7 @@ def shown(rng: random.Random, writes: list[RowInput]) -> Any:
 
 
 def drawn(rng: random.Random) -> tuple[list[Operation[Any, Any]], dict[int, Fact], list[Any]]:
-    """Draw operations of three processes on one row, with nodes, terms and some power cuts."""
+    """Draw the operations of three processes on one row, and some power cuts."""
     ops: list[Operation[Any, Any]] = []
     facts: dict[int, Fact] = {}
     now, writes = [0, 0, 0], []
@@ -68,7 +68,8 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
     by_id = {op.id: op for op in ops}
 
     def search(todo: frozenset[int], left: tuple[float, ...], done: tuple[Any, ...]) -> bool:
-        """Search for such an order; `done` holds pairs of a state and an operation or `None`."""
+        """Search for it; `done` is the path so far, as (state, operation or `None` for a rollback).
+        """
         state = done[-1][0]
         if all(by_id[i].return_time is None for i in todo):
             return True

@@ -1,4 +1,4 @@
-"""Scans that skip a tablet, show a row in two tablets, or show rows of a different time."""
+"""Scans that skip a tablet, show a row in two tablets, or mix rows of different times."""
 
 import random
 from operator import methodcaller as do

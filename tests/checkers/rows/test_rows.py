@@ -1,4 +1,4 @@
-"""Checkers of rows accept correct stores, agree with brute force, and fail for each broken rule."""
+"""The checkers of rows accept correct stores, agree with brute force, and report broken rules."""
 
 import itertools
 import random
@@ -137,7 +137,7 @@ def chosen_orders(lost: list[Part], places: list[list[Any]]) -> Any:
 
 
 def brute_at(key: str, known: Any, chosen: Any, wanted: Any) -> bool:
-    # A lost part takes effect between the reads at its position and the next event, at half a step.
+    # A lost part may take effect after any event: half a step later, and before the next event.
     events = [(at, 0, part) for at, part in known]
     events += [(2 * at + 1.5, n, part) for n, (at, part) in enumerate(chosen)]
     events += [(at, 0, row) for at, row in wanted]

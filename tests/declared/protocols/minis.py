@@ -1,4 +1,4 @@
-"""Small correct servers that keep data in a dictionary and turn request bytes into answer bytes."""
+"""Minis: small correct servers that keep data in a dictionary and answer bytes with bytes."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""A loopback server around a mini, which damages answers on request, and its clients."""
+"""A loopback server around a mini (a small fake), which damages answers on request; its clients."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Helper programs: each kind of answer, and output that is not an answer."""
+"""Helper programs that carry out operations: each kind of answer, and output that is no answer."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The operations of templates are the same as those of the vocabularies."""
+"""A template's operations take and return the same fields as those of its vocabulary."""
 
 import importlib
 import pkgutil

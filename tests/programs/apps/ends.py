@@ -1,4 +1,4 @@
-"""Programs that end in different ways."""
+"""Programs that end in different ways, or react differently to signals."""
 
 import asyncio
 import atexit

@@ -1,4 +1,4 @@
-"""Runs over independent keys: rows per key, judged in ranges, compared with a plain loop."""
+"""Runs over independent keys are judged in ranges of keys, with the verdicts of a plain loop."""
 
 import contextlib
 import json

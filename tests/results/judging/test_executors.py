@@ -1,4 +1,4 @@
-"""Both executors give equal rows, and lose no row if a worker dies."""
+"""Both executors (local workers, Spark) give equal rows, and lose none if a worker dies."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Folders of runs in an object store: each is one archive, whose files cannot escape its folder."""
+"""Run folders in an object store: each is an archive whose files cannot escape the folder."""
 
 import zipfile
 

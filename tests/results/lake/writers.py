@@ -49,7 +49,7 @@ def originals(store):
 
 
 def copy_of(original, key, label):
-    """Return the run under another id and label."""
+    """Return the rows of the run under another id and label."""
     copies = dict(original)
     for column, value in (("run", key), ("label", label)):
         for name, table in copies.items():
@@ -63,7 +63,7 @@ def key_of(writer, number):
 
 
 def rows_of(store, key):
-    """Return the rows of a key, which determines the repeated run and the label."""
+    """Return the rows for a key; the key determines which original run they repeat."""
     number = sum(map(int, key.removeprefix("copy/").split("-")))
     return copy_of(store[number % len(store)], key, LABELS[number % len(LABELS)])
 

@@ -1,4 +1,4 @@
-"""Results of reports on a lake, opened as tables: if a result is repeated, only one counts."""
+"""Results of reports on a lake, opened as tables; of repeated results only one counts."""
 
 import datetime as dt
 import random

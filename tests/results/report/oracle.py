@@ -53,8 +53,7 @@ class Run:
 
     @property
     def alike(self):
-        """The properties that all runs of a population share: everything except the seed and its
-        plan.
+        """The properties that all runs of a population share: all except the seed and the faults.
         """
         return self.label or "", *self.setting
 

@@ -99,7 +99,7 @@ class AtScale(Oracle):
         }
 
     def _found(self):
-        """Return hits and their interval; if there are several lines, add one for all runs."""
+        """Yield the hits of each signature with intervals, and of all signatures together."""
         hits = defaultdict(int)
         for row in self.by_signature():
             if row["verdict"] == "invalid":

@@ -1,4 +1,4 @@
-"""Curves, pooled ratios, and failures by day, version and label."""
+"""Answers over many runs: survival curves, pooled ratios, failures by day, version and label."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Answers about parts add up to the answer about the whole, for every split of the runs."""
+"""Answers about the parts of a store add up to the answer about the whole, for every split."""
 
 import contextlib
 import random

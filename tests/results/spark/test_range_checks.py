@@ -1,4 +1,4 @@
-"""The answers of a task about its ranges of runs, without Spark."""
+"""What a Spark task reports after it has judged its ranges of runs (tested without Spark)."""
 
 from types import SimpleNamespace
 

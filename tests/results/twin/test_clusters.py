@@ -1,4 +1,4 @@
-"""Shares of clustered trials: intervals match their definition, and false alarms are rare."""
+"""Shares of trials that come in clusters: intervals match their definition, and alarms are rare."""
 
 import random
 

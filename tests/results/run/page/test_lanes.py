@@ -1,4 +1,4 @@
-"""Lanes of faults, leaders, nodes and tables, for small histories with known lanes."""
+"""Lanes of a page (faults, leaders, nodes, tables), for small histories with known lanes."""
 
 import itertools
 
