@@ -1,4 +1,4 @@
-"""Frames recorded between the client and real Kudu 1.18.1; answers lack the length prefix."""
+"""Frames recorded between a client and real Kudu 1.18.1 (answers without their length prefix)."""
 
 NEGOTIATED = bytes.fromhex("0b08dfffffffffffffffff01110801100122071205504c41494e3a020a00")
 

@@ -77,7 +77,7 @@ def answer_frame(call_id, body, *, is_error=False):
 
 
 def read_request(data):
-    """Return the id of a call and the name of its method."""
+    """Read a request; return the id of the call and the name of its method."""
     size, at = pb.decode_varint(data, 0)
     head = pb.decode(REQUEST_HEADER, data[at : at + size])
     return head["call_id"], head.get("remote_method", {}).get("method")

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.kudu]
 def verdicts_of(store, *words):
     """Run a case; return its verdicts by checker."""
     start = ["run", "--env", "process", "--target", "apache-kudu", "--store", str(store)]
-    # On a busy machine the run may prove nothing; Kudu is not to blame for that.
+    # On a busy machine the run may test too little for a verdict, which is not Kudu's fault.
     assert main([*start, "--name", "t", *words]) in {EXIT_VALID, EXIT_UNKNOWN}
     results = json.loads((store / "t" / "latest" / "results.json").read_bytes())
     return {each["checker"]: each["verdict"] for each in results["checkers"]}

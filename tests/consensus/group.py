@@ -114,7 +114,7 @@ class _Member:
         self.voter = TombstonedVoter(
             env, consensus=service, group_id=GROUP, folder=FOLDER, local_uuid=f"uuid-{env.name}"
         )
-        self.health: list[dict[str, str]] = []  # as reported, without repetitions
+        self.health: list[dict[str, str]] = []  # reported health, without repetitions
 
     async def start(self) -> None:
         self.machine = Appender()

@@ -80,7 +80,7 @@ def granted(election: int, voter: str, term: int) -> ev.VoteAnswered:
 
 
 def lead(core: RaftCore, now_ns: int = 0, voter: str = "b") -> list[ev.Effect]:
-    """Make `core` win an election without a pre-election; its NO_OP is durable afterwards."""
+    """Make `core` win an election without a pre-election; its NO_OP entry becomes durable."""
     effects = core.step(ev.RunElection(), now_ns)
     if core.role is not Role.LEADER:
         effects = core.step(granted(core._election_count, voter, core.term), now_ns)
@@ -93,7 +93,7 @@ def lead(core: RaftCore, now_ns: int = 0, voter: str = "b") -> list[ev.Effect]:
 def acked(
     core: RaftCore, peer: str, matched: int, now_ns: int = 0, *, term: int | None = None
 ) -> list[ev.Effect]:
-    """Step the core with an answer of `peer` to its outstanding request."""
+    """Step the core with `peer`'s acknowledgement of its outstanding request."""
     request_id = core._leader.peers[peer].in_flight
     assert request_id is not None
     response = msg.UpdateConsensusResponse(
@@ -108,7 +108,7 @@ def acked(
 def refused(
     core: RaftCore, peer: str, code: msg.ConsensusErrorCode, last: msg.OpId = EMPTY
 ) -> list[ev.Effect]:
-    """Step the core with a refusal of `peer` to its outstanding request."""
+    """Step the core with `peer`'s refusal of its outstanding request."""
     request_id = core._leader.peers[peer].in_flight
     assert request_id is not None
     error = msg.ConsensusError(code, "")
@@ -861,7 +861,7 @@ class TestHealth:
 
     def test_a_server_without_its_replica_does_not_count_for_the_old_log(self):
         core = leader_in_office(tablet_copy=True)
-        core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)  # not durable here
+        core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)  # not durable on the leader
         acked(core, "b", 2)
         core.step(ev.HeartbeatDue(), 0)
         refused(core, "b", msg.ConsensusErrorCode.TABLET_NOT_FOUND)

@@ -16,7 +16,7 @@ LINES_MAX = 30
 
 
 def services(*names, **keys):
-    """Build services with these names and the same keys; NAME is replaced by the service's name."""
+    """Build services with these names and equal keys; NAME stands for the service's name."""
     return {
         name: {
             key: value.replace("NAME", name) if isinstance(value, str) else value

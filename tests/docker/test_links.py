@@ -95,7 +95,7 @@ class FakeEngine:
         return words[flag + 1], words[words.index("--comment") + 1].strip('"')
 
     def send(self, link):
-        """Send one packet; return its shaping, and whether it arrives."""
+        """Send one packet; return how it is shaped, and whether it arrives."""
         keeper = f"{rules.owners(link, rules.Table.CUT)[0]}.net"
         towards = link.destination in OWN
         chain, end = ("OUTPUT", link.destination) if towards else ("INPUT", link.source)

@@ -57,7 +57,7 @@ ADDRESSES = {"a": "10.2.1.10", "b": "10.2.1.11", CLIENT: "10.2.1.1"}
 
 
 def laid_lines(command):
-    """Return the rules that a command creates, as the kernel shows them."""
+    """Return the rules that the harness's command creates, in the kernel's text form."""
     lines = "\n".join(word for word in command if word.startswith("-")).splitlines()
     return [
         line.replace("-I INPUT 1", "-A INPUT").replace("-I OUTPUT 1", "-A OUTPUT")
@@ -294,7 +294,7 @@ def test_a_build_is_shown_in_lines_without_colours():
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Check at short intervals."""
+    """Look for interference at short intervals."""
     monkeypatch.setattr("harness.environments.docker.environment._WATCH_INTERVAL_S", 0.1)
 
 

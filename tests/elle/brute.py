@@ -72,9 +72,7 @@ class Execution:
                 yield _Read(txn, key, shown, list(own.get(key, ())), number)
 
     def state(self, key: str, visible: Bits, reader: int) -> Any:
-        """Return the value of `key` after the visible transactions, without the reader's own
-        writes.
-        """
+        """Return the value of `key` after the visible transactions, without the reader's writes."""
         seen = [t for t in self.writers[key] if visible >> t & 1 and t != reader]
         if self.lists:
             # A list shows all earlier appends, so all appends arbitrated before the last one are
@@ -98,7 +96,7 @@ class Execution:
         return bool(read.value == (read.own[-1] if read.own else state))
 
     def versions(self, read: _Read) -> list[int]:
-        """Return the writers whose version a read may show; -1 is the initial version."""
+        """Return the writers of the versions that a read may show; -1 is the initial version."""
         return [
             writer
             for writer in (-1, *self.writers[read.key])
@@ -110,7 +108,7 @@ Judge = Callable[[Execution, Seen], bool]
 
 
 def order_of(txns: list[Transaction], happened: Order, kind: str) -> Edges:
-    """Return the session order or the real-time order."""
+    """Return the order in sessions, or the order in real time."""
     pairs = []
     for one in happened:
         for two in happened:
@@ -315,7 +313,7 @@ UNCOMMITTED: Mapping[str, tuple[Judge, str]] = {
 
 
 class Oracle:
-    """An oracle for one history, which tries models with the same definition only once."""
+    """An oracle for one history; models with the same definition are tried only once."""
 
     def __init__(self, history: list[Transaction], *, lists: bool) -> None:
         self._history, self._lists = history, lists

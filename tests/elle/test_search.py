@@ -99,7 +99,7 @@ def budget() -> Budget:
 
 
 @settings(deadline=None, max_examples=examples(300))
-# two real-time steps pass the same gates, so only a search over simple paths shows the cycle
+# two real-time steps share intermediate nodes: only a search over simple paths finds this cycle
 @example(
     times=[(0, 0), (0, 1), (0, 1), (1, 0), (2, 0), (2, 0)],
     drawn=[(1, 0, WW), (3, 0, RW), (4, 1, RW), (5, 3, WW)],

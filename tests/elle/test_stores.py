@@ -40,7 +40,7 @@ def test_no_level_is_blamed_for_its_own_guarantees(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_many_shapes_of_histories(level):
-    """The test checks `HARNESS_ELLE_HISTORIES` histories of various sizes per level."""
+    """Checks HARNESS_ELLE_HISTORIES histories of various sizes at each isolation level."""
     kept, _ = LEVELS[level]
     for seed in range(HISTORIES):
         rng = random.Random(f"shape {seed}")

@@ -160,7 +160,7 @@ def single(type_: str, *ops: int) -> Case:
 
 
 def back(relation: str, value: str, after: str = "") -> Case:
-    """Build a case in which op 1 precedes op 0 in real time, and op 0 precedes op 1 by `step`."""
+    """Build a false case: op 1 precedes op 0 in real time, and `step` orders op 0 before op 1."""
     name = {"wr": "G1c", "wrp": "G1c", "rw": "G-single-item", "rwp": "G-single"}[relation]
     return cycle(
         f"{name}-realtime", (0, 1, relation, "x", value, after), (1, 0, "realtime", "", "", "")
@@ -168,7 +168,7 @@ def back(relation: str, value: str, after: str = "") -> Case:
 
 
 def late(first: str, second: str, *others: str) -> list[Transaction]:
-    """Build a history in which op 1 ends before op 0 begins, and the other ops overlap both."""
+    """Build a history in which op 1 ends before op 0 begins; all other ops overlap both."""
     return timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
 
 

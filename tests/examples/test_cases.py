@@ -31,7 +31,7 @@ def run(name, seed):
 
 
 def within(history, nemesis):
-    """Return the operations that began and ended during a fault of a nemesis."""
+    """Return the operations that lie within a fault of this nemesis."""
     windows = [
         (fault.begin.time, fault.heal.time)
         for fault in faults_of(history)

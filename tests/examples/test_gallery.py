@@ -44,7 +44,7 @@ SPLIT_BRAIN = {"set-full-linearizable", "liveness"}
 
 
 def row(name, *values, needs=(), nightly=False):
-    """Build a row: a file, the changed line, if any, the faults, and the judges that convict."""
+    """Build a test case: a file, its changed line (if any), the faults, the convicting checkers."""
     marks = [getattr(pytest.mark, need) for need in ("process", *needs)]
     marks += [pytest.mark.slow, pytest.mark.xdist_group("process")]
     return pytest.param(*values, marks=[*marks, *[pytest.mark.nightly] * nightly], id=name)

@@ -43,7 +43,7 @@ def ledger_of(**named):
 
 
 def majorities(groups):
-    """Return the majorities of all groups: observed groups, and any three nodes of one role."""
+    """Return the majorities of all groups, and of any three nodes of one role."""
     unobserved = set(NODES) - {node for members in groups.values() for node in members}
     whole = list(groups.values())
     for role in set(ROLES.values()):

@@ -106,7 +106,7 @@ def test_a_view_is_linearizable_whenever_the_whole_is(name):
 
 
 class Plain(Model[Any, Any, Any]):
-    """A model that also keeps operations which do not concern the core."""
+    """A model that also keeps the operations that have nothing to do with the core."""
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
         self._model = model

@@ -96,7 +96,7 @@ def test_other_values_are_errors(value):
 
 
 class Outsider:
-    """A generator as a plug-in may write it: it sets neither process nor time."""
+    """A third-party generator, whose operations have neither a process nor a time."""
 
     def __init__(self, count: int, seen: tuple[str, ...] = ()) -> None:
         self.count, self.seen = count, seen

@@ -50,14 +50,14 @@ async def names(database, where=()):
 
 
 async def waits(task):
-    """Whether a task still waits when no other task can make progress."""
+    """Whether a task still waits once no other task can make progress."""
     await asyncio.sleep(0.5)
     return not task.done()
 
 
 @contextlib.asynccontextmanager
 async def two(database, isolation):
-    """Open two transactions, each in a session of its own."""
+    """Open two transactions in separate sessions."""
     async with transaction(database, isolation) as one, transaction(database, isolation) as other:
         yield one, other
 

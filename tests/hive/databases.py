@@ -16,7 +16,7 @@ READ_COMMITTED, SERIALIZABLE = Isolation.READ_COMMITTED, Isolation.SERIALIZABLE
 
 
 def with_store(body, *, seed=1, environment="sim", **config):
-    """Run `body(database, session)` against a node with the bundled store."""
+    """Run `body(database, session)` against a node with the bundled database."""
     spec = NodeSpec(
         name="db",
         role="db",
@@ -56,7 +56,7 @@ async def answers(database):
 
 @contextlib.asynccontextmanager
 async def transaction(database, isolation=READ_COMMITTED):
-    """Open a session with a transaction, which the body may end; close the session at the end."""
+    """Open a session and a transaction, which the body may end; close the session afterwards."""
     session = await database.connect()
     try:
         await session.begin(isolation)

@@ -269,9 +269,10 @@ def test_refusals_are_the_exceptions_of_their_calls(f, result, ok):
 
 
 def lost(*nodes, gap_ms=1, faults=(), kind=OpType.INFO, connects=(), lists=None, by_uris=None):
-    """Build a history with one operation sent to these nodes. `faults` are (target, begin, end) in
-    ms, and the administrator's operation, if any; `lists` is what this operation reports about the
-    clients' lists.
+    """Build a history with one operation, whose attempts went to these nodes.
+
+    `faults` are (target, begin, end) in ms, plus the name if it is an administrator's operation.
+    `lists` has the metastores that the client knew (at the begin, at the end).
     """
     h = HmsWriter()
     h.fact("phase", {"phase": "chaos"})

@@ -25,7 +25,7 @@ NEVER = "3"  # with this seed, disks never write unsynced data back
 worlds = pytest.mark.parametrize(
     "environment", [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=DOCKER)]
 )
-# by default in processes only: the database behaves in the same way in Docker
+# by default only as processes, since the database behaves in the same way in Docker
 processes_by_day = pytest.mark.parametrize(
     "environment",
     [
@@ -43,7 +43,7 @@ def in_processes(test):
 
 
 async def emptied(database):
-    """Reset the database to its first state, except for numbers that are never reused."""
+    """Reset the database to its first state, apart from numbers that are never reused."""
     session = await database.connect()
     for name in SCHEMA:
         await session._execute(f'delete from "{name}"' + ' where "DB_ID" > 2' * (name == "DBS"))

@@ -81,7 +81,7 @@ def play(order):
 
 
 async def run(transactions, choices):
-    """Run concurrently; return the committed transactions in commit order, and the rows."""
+    """Run transactions concurrently; return the committed ones in commit order, and the rows."""
     store = Store()
 
     async def write(changes):

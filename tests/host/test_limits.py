@@ -23,7 +23,7 @@ def plan(nodes=3, clients=10, **more):
 
 
 class Kernel:
-    """A kernel with chosen limits."""
+    """A fake kernel whose limits the test chooses."""
 
     RLIM_INFINITY = resource.RLIM_INFINITY
     RLIMIT_NOFILE = resource.RLIMIT_NOFILE

@@ -34,7 +34,7 @@ def in_docker(word):
 
 
 def containers_have(*words):
-    """Return the files in a container of a node with these arguments, by full path."""
+    """Return the files that a node with these arguments has in its container, by path."""
     archive = io.BytesIO(sources.archive_of(sources.code_of([node(*words)])))
     with tarfile.open(fileobj=archive) as tar:
         return {f"/{member.name}": tar.extractfile(member).read() for member in tar}

@@ -18,7 +18,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Host:
-    """A host with consistent clocks and given threads."""
+    """A fake host with clocks that agree, and with given threads."""
 
     def __init__(self, monkeypatch):
         self.now_s, self.roots = 100.0, {}

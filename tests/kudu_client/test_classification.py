@@ -79,7 +79,7 @@ def invoke(
     timeout_s: float = 5.0,
     leader: list[Any] | None = None,
 ):
-    """Run one operation at a stable leader; return the completion and the fake RPC."""
+    """Run one operation while the leader is stable; return the completion and the fake RPC."""
 
     async def main():
         client, rpc = client_of(f, answers, leader or [connect(7, "LEADER")], policy)
@@ -268,7 +268,7 @@ def test_a_repeated_mutation_is_done_unless_its_last_answer_denies_it(f, last, e
 
 
 def late_copies(f, answers, *, closed=False, **limits):
-    """Return the requests of one operation, and how many were sent before it ended."""
+    """Return all requests of one operation, and the number sent before the operation ended."""
 
     async def main():
         policy = RetryPolicy(late_percent=100, late_s_max=9.0, **limits)

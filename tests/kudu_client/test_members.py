@@ -31,7 +31,7 @@ NOT_SENT, LOST = RpcError("no route", sent=False), RpcError("broke", sent=True)
 
 
 def led_by_both_in_turn() -> Script:
-    """Script two leaders: the first search finds one of them, and later searches find the other."""
+    """Script two leaders: the first search finds one of them, all later ones the other."""
     return {
         (M1, "ConnectToMaster"): [connect(7, "LEADER"), connect(8)],
         (M2, "ConnectToMaster"): [connect(7), connect(8, "LEADER")],

@@ -41,7 +41,7 @@ async def refused(kudu, client, f, **value):
 
 
 async def entries(kudu):
-    """Map each name in the metastore to (table id, masters)."""
+    """Map each table name in the metastore to (table id, addresses of masters)."""
     found = await kudu.system._metastores.snapshot()
     return {name: (ident, masters) for name, ident, masters, _ in found["entries"]}
 

@@ -24,7 +24,7 @@ def good():
 
 
 def judged(snapshot, *, ok=True, shown=None):
-    """Judge a history; `shown` is an operation about the table, and its answer."""
+    """Judge a history, with an optional operation about the table and its answer (`shown`)."""
     h = Writer()
     if shown is not None:
         f, answer = shown

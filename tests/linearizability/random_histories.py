@@ -95,7 +95,7 @@ def _queue_call(rng: random.Random) -> Enqueue | Dequeue:
 
 
 def _queue_answer(state: Any, input_: Any) -> tuple[Any, Any]:
-    """Remove the smallest element, although any order is allowed."""
+    """Remove the smallest element; the model would allow any element."""
     if isinstance(input_, Enqueue):
         return None, tuple(sorted((*state, input_.element)))
     return (state[0], state[1:]) if state else (None, state)

@@ -196,7 +196,7 @@ def test_an_antichain_keeps_the_minimal_sets(sets):
 
 
 def lost_compare_and_sets(seed: int) -> Ops:
-    """A history whose lost operations can each be used once; only dominance makes it tractable."""
+    """A history whose many lost operations only the search's dominance rule makes tractable."""
     rng = random.Random(seed)
     lost: Ops = [
         Operation(n, Cas(rng.randint(0, 3), rng.randint(0, 3)), rng.randint(0, 4), None, None)
@@ -332,7 +332,7 @@ def test_the_search_for_a_core_stops_at_its_budget_and_says_so():
 
 
 class Searched(Register):
-    """A register that only a search can decide."""
+    """A register without a direct method, so that only a search can decide it."""
 
     def decide(self, operations: Sequence[Operation[Any, Any]], /) -> None:
         del operations

@@ -51,7 +51,7 @@ def in_python(model: Any, operations: list[Operation[Any, Any]]) -> CheckOutcome
 
 
 def mismatch(name: str, operations: list[Operation[Any, Any]], expected: Result) -> str:
-    """Describe the disagreement with brute force; return an empty text if there is none."""
+    """Describe a disagreement with brute force; the text is empty if there is none."""
     model = KINDS[name].model_for(operations)
     outcome = check_operations(model, operations, limits=LIMITS)
     results = (outcome.result, in_python(model, operations).result)

@@ -113,7 +113,7 @@ class FakeReplica:
         return self.applied > 0 and self.log[self.applied - 1][0] == self.term
 
     def elect(self, term: int, *, no_op_commits: bool = True) -> None:
-        """Become the leader; the term's no-op either commits all earlier entries or is held."""
+        """Become the leader; the term's NO_OP commits all earlier entries, or is held."""
         self.role, self.term = "LEADER", term
         self.log.append((term, b""))
         self.held = not no_op_commits
@@ -251,7 +251,7 @@ class FakeMaster:
         self.client.calls.clear()
 
     async def held(self, request: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a request that stays in progress until the test calls `commit` or `depose`."""
+        """Start a request that stays pending until the test calls `commit` or `depose`."""
         self.replica.hold()
         task = asyncio.ensure_future(request)
         await asyncio.sleep(0.1)

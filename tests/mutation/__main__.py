@@ -48,7 +48,7 @@ def run(folder: Path, tests: tuple[str, ...]) -> tuple[int | None, str]:
 
 
 def judged(folder: Path, mutation: Mutation) -> tuple[str, str]:
-    """Plant a defect; return its fate as a word, and the test that noticed it."""
+    """Plant a defect; return its fate (such as "survived"), and the test that noticed it."""
     path = folder / mutation.file
     intact = path.read_text()
     path.write_text(mutation.applied(intact))

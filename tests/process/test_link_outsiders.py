@@ -20,7 +20,7 @@ LINK = Link(CLIENT, "s")
 
 @pytest.fixture
 def given():
-    """Start a Toxiproxy as a user's own server, which other programs can reach."""
+    """Start a Toxiproxy as if a user had: other programs can reach it."""
     with serving("ours") as server:
         yield server
 
@@ -30,7 +30,7 @@ def told(driver):
 
 
 def only_toxic(server):
-    """Return the proxy and the path of its only toxic."""
+    """Return the paths of the only toxic and of its proxy."""
     proxies = server.request("GET", "/proxies")[1]
     [(proxy, toxic)] = [(name, t) for name, each in proxies.items() for t in each["toxics"]]
     return f"/proxies/{proxy}", f"/proxies/{proxy}/toxics/{toxic['name']}"
@@ -99,7 +99,7 @@ def test_interference_with_the_proxies_is_reported_until_it_ends(run, sleeper, g
 
 
 def listening_port(pid: int) -> int:
-    """Return the port of the API, which answers with a refusal."""
+    """Find the port of the proxy's API, by its refusal of unauthorized requests."""
     folder = Path(f"/proc/{pid}")
     sockets = {str(each.readlink()) for each in (folder / "fd").iterdir()}
     for line in (folder / "net/tcp").read_text().splitlines()[1:]:

@@ -1,6 +1,4 @@
-"""Exactly once: results are returned while clients may need them; requests with removed results are
-stale.
-"""
+"""Exactly once: results are kept while clients may need them; later resends are stale."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,8 +13,8 @@ TTL_MS, CLIENTS_MS = 10, 30
 STEPS = st.lists(
     st.tuples(
         st.sampled_from("ab"),
-        st.integers(0, 8),  # number
-        st.integers(0, 3),  # how many requests with lower numbers have no answer yet
+        st.integers(0, 8),  # the request's number
+        st.integers(0, 3),  # how many earlier requests have no answer yet
         st.integers(0, 12),  # ms since the last write
         st.booleans(),  # whether to reload first
     ),

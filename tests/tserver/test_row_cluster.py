@@ -227,7 +227,7 @@ async def test_a_follower_does_not_wait_for_a_leader_that_is_gone_when_there_is_
 
 @dataclasses.dataclass
 class Known:
-    """The driver's knowledge; `wrote` has the rows that are written once, by key."""
+    """The rows that the driver knows; `wrote` has those that are written only once, by key."""
 
     wrote: dict[str, int] = dataclasses.field(default_factory=dict)  # key -> timestamp
     refused: set[str] = dataclasses.field(default_factory=set)
@@ -357,9 +357,7 @@ async def step_down(servers: Servers, name: str, request: raft.LeaderStepDownReq
 
 
 async def judge(servers: Servers, known: Known) -> None:
-    """Check that the healed replicas agree on the current rows, and on every snapshot that was
-    read.
-    """
+    """Check that the healed replicas agree on the current rows and on each snapshot read."""
     await servers.write_ok("last", 1, row("INSERT", "last"))
     _, rows = await servers.scan_ok([servers.leader, *NAMES], batch_rows=500)
     written = {key for key in rows if key[0] == "u"}

@@ -53,7 +53,7 @@ while True:
 
 
 class Running:
-    """A program that runs a script, with a fake `Env`."""
+    """The Java client's process, which runs a script in place of Java, on a fake `Env`."""
 
     def __init__(self, folder, script):
         path = folder / "java"

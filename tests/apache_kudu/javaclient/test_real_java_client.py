@@ -18,7 +18,7 @@ def test_a_run_with_a_killed_leader_breaks_nothing_that_modern_promises(tmp_path
         *("--nemesis", "kill-leader", "--op-timeout", "5"),
         *("--store", str(tmp_path), "--name", "t"),
     ]
-    # On a busy machine the run may prove nothing; Kudu is not to blame for that.
+    # On a busy machine the run may test too little for a verdict, which is not Kudu's fault.
     assert main(words) in {EXIT_VALID, EXIT_UNKNOWN}
     folder = tmp_path / "t" / "latest"
     results = json.loads((folder / "results.json").read_bytes())

@@ -37,7 +37,7 @@ def as_real_kudu(history: History) -> History:
 
 
 def losing_answers(history: History, rng: random.Random) -> History:
-    """Return the history after some changes took effect but lost their answers."""
+    """Return the history without the answers to some changes that nevertheless took effect."""
     renamed: dict[object, int] = {}
     ops = []
     for op in history:

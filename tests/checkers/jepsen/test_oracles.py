@@ -23,7 +23,7 @@ SEEDS = 300
 
 
 class Call:
-    """One operation of a generated history; without an acknowledgement, `end` is infinite."""
+    """One operation of a generated history; without an acknowledgement, it never ends."""
 
     def __init__(self, f, asked, begin):
         self.f, self.asked, self.begin = f, asked, begin

@@ -68,8 +68,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
     by_id = {op.id: op for op in ops}
 
     def search(todo: frozenset[int], left: tuple[float, ...], done: tuple[Any, ...]) -> bool:
-        """Search for it; `done` is the path so far, as (state, operation or `None` for a rollback).
-        """
+        """Search for it; `done` is the path so far: (state, operation or `None` at a rollback)."""
         state = done[-1][0]
         if all(by_id[i].return_time is None for i in todo):
             return True

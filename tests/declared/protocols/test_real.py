@@ -73,7 +73,7 @@ async def serving(name, port, settings):
 
 
 def check(name, port, settings=None, *, absent=()):
-    """Run the scenarios of all vocabularies except those in `absent`."""
+    """Run the scenarios of all vocabularies that are not in `absent`."""
     settings = settings or {}
     speaks = Operations(protocol_of(name, settings), {}).vocabularies
     assert speaks == SCENARIOS.keys() - set(absent)

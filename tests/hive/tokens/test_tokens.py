@@ -23,7 +23,7 @@ TIMES = {
 
 
 def store_of(hms):
-    """Return the store of the tokens in the database."""
+    """Return the token store that is in the metastores' database."""
     env = hms.session.env
     return DatabaseTokens(env, Transactions(env, hms.system._database))
 
@@ -33,7 +33,7 @@ async def issue(hms, node="hms1", owner="alice"):
 
 
 async def verdict(hms, node, call):
-    """Return a metastore's answer, or the name of the exception."""
+    """Return the metastore's answer, or the name of the exception that it raises."""
     try:
         return await hms.at(node, call)
     except MetastoreError as error:

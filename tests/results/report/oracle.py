@@ -53,8 +53,7 @@ class Run:
 
     @property
     def alike(self):
-        """The properties that all runs of a population share: all except the seed and the faults.
-        """
+        """The properties that all runs of a population share: all but the seed and the faults."""
         return self.label or "", *self.setting
 
     @property
@@ -148,7 +147,7 @@ class Run:
         ]
 
     def struck_by(self):
-        """Return the nemeses named in the case or in the history, except "none"."""
+        """Return the nemeses that the case or the history names, except "none"."""
         return sorted({*self.case.nemeses, *(f["nemesis"] for f in self.faults)} - {"none"})
 
 
@@ -235,7 +234,7 @@ def field(item, name):
 
 
 def answer(items, *names, of):
-    """Group items by the fields `names`; return one row per group, with the result of `of`."""
+    """Group items by the fields `names`; return a row per group, with columns by `of`."""
     cells = defaultdict(list)
     for item in items:
         cells[tuple(field(item, name) for name in names)].append(item)

@@ -138,8 +138,9 @@ def test_disagreeing_strata_are_reported():
 
 
 def cell(population, setting, runs, place, of, signature="c · r · cut · get", **more):
-    """Build a row of `signature_cells`; its last run is number `place` of the `of` runs in its
-    setting.
+    """Build a row of `signature_cells`: failures of a population with this signature.
+
+    The last failing run is number `place` of the `of` runs in its setting.
     """
     day, run = f"2026-01-0{place % 9 + 1}", f"n/{population}"
     return {
@@ -154,7 +155,7 @@ def cell(population, setting, runs, place, of, signature="c · r · cut · get",
 
 
 def test_runs_since_a_failure_are_of_its_settings_whatever_the_label():
-    """In s1 the later of two populations counts, so 10 - 7; in s2, 4 more runs followed."""
+    """In s1, three runs followed the last failure (7 of 10); in s2, four followed (1 of 5)."""
     cells = [cell(1, "s1", 2, 3, 10), cell(2, "s1", 1, 7, 10), cell(3, "s2", 1, 1, 5)]
     (row,) = signatures(cells, ["2026-01-09", None]).to_pylist()
 
@@ -225,7 +226,7 @@ EVIDENCE = {"more than chance", "more often", "less often"}
 
 
 def test_equal_runs_are_rarely_a_change():
-    """Both labels fail equally often: few of 200 comparisons of four failures report changes."""
+    """Both labels fail equally often, so few of 200 comparisons report a change."""
     chance = random.Random(5)
     false = 0
     for _ in range(200):
