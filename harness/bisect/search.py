@@ -61,7 +61,7 @@ def bisect(
     """Find the first bad commit after `good`, up to `bad`; test these two commits first.
 
     `on_step` gets the progress in words before each test, and `on_tested` each result. Raises
-    `UsageError` if GOOD is not good, BAD is not bad, or the case runs at neither.
+    `UsageError` if GOOD is not good, BAD is not bad, or the case cannot run at one of them.
     """
     repository.require_path(good, bad)
     with repository.scratch() as scratch:

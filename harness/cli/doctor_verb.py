@@ -1,4 +1,4 @@
-"""`harness doctor`: what works on this machine, and how to fix the rest."""
+"""`harness doctor`: shows which parts work on this machine, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True):
     ok: bool
     what: str
     detail: str
-    optional: bool = False  # without it, the harness works with fewer features
+    optional: bool = False  # whether the harness works without it
     note: bool = False  # information only: not a failure
 
 

@@ -1,4 +1,4 @@
-"""`harness list`: all plug-ins with one-line docs, and the capabilities of each environment."""
+"""`harness list`: prints all plug-ins with one line each, and each environment's capabilities."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _print_workloads(target: str | None) -> None:
 
 
 def _simulated(target: Target) -> bool:
-    """Whether the simulation can run the target, because all its nodes are written for `Env`."""
+    """Whether the simulation can run the target: all its nodes must be written for `Env`."""
     options = with_defaults("target", target.name, target.options, {})
     settings = TargetSettings(
         profile=target.profiles[0], bugs=(), options=options, environment="sim"

@@ -118,7 +118,7 @@ def _system_file(arguments: Sequence[str], values: Mapping[str, Any]) -> list[st
 
 
 def replay_words() -> list[str]:
-    """The options of a replay that keep this folder's `harness.toml` from changing the case."""
+    """The options for a replay command, so that this folder's `harness.toml` changes nothing."""
     return [NO_CONFIG] if Path(FILE).exists() else []
 
 

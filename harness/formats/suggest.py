@@ -136,7 +136,7 @@ def _register(words: _Words) -> str:
 
 
 def _are_forks(words: _Words) -> bool:
-    """Whether writes are single [[w k v]], and reads are of at least two keys, as in long-fork."""
+    """Whether each write has one key ([[w k v]]) and each read at least two, as in long-fork."""
     kinds = {"write": "w", "read": "r"}
     sizes: dict[str, set[int]] = {"write": set(), "read": set()}
     for op in words.ops:

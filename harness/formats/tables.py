@@ -9,7 +9,8 @@ completion's value is `{result, id, version, payload, listing}`.
 
     is_write value call return
 
-are four whole numbers per line; a return of 1000000 or more means that the answer was lost.
+A register has these four whole numbers per line; a return of 1000000 or more means that the answer
+was lost.
 """
 
 from __future__ import annotations

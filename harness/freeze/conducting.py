@@ -3,7 +3,7 @@
 The command and the holder share two folders. The holder writes the op log into the run folder. The
 holder's own folder (`harness.up.records`) records how the run ended. If either process dies, the
 other ends the run: the holder notices that its stdin is closed, and if the holder is killed, its
-warden undoes the deployment.
+warden (a process that watches it) undoes the deployment.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class _Follower:
 
     @property
     def over(self) -> bool:
-        """Whether the phases are over and the holder waits for a decision."""
+        """Whether the run's phases are over and the holder waits for a decision."""
         return self._place.over
 
     def ask(self, question: Freeze | Release) -> bool:

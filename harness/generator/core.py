@@ -67,7 +67,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
     """The run as a generator sees it: the time, and the free threads among its own threads.
 
     `free_process` rotates over the free threads: the search starts one thread further for each
-    invocation of the run, so that no thread is favoured and no randomness is spent.
+    invocation of the run, so that no thread is favoured and no random number is drawn.
     """
 
     time_ns: int

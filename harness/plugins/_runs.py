@@ -317,7 +317,8 @@ class SunkRuns(Protocol):
     def results(self, code: str) -> Iterator[bytes]:
         """Yield the runs in the sink that the code version `code` made, as JSON of `SeedResult`.
 
-        A run that the sink does not confirm is left out, and the soak makes it again.
+        A run that the sink cannot confirm to have stored is left out, so the soak runs its seed
+        again.
         """
         ...
 

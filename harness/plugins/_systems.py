@@ -43,7 +43,8 @@ Ask = Callable[[str, str], str]
 
 class Draft(msgspec.Struct, frozen=True):
     """The text of a file that declares a system, and how it came about: facts that were `seen` and
-    defaults that were `assumed`, in words. Its runs need the `extras` of the distribution.
+    defaults that were `assumed`, in words. Runs of the system need the `extras` of the harness's
+    distribution.
     """
 
     text: str
@@ -94,7 +95,7 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 class Convergence(msgspec.Struct, frozen=True):
-    """The answer to whether the target has settled; `pending` lists the open conditions in words.
+    """Whether the target has settled (`ok`); `pending` lists the open conditions in words.
 
     `at` may identify the settled state by fields of answers (term, revision). If a snapshot has
     another state, final reads and snapshot are repeated (`harness.run.phases`).
@@ -219,8 +220,9 @@ class Target(Plugin):
         return self
 
     def read_file(self, path: Path) -> dict[str, Any]:
-        """Return the options for the file that `--system` names, with the file's content: a case
-        needs no file. Raises `UsageError`.
+        """Return target options with the content of the `--system` file, so a case needs no file.
+
+        Raises `UsageError`.
         """
         raise UsageError(f"--system {path}: the target {self.name!r} is not declared by a file")
 

@@ -59,8 +59,8 @@ def settings_of_markers(
 
 
 def with_system(settings: dict[str, object], root: Path) -> dict[str, object]:
-    """Replace `system="FILE.toml"` by the target that the file declares. Its other keys, such as
-    `nemeses`, are defaults. A path is relative to `root`. Raises `UsageError`.
+    """Replace `system="FILE.toml"` by the target that the file declares. The file's other keys,
+    such as `nemeses`, are defaults. A path is relative to `root`. Raises `UsageError`.
     """
     settings = dict(settings)
     if "system" not in settings:

@@ -37,7 +37,7 @@ Namer = Callable[[bytes], str]
 
 
 def call_text(call: Callable[..., object], arguments: Sequence[Any], name: Namer) -> str:
-    """Return the function of an event in words, without addresses of objects."""
+    """Describe the function of an event in words, without addresses of objects."""
     while isinstance(call, functools.partial):
         arguments = (*call.args, *arguments)
         call = call.func

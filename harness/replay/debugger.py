@@ -39,8 +39,7 @@ def debug(
     stdout: IO[str],
     stops_again: bool = False,
 ) -> NodeDebugger:
-    """Open the debugger in a node (default: the node of the stop); return it when the user leaves
-    it.
+    """Open the debugger in a node (default: the stop's node); return the debugger when it closes.
 
     If the user's last command continues in the code of the node, as `next` does, the world runs on,
     and the debugger opens again by itself. With `stops_again`, the world stops before the next

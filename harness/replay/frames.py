@@ -77,5 +77,5 @@ def places_of(frames: Sequence[FrameType]) -> list[str]:
 
 
 def line_of(frame: FrameType) -> int:
-    """Return the current line of a frame, or its first line before it begins."""
+    """Return the current line of a frame, or its code's first line if it has no current line."""
     return frame.f_lineno or frame.f_code.co_firstlineno

@@ -71,8 +71,9 @@ def faults_text(state: Stopped) -> list[str]:
 
 
 def messages_text(state: Stopped, *, node: str | None = None, most: int = LINES_MAX) -> list[str]:
-    """Return the messages of all nodes, or those from or to one node: first messages in flight, by
-    arrival, and then the others.
+    """Return the messages of all nodes, or only the messages from or to `node`.
+
+    Messages in flight come first, by arrival time.
     """
     messages = [m for m in state.messages if node in {None, m.source, m.destination}]
     rows = [

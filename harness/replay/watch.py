@@ -40,8 +40,8 @@ class ReplayQuit(Exception):  # noqa: N818 - it ends a replay on request
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
     """A moment at which the world is halted.
 
-    If the stop is `within` an event, `event` is the running event, otherwise the next one: the loop
-    of its node (`None` outside of all nodes), its function and its arguments.
+    If the stop is `within` an event, `event` is the running event, else the next event. An event
+    has the loop of its node (`None` outside of all nodes), its function and its arguments.
     """
 
     what: str

@@ -1,8 +1,9 @@
-"""Variations of a case: faults moved, added, removed, aimed at events, and more.
+"""Makes variations of a case: moves, adds and removes faults, aims them at events, and more.
 
 A variation is a case that contains all of its faults as data, so it can be replayed and shrunk like
-any other. If it has the seed and options of its parent, its run equals the parent's run up to
-the first change. So a fault that is moved to a moment of the parent's run strikes exactly there.
+any other. If it has the seed and options of its parent, its run equals the parent's run up to the
+first change. So a fault that is moved to a moment of the parent's run strikes in exactly that
+situation.
 """
 
 from __future__ import annotations
@@ -58,8 +59,7 @@ Change = Callable[[random.Random, Case, Material], Case | None]
 
 
 def vary(rng: random.Random, case: Case, material: Material) -> tuple[Case, tuple[str, ...]]:
-    """Return a variation of `case`, and the names of its changes, of which there are at most
-    `CHANGES_MAX`.
+    """Return a variation of `case` with 1 to `CHANGES_MAX` changes, and the names of the changes.
 
     The variation is not checked, so its options may exclude some of its faults.
     """

@@ -1,4 +1,4 @@
-"""Cases in which everything is drawn at once: the simplest search, and the baseline for the others.
+"""Draws all faults of a case uniformly: the simplest search, and the baseline for the others.
 
 Each fault of a case is drawn independently and uniformly: over all nemeses, over the duration of
 the chaos phase, and over the range of fault lengths that soaks use. The last fault outlives the

@@ -181,7 +181,7 @@ def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
 
 
 class Tally(msgspec.Struct):
-    """Totals over the results of a soak, which need the same memory for any number of seeds."""
+    """Totals over a soak's results; their memory does not grow with the number of seeds."""
 
     verdicts: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     ops: int = 0

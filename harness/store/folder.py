@@ -86,7 +86,7 @@ def check_name(text: str, flag: str) -> None:
 
 
 def check_place(store: Path, name: str) -> None:
-    """Raise `UsageError` if `store` is not a folder, so that it cannot keep runs called `name`.
+    """Raise `UsageError` if `store` or `store/name` exists but is not a folder.
 
     A lack of space or permission is only found when a file is written.
     """

@@ -106,8 +106,7 @@ class OpTail:
 
 
 def read_log(path: Path) -> tuple[list[Op], str | None]:
-    """Return the ops of a log, and a sentence about the torn end of the log, or `None` if its end
-    is not torn.
+    """Return the ops of a log, and a sentence about its torn end, or `None` if it is whole.
 
     Raises `HistoryError` for damage that a crash cannot explain (a bad record followed by more
     records).

@@ -52,7 +52,8 @@ class Memory:
         self._results[key] = result
         if self._path is None or result.verdict == CRASH:
             return
-        line = b"\n" + msgspec.json.encode(_Line(key, result)) + b"\n"  # after a torn line, too
+        # the first line feed ends a line that an earlier kill may have torn
+        line = b"\n" + msgspec.json.encode(_Line(key, result)) + b"\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

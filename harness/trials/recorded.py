@@ -1,4 +1,4 @@
-"""The operations that a run's generator made, as an explicit list for a case."""
+"""Turns the operations that a run's generator made into an explicit list for a case."""
 
 from __future__ import annotations
 

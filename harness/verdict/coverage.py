@@ -18,9 +18,9 @@ from harness.errors import counted, listed
 from harness.ops import CheckResult, Verdict
 
 INVARIANTS: Final = "invariants"
-"""The key in a result's details that maps each invariant to its number of judged cases."""
+"""The key in a result's details that maps each invariant to its number of judged instances."""
 EXEMPT_SHARE_MAX: Final = 0.5
-"""The largest share of cases that a check may exempt before it proves too little."""
+"""The largest share of its instances that a check may exempt before it proves too little."""
 CHECKS_NAMED_MAX: Final = 5
 
 
@@ -51,9 +51,7 @@ def weighed(result: CheckResult) -> CheckResult:
 
 
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """Return the results, with all checkers' counts of judged cases added to the result that has
-    the certificate of the run.
-    """
+    """Add all checkers' counts of judged instances to the result that has the run's certificate."""
     every = list(results)
     looked = {}
     for result in every:
@@ -66,7 +64,7 @@ def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
 
 
 def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
-    """Map each invariant to a text with its number of judged cases, over all checkers."""
+    """Map each invariant to a text with its number of judged instances, over all checkers."""
     total: dict[str, int] = {}
     for result in results:
         for name, count in _counts(result, INVARIANTS).items():

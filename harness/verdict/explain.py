@@ -1,10 +1,10 @@
 """Describes the circumstances of a violation in one sentence: answering node, leader, faults.
 
 The facts come from the history alone (`harness.timeline`), and are the same for every checker and
-workload. It describes the most telling operation in the result: an operation that a node answered
-while another node led, or else the first operation. If a result names no operation of a client, as
-for liveness, the sentence describes a moment: the leader, the nodes that did not run, the active
-faults, and the last change of the stuck table. The sentence draws no conclusions.
+workload. The sentence describes the most telling operation in the result: an operation that a node
+answered while another node led, or else the first operation. If a result names no operation of a
+client, as for liveness, the sentence describes a moment: the leader, the nodes that did not run,
+the active faults, and the last change of the stuck table. The sentence draws no conclusions.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def judge(
 def judge_one(
     checker: Checker, history: History, case: Case, limits: Limits, *, whole: bool = True
 ) -> CheckResult:
-    """Judge `history` with one checker within limits; return the result, signed and explained.
+    """Judge `history` with one checker within limits; add a signature and an explanation.
 
     Events that the target is not responsible for (`temper`) may change an invalid result to
     `unknown`. `whole` is false for a part of a history (one key, or a prefix), which may have
@@ -173,8 +173,7 @@ def bounded(checker: Checker, limits: Limits) -> Checker:
 def result_of_check(
     name: str, check: Callable[[], CheckResult], *, whole: bool = True
 ) -> CheckResult:
-    """Return the result of `check()`; an exception, or a value that is not a result, becomes a
-    result `unknown`.
+    """Return the result of `check()`; an exception or a value of another type becomes `unknown`.
 
     Raises only `UserInterrupt`, when the user presses Ctrl-C during the check, and `SpentError`,
     when the alarm of `cpu_limit` rings.

@@ -43,7 +43,7 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownFailures(msgspec.Struct, frozen=True):
-    """All known failures of a file; false if the file has none."""
+    """All known failures of a file; as a boolean, false if there are none."""
 
     entries: tuple[KnownFailure, ...] = ()
 

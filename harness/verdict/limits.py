@@ -20,7 +20,7 @@ import msgspec
 
 CHECK_TIME_LIMIT_S: Final = 120.0
 MIB: Final = 1 << 20
-_GRACE: Final = 1.25  # the alarm is for checkers that ignore their time limit
+_GRACE: Final = 1.25  # the alarm rings after the limit, for checkers that ignore it
 _GRACE_S: Final = 0.5
 
 

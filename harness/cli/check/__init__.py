@@ -1,1 +1,1 @@
-"""`harness check`, `import` and `export`: histories, judged and converted."""
+"""`harness check`, `import` and `export`: judge and convert histories."""

@@ -1,4 +1,4 @@
-"""`harness export RUN`: a stored history as Jepsen EDN."""
+"""`harness export RUN`: writes a stored history as Jepsen EDN."""
 
 from __future__ import annotations
 

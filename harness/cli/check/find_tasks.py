@@ -41,7 +41,7 @@ class LeftAside(msgspec.Struct, frozen=True):
 
 
 def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
-    """Return the histories at `paths` in order, the skipped files, and the unreadable paths.
+    """Return three things: the histories at `paths` in order; skipped files; unreadable paths.
 
     A folder with a `case.json` is one run, and a test's folder in Jepsen's store is one history.
     Other folders are searched for files whose suffix and content show a history. Inside folders,
@@ -74,7 +74,7 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
 
 
 def _search(path: Path) -> Iterator[Task | Path | Failed]:
-    """Yield the histories at `path` or below it in order, skipped files, and unreadable paths."""
+    """Yield histories, skipped files and unreadable paths, at `path` or below it, in order."""
     try:
         if path.is_dir():
             yield from _walk(path)
@@ -89,7 +89,7 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
-    """Yield the histories below `folder`, the skipped files, and the unreadable paths.
+    """Yield histories, skipped files and unreadable paths below `folder`.
 
     Hidden names are skipped: a store uses them for other data, such as the journal of a soak and
     the results of reports.

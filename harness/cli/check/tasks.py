@@ -41,7 +41,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `harness check`; without a `model`, each history suggests its own model."""
+    """The options of `harness check`; without a `model`, the model of each history is guessed."""
 
     model: str | None = None
     settings: ModelSettings = ModelSettings()

@@ -20,8 +20,9 @@ from harness.run.keep import SIM
 
 
 def freezing(checkers: Sequence[Checker], environment: Environment) -> FreezingConductor:
-    """Return the conductor for runs that may freeze; raise `UsageError` if a checker or the
-    environment cannot freeze runs.
+    """Return the conductor for runs that may freeze.
+
+    Raises `UsageError` if the environment cannot freeze, or no checker can judge a running run.
     """
     if environment.name == SIM:
         raise UsageError(

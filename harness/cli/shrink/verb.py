@@ -254,7 +254,7 @@ def places_of(source: Source, kept: KeptRun) -> list[tuple[str, str]]:
 
 
 def _short(path: Path) -> str:
-    """The path relative to the current folder, if it is below."""
+    """Return the path relative to the current folder if it is inside it, else unchanged."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

@@ -59,7 +59,7 @@ class Replays:
         self._by_file = parsed.case is not None or parsed.search != SWARM
         self._kept = words_of_case(arguments)
         self._kept += [word for word in replay_words() if word not in self._kept]
-        if parsed.nemesis is None and not parsed.fault:  # a run's default nemesis differs
+        if parsed.nemesis is None and not parsed.fault:  # `run` has another default
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:
@@ -104,7 +104,7 @@ class SoakOutput:
     exit_code: int
     interrupted: bool
     shrunk: list[ShrunkRun] = field(default_factory=list)
-    # Measured before a reporter loads its dependencies, which are not the soak's own memory.
+    # Measured before reporters load their dependencies, which do not belong to the soak's memory.
     memory_bytes: int = field(default_factory=memory_bytes_max)
 
     def _replay(self, result: SeedResult) -> str:

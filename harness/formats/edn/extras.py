@@ -23,7 +23,7 @@ def with_extras(
 ) -> Any:
     """Return the value of a client's op with the additional fields of its form.
 
-    `value` was converted by `value_of` already, and the fields were not.
+    `value_of` has already converted `value`, but not the fields.
     """
     if f in _LOGS and ":rebalance-log" in form and isinstance(value, list):
         log = value_of(form[":rebalance-log"])

@@ -10,7 +10,8 @@ files of `jepsen.history` (`jepsen/src/jepsen/store.clj`). Values keep EDN's typ
 The writer writes map keys that are identifiers as keywords, so that Clojure code can destructure
 them. Reading the writer's output gives values equal to the originals. Fields that Jepsen's ops do
 not have (`node`, `attempts`) become extra keys. If an op has a `:key`, as in Porcupine's logs, its
-value becomes a pair of key and value. `extras` lists fields of single tests of Jepsen.
+value becomes a pair of key and value. The module `extras` handles fields that only some of Jepsen's
+tests have.
 """
 
 from __future__ import annotations
@@ -87,15 +88,17 @@ def _lacks_process(form: Any) -> bool:
 
 
 def _of_one_client(form: Any, position: int) -> Any:
-    """Return an op of a file without processes with the process of its only client."""
+    """Add the process of the only client to an op of a file without processes."""
     if isinstance(form, dict) and ":process" in form:
         raise HistoryError(f"op {position} has a process, but the ops before it have none")
     return {**form, ":process": 0} if _lacks_process(form) else form
 
 
 def comparable(value: Any) -> Any:
-    """Make a client's value plain JSON; raises `HistoryError` for NaN, which equals nothing, and
-    for hexadecimal numbers, which are symbols to EDN: addresses of objects in exceptions.
+    """Convert a client's value to plain JSON; raises `HistoryError` if checks cannot compare it.
+
+    Checks cannot compare NaN, which equals nothing, or hexadecimal numbers, which EDN reads as
+    symbols (such as the addresses of objects in exceptions).
     """
     value = settled(value)
     text = msgspec.json.encode(value)

@@ -1,9 +1,9 @@
 """The quick reader of EDN: rewrites plain text to JSON, in passes that all run in C.
 
 The text is split at strings (with their tags) and keywords; between them lie only separators,
-brackets, numbers, nil, true, false and perhaps symbols and other tags, which a few replacements
-turn into JSON's. The pieces are joined and decoded by msgspec. Maps are read in one of two ways;
-the way that worked for the last text is tried first:
+brackets, numbers, nil, true, false and perhaps symbols and other tags. A few replacements turn
+these into JSON. The pieces are joined and decoded by msgspec. Maps are read in one of two ways; the
+way that worked for the last text is tried first:
 
 * with commas between pairs and nowhere else, as Clojure prints maps: the token after `{` or a comma
   is a key, and a colon inserted after the key makes the map a JSON object;
@@ -43,8 +43,8 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
     set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
 )
-# Patterns begin with a rare character, and then look back whether it begins a word: it does not
-# after a character that matches `_BEFORE`.
+# Each pattern begins with a rare character and then looks back: the character begins a word, unless
+# a character that matches `_BEFORE` precedes it.
 _BEFORE: Final = rb"[^ ,(\[{]"
 _ENDS: Final = rb"(?![^ ,)\]}])"
 _LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
@@ -68,14 +68,14 @@ _FLAT: Final = rb"\[[^\[\]{}]*+\]"
 _DEEPER: Final = rb"\[(?:[^\[\]{}]++|" + _FLAT + rb")*+\]"
 _VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
 _MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
-# The mark that replaces a collection: one mark per round, for vectors and maps by turns. Marks are
-# not blanks, and EDN has no control characters outside of strings.
+# The mark that replaces a collection: one mark per round, alternately for vectors and maps. Marks
+# are not blanks, and EDN has no control characters outside of strings.
 _MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
 _NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
 _REMEMBERED_BYTES_MAX: Final = 64  # the longest token that is cached
-_ROW_BYTES_MAX: Final = 24  # longer texts contain numbers that rarely recur
+_ROW_BYTES_MAX: Final = 24  # longer texts rarely recur
 # Byte sequences that show that a text is not plain: JSON's own tokens, comments, characters,
 # unclosed strings.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')

@@ -184,7 +184,7 @@ def _choose_fault(search: Search, plain: Case) -> None:
 
 
 def _record_operations(search: Search) -> bool:
-    """Replace the generator by the operations that it generated; if that fails, reduce its load."""
+    """Replace the generator by its operations; if the failure vanishes, first reduce the load."""
     if operations.record_operations(search, few=True):
         return True
     fast = search.best

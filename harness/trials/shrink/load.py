@@ -89,9 +89,7 @@ def shrink_world(search: Search) -> None:
 
 
 def _with_fewer_clients(case: Case) -> Iterator[Case]:
-    """Yield the case with one client, with only the clients that have operations, and with half of
-    the clients.
-    """
+    """Yield the case with fewer clients, the fewest first."""
     clients = sorted({op.process for op in case.ops or ()})
     counts = {1, case.concurrency // 2} if case.ops is None else {1, 2}
     for count in sorted(counts | {len(clients)}):

@@ -18,9 +18,9 @@ RECORDED_SEEDS: Final = 5
 """The number of seeds with which recorded operations are tried. The failure must still occur
 although the operations come at fixed times."""
 ALL_SEEDS: Final = 3
-"""The number of seeds for all recorded operations, since such a run costs the most."""
+"""The number of seeds for trials with all recorded operations, which cost the most."""
 OPS_MAX: Final = 20_000
-"""The maximum number of operations that are recorded, a limit of memory and of time."""
+"""The maximum number of operations that are recorded, to limit memory and time."""
 NAMES_MAX: Final = 8
 """The maximum number of names that are merged one at a time."""
 NEW: Final = "new_"
@@ -142,7 +142,8 @@ def _texts(value: Any) -> Iterator[str]:
 def merge_names(search: Search) -> None:
     """Rename tables and other objects to the name that most operations use.
 
-    A name is a text of a field that several operations share, such as `name` and `new_name`.
+    A name is the text of a field; a field and its `new_` variant, such as `name` and `new_name`,
+    share their names.
     """
     counts: dict[str, Counter[str]] = {}
     for op in search.case.ops or ():
@@ -157,7 +158,7 @@ def merge_names(search: Search) -> None:
 
 
 def _names(op: ScheduledOp) -> Iterator[tuple[str, str]]:
-    """Yield the fields and texts that an operation names directly: tables, not columns."""
+    """Yield each field whose value is a name, such as a table's; names inside lists are ignored."""
     if isinstance(op.value, dict):
         for key, text in op.value.items():
             if isinstance(text, str):
