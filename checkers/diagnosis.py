@@ -1,4 +1,4 @@
-"""A check of `harness doctor`: whether the checkers' searches run on the native core."""
+"""A check for `harness doctor` of whether the checkers' searches run on the native core."""
 
 from __future__ import annotations
 

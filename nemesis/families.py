@@ -1,9 +1,10 @@
-"""All nemeses on one page: a name, a description, and the faults in words.
+"""All nemeses on one page, each with its name, its description, and its faults in words.
 
-Clients still reach both sides of most partitions, which matters: a leader that does not yet know
-that it was deposed may give them stale answers. A few partitions chosen by role suffice to find
-most partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). Only a target that syncs
-before it answers must survive a power cut; Kudu does not by default (`log_force_fsync_all=false`).
+In most partitions, clients still reach both sides. This matters, since a leader that does not yet
+know that it was deposed may give them stale answers. A few partitions whose sides are chosen by
+role suffice to find most partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). A
+power cut must lose nothing only if the target syncs before it answers. Kudu does not by default
+(`log_force_fsync_all=false`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No fault at all: the control group for chaos runs."""
+"""The nemesis `none`, which plans no faults: the control group for chaos runs."""
 
 from __future__ import annotations
 

@@ -1,19 +1,18 @@
-"""The nemesis `at-points`: its faults strike at points in the target's code that are drawn by the
-seed.
+"""The nemesis `at-points`, whose faults strike at points of the target's code.
 
-A target announces points of its code (`Env.point`): a vote is cast, an entry is appended, a
-snapshot is installed. Faults at planned times rarely hit the milliseconds after such a point, and
-many defects need two faults at related points. So most runs choose one of the target's groups of
-points and strike at these points again and again. (`BUGGIFY` in FoundationDB's
-`flow/include/flow/Buggify.h` also arms only a few sites per run.) Some faults strike at a planned
-time instead, so that leaders are lost and elections happen at all.
+A target announces when it reaches certain points of its code (`Env.point`), for example when it
+casts a vote, appends an entry or installs a snapshot. Faults at planned times rarely hit the
+milliseconds after such a point, and many defects need two faults at related points. So most runs
+draw one of the target's groups of points, and strike at these points again and again. (`BUGGIFY` in
+FoundationDB's `flow/include/flow/Buggify.h` also arms only a few sites per run.) Some faults strike
+at a planned time instead, because otherwise no leader might be lost and no election happen.
 
 Some defects of consensus need several faults in a certain order, which independent draws hardly
 ever produce. So half of the runs follow a *plot* (`PLOTS`), if the target has the plot's points:
 the same few faults in every round, aimed at a state that consensus must rule out.
 
-Each fault has its words as arguments, so a case shows what happens, and can be replayed even if the
-target's points have changed.
+Each fault contains its own words as an argument. So a case shows what happens, and it can be
+replayed even if the target's points have changed.
 """
 
 from __future__ import annotations
@@ -36,35 +35,37 @@ from harness.ops import NS_PER_MS
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target, override
 
 WORDS: Final = "fault"
-"""The argument of a fault that holds its words."""
+"""The name of the argument of a fault that contains its words."""
 AT_A_POINT: Final = (
     *("kill it",) * 4, *("power-cut it",) * 2, "power-cut all", "pause it",
     *("cut it from one@members",) * 2, "cut it from members", "cut it from others",
     "cut it to members", "cut members to it", *("disk it delay=50ms",) * 2,
 )  # fmt: skip
-"""Faults that strike at points; a repeated one is drawn more often."""
+"""Faults that strike at points; a fault that is listed several times is drawn more often."""
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
-"""Faults at planned times, so that leaders change."""
+"""Faults at planned times, which make leaders change."""
 PROVOKE_ONE_IN: Final = (4, 4, 12)
-"""One fault in this number is a provoking fault. A new leader asks for all reports, so a lost
-report stays lost only if leaders change rarely."""
+"""One fault in this number is from `PROVOKING`; the number is drawn for each run.
+
+A new leader asks for all reports, so a lost report stays lost only if leaders change rarely.
+"""
 FAULTS_PER_INTERVAL: Final = 3
 ALL_GROUPS_ONE_IN: Final = 4
 NTH: Final = (1, 1, 1, 2, 3)
 AFTER_MS: Final = (0, 0, 1, 3, 10, 50)
 LASTS_MS: Final = (50, 50, 300, 1000, 2500)
-"""The possible durations of a fault: shorter and longer than an election."""
+"""The possible durations of a fault, some shorter and some longer than an election."""
 PLOT_ONE_IN: Final = 2
-"""If the target has the points of a plot, one run in this number follows a plot."""
+"""One run in this number follows a plot, if the target has the points of a plot."""
 LENGTH_PERCENT: Final = (85, 115)
 T = TypeVar("T")
 
 
 class Act(NamedTuple):
-    """A fault of a plot: its words, its start in the round, and its duration.
+    """A fault of a plot, with its words, its start within the round, and its duration.
 
-    In the words, `{voted}` means the target's first point of the kind `voted`, with its
-    fields. `{any_voted}` means the kind alone, so that it matches in every group of replicas.
+    In the words, `{voted}` is replaced by the target's first point of the kind `voted`, with its
+    fields. `{any_voted}` is replaced by the kind alone, which matches in every group of replicas.
     """
 
     words: str
@@ -73,7 +74,7 @@ class Act(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """The acts of each round of a plot, and the length of a round."""
+    """A plot, with the acts of each round and the length of a round."""
 
     round_ms: int
     acts: tuple[Act, ...]
@@ -90,8 +91,8 @@ PLOTS: Final = (
             Act("kill it when event {voted} after=1ms", 0, 1000),
         ),
     ),
-    # All members lose power when the leader has counted an entry that is durable on only a few of
-    # them.
+    # All members lose power when the leader has counted an entry as committed that is durable on
+    # only a few of them.
     Plot(
         4000,
         (
@@ -112,9 +113,9 @@ PLOTS: Final = (
             Act("kill it when event {any_appended} after=10ms", 3000, 1000),
         ),
     ),
-    # A leader is cut off with entries of its own, the next one dies with its first entry, and the
-    # old one returns. It dies, too, as soon as it has committed something (figure 8 of "In Search
-    # of an Understandable Consensus Algorithm", Ongaro and Ousterhout 2014).
+    # A leader is cut off with uncommitted entries, the next leader dies with its first entry, and
+    # the old leader returns. It also dies as soon as it has committed something (figure 8 of "In
+    # Search of an Understandable Consensus Algorithm", Ongaro and Ousterhout 2014).
     Plot(
         12_000,
         (
@@ -158,7 +159,7 @@ class AtPoints(Nemesis, suits_all=False):
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """Plan `FAULTS_PER_INTERVAL` faults per interval; `duration_ns` limits none of them."""
+        """Plan `FAULTS_PER_INTERVAL` faults per interval; `duration_ns` is not used."""
         del duration_ns
         if not self._points:
             return ()
@@ -180,7 +181,7 @@ class AtPoints(Nemesis, suits_all=False):
         return faults
 
     def _follow(self, plot: Plot, rng: random.Random, horizon_ns: int) -> Sequence[Fault]:
-        """Plan the acts of a plot in each round; the last round may extend beyond the horizon."""
+        """Plan the acts of a plot in every round; the last round may extend beyond the horizon."""
         count = max(1, horizon_ns // (plot.round_ms * NS_PER_MS))
         rounds = range(min(count, FAULTS_MAX // len(plot.acts)))
         faults = []
@@ -221,7 +222,7 @@ class AtPoints(Nemesis, suits_all=False):
         return _fault_of(fault.args[WORDS]).trigger_of(fault)
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Choose the targets that the fault's words describe."""
+        """Return the aim that the fault's words describe."""
         return _fault_of(fault.args[WORDS]).aim(scene, fault)
 
 
@@ -248,7 +249,7 @@ def _plots_at(points: Mapping[str, Sequence[str]]) -> list[Plot]:
         by_kind[f"any_{kind}"] = kind
     plots = []
     for plot in PLOTS:
-        with contextlib.suppress(KeyError):  # the target lacks some point of the plot
+        with contextlib.suppress(KeyError):  # the target lacks a point of the plot
             named = [act._replace(words=act.words.format_map(by_kind)) for act in plot.acts]
             plots.append(plot._replace(acts=tuple(named)))
     return plots

@@ -1,4 +1,4 @@
-"""Transactions for Elle: adding a column to a table is an append, reading its schema is a read.
+"""Transactions for Elle, in which adding a column is an append and reading a schema is a read.
 
 A column name is used once per run, so a read shows which appends it saw, and in which order. The
 number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` gets no more
@@ -32,7 +32,7 @@ TABLES_MAX: Final = 1000
 COLUMNS_MAX: Final = 250
 APPENDS_MAX: Final = 16
 FINAL_MAX: Final = 400
-"""The maximum number of tables read at the end; reads during the run cover other tables."""
+"""The maximum number of tables to read at the end; reads during the run cover the others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class _AppendOps:
 
     `tables` has the number of each table in use, and how many columns were requested for it so far.
     `missing` are the tables to create. `creating` maps a process to the table that it is creating.
-    Until `begun` only creates are emitted. The first `readers` threads only read. Bursts of up to
-    `burst` transactions hit `tables[hot]`; `left` transactions of the burst are still to come.
+    Until `begun`, only creates are emitted. The first `readers` threads only read. A burst of up to
+    `burst` transactions goes to `tables[hot]`; `left` transactions of the burst are still to come.
     """
 
     columns: int

@@ -1,4 +1,4 @@
-"""Random operations under contention: mixes of kinds, clients that only read, and bursts."""
+"""Random operations under contention, with mixes of kinds, clients that only read, and bursts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.plugins import Option
 from harness.vocabularies import Call
 
 _BURST_PERCENT: Final = 30
-"""The percentage of operations outside a burst that start a burst."""
+"""The percentage of the operations outside bursts that start a burst."""
 READERS: Final = Option("readers", 25, "percentage of clients that only read", within=(0, 100))
 _BURST_MAX: Final = 1000
 NAMES_MAX: Final = 10_000
@@ -70,7 +70,7 @@ def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
 
 
 class Blind:
-    """The base of generators that ignore the outcomes of earlier operations."""
+    """The base class of generators that ignore the outcomes of earlier operations."""
 
     __slots__ = ()
 
@@ -84,8 +84,8 @@ class BurstOps(Blind, abc.ABC):
 
     The first `readers` threads only read: thread n draws from the mix `reads[n % len(reads)]`.
 
-    Bursts of up to `burst` operations at once hit the name `hot`; `left` operations of the burst
-    are still to come.
+    A burst of up to `burst` operations at once goes to the name `hot`; `left` operations of the
+    burst are still to come.
     """
 
     names: int

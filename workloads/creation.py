@@ -1,8 +1,8 @@
-"""Tables that must exist before other operations begin.
+"""Creates the tables that must exist before other operations begin.
 
 A generator that calls `after_create` has three fields: `missing`, the tables to create; `creating`,
-the process and table of each create in progress; and `begun`, whether all tables were known to
-exist at some time. A create is repeated, as a new operation, until its table is known to exist.
+the process and table of each create in progress; and `begun`, whether all tables have ever been
+known to exist. A create is repeated, as a new operation, until its table is known to exist.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def replicas_of(case: Case) -> int:
 
 
 def too_many_replicas(case: Case) -> int:
-    """The smallest odd number above that of the tablet servers, which cannot hold a replica each.
+    """The smallest odd number of replicas that the tablet servers are too few to hold.
 
     Raises `UsageError` if no table may have that number of replicas.
     """

@@ -1,8 +1,9 @@
 """DDL on few names by many clients, to provoke races in the catalog.
 
-Names are few, so that creates, renames and deletes race for them. Every mutation carries a unique
-nonce, which later reads show: the table's comment holds the nonce of its create, column names hold
-the nonces of alters. So reads can show that an operation with an unknown outcome took effect.
+Names are few, so that creates, renames and deletes race for them. Every mutation has a unique
+nonce, which later reads show: a table's comment contains the nonce of its create, and column names
+contain the nonces of alters. So reads can show that an operation with an unknown outcome took
+effect.
 
 The workload `ranges` adds and drops ranges of tables instead. The vocabulary is
 `harness.vocabularies.ddl`.
@@ -67,15 +68,18 @@ DONE_MAX: Final = 200
 ADDED_MAX: Final = 16
 """The maximum number of names for which the generator remembers the last added column."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
-"""The largest gaps between the operations of a burst of moves; a rename takes about as long."""
+"""The largest gaps between operations in a burst of moves, about as long as a rename takes."""
 DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "names": (2, 4, 4),
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""The option values that a soak draws from. With fewer names, operations race more. With more
-tablets, the parts of one DDL operation finish at more different moments. Bursts of moves leave less
-time for other operations. Append new entries at the end, so that existing draws stay the same."""
+"""The values of options from which a soak draws.
+
+With fewer names, operations race more. With more tablets, the parts of one DDL operation finish at
+more different moments. Bursts of moves leave less time for other operations. Append new entries at
+the end, so that existing draws stay the same.
+"""
 FIRST_RANGE: Final = ("a", "b")
 """The range of a table that no alter drops."""
 
@@ -83,11 +87,12 @@ FIRST_RANGE: Final = ("a", "b")
 class _DdlOps(Blind, msgspec.Struct, frozen=True):
     """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
-    A burst of up to `burst` operations at once hits one name, `hot`; `left` operations of the burst
-    are still to come. `moves` percent of the bursts are twice as long and rename between `hot` and
-    `other` while other clients list. Operations of such a burst are up to `gap_ns` apart; the next
-    one is due at `due_ns`. The gaps matter: a list shows a rename only if it is in progress when
-    the rename takes effect, which is rare if both begin at the same moment.
+    A burst of up to `burst` operations at once goes to a single name, `hot`; `left` operations of
+    the burst are still to come. `moves` percent of the bursts are twice as long: they rename tables
+    between `hot` and `other` while other clients list. Operations of such a burst are up to
+    `gap_ns` apart, and the next one is due at `due_ns`. The gaps matter, because a list can show
+    half of a rename only if it is in progress when the rename takes effect. This is rare if both
+    begin at the same moment.
 
     `unplaceable` percent of the creates ask for `too_many` replicas.
     """
@@ -180,7 +185,7 @@ def _kind(mix: Mix, rng: random.Random) -> str:
 
 
 def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple[str, str], ...]:
-    """Update `added`, the last added column of at most `ADDED_MAX` names, after an operation."""
+    """Update `added`, which has the last added column of at most `ADDED_MAX` names."""
     if not isinstance(call, Alter):
         return added
     names = [step[1] for step in call.steps if step[0] == "add"]
@@ -189,10 +194,11 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 
 
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
-    """Draw the steps of an alter: mostly a new column with the nonce, sometimes a drop of `last`.
+    """Draw the steps of an alter, which mostly adds a column and sometimes drops `last`.
 
-    `last` is the column most recently added under this name. It may have been renamed or dropped,
-    or belong to another table by now. Then the master refuses the alter.
+    `last` is the column that was most recently added under this name; the name of a new column
+    contains the nonce. By now, `last` may have been renamed or dropped, or belong to another table.
+    Then the master refuses the alter.
     """
     column = f"c{nonce}"
     choice = rng.randrange(20)
@@ -273,7 +279,7 @@ class DdlWorkload(Workload):
         kinds: tuple[type[Get | Locate | IsCreateDone | IsAlterDone], ...]
         kinds = (Get, Locate, IsCreateDone, IsAlterDone)
         if int(case.workload_options["unplaceable"]):
-            kinds = (Get, IsCreateDone, IsAlterDone)  # a master may refuse to locate forever
+            kinds = (Get, IsCreateDone, IsAlterDone)  # a master may always refuse to locate
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]
         return tuple(map(Request.of, [List(), *looks, *map(Get, names[DONE_MAX:])]))
 
@@ -289,7 +295,7 @@ def _table(number: int) -> str:
 class _RangeOps:
     """An endless generator of changes to the ranges of tables `w0`, `w1`, ...
 
-    Each table has one range that always exists, and `ranges` others that come and go.
+    Each table has one range that always exists, and `ranges` ranges that are added and dropped.
     """
 
     tables: int
@@ -344,12 +350,12 @@ class _RangeOps:
 
 
 class RangesWorkload(Workload, usual={"rate": 40.0}):
-    """Add and drop ranges of tables, with the hash schema of the table or another one.
+    """Add and drop ranges of tables, with the table's hash schema or a different one.
 
-    A new range has the table's number of hash buckets or one more. A request may also spell out the
-    table's own number, which must make no difference (KUDU-3723). A change that does not apply,
-    because the range exists or does not, is refused and proves nothing. The checker
-    `catalog-invariants` compares the final ranges with the tablets (I6).
+    A new range has as many hash buckets as the table, or one more. A request may also state the
+    table's own number explicitly, which must make no difference (KUDU-3723). If a change does not
+    apply, because the range already exists or does not exist, it is refused and proves nothing. The
+    checker `catalog-invariants` compares the final ranges with the tablets (I6).
     """
 
     api_version = API_VERSION
@@ -378,7 +384,7 @@ class RangesWorkload(Workload, usual={"rate": 40.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The probe of `ddl`, on a table without ranges."""
+        """Return the probe of `ddl`, which uses a table without ranges."""
         return DdlWorkload().probe(case, attempt, retry)
 
     def final(self, case: Case) -> Sequence[Request]:

@@ -1,8 +1,8 @@
-"""DDL with bounded-staleness reads that any replica may answer.
+"""DDL, with reads of bounded staleness that any replica may answer.
 
-Names and changes come from `ddl`; `--stale` percent of its gets and lists get a bound drawn from
-`--bounds`. While the leader is unreachable, replicas refuse reads with a small bound. A replica
-that is cut off may still answer a read with a large bound.
+Names and changes come from `ddl`, but `--stale` percent of its gets and lists get a staleness bound
+from `--bounds`. While the leader is unreachable, replicas must refuse reads with a small bound. A
+replica that is cut off may still answer a read with a large bound.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Relaxed(Around, frozen=True):
     bounds: tuple[int, ...]
 
     def emitted(self, ctx: Context, step: Emit) -> Step:
-        """Replace some reads from the leader by reads with a bound on staleness."""
+        """Replace some reads from the leader with reads of bounded staleness."""
         draft = step.draft
         stale, rng = STALE.get(draft.f), ctx.random
         if stale is not None and rng.randrange(100) < self.percent:
@@ -86,5 +86,5 @@ class FollowerReadsWorkload(DdlWorkload):
 
     @override
     def draw_options(self, rng: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of `ddl`, without bursts of moves, which need lists from the leader."""
+        """Draw the options of `ddl`, without bursts of moves, which need lists from the leader."""
         return {**super().draw_options(rng, given), "moves": given.get("moves", 0)}

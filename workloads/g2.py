@@ -1,7 +1,7 @@
 """Pairs of inserts that exclude each other. The vocabulary is `harness.vocabularies.inserts`.
 
-After `g2-gen` in `jepsen/tests/adya.clj`: for each key, two clients insert at the same time, one
-into the table `a` and one into the table `b`.
+This follows `g2-gen` in `jepsen/tests/adya.clj`. For each key, two clients insert at the same time,
+one into the table `a` and one into the table `b`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workloads.register import probe_number
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _InsertOps(Blind):
-    """An endless generator: the inserts 2n and 2n + 1 are the pair for key n."""
+    """An endless generator, in which the inserts 2n and 2n + 1 are the pair for key n."""
 
     count: int = 0
 
@@ -47,12 +47,12 @@ class G2Workload(Workload):
         return _InsertOps()
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Request an insert of the probe's own key, which is negative."""
+        """Request an insert of a negative key, which only probes use."""
         del case
         number = probe_number(attempt, retry)
         return (Request.of(Insert(number, "a", number)),)
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Request no final reads: an insert itself shows whether there is another one."""
+        """Request no final reads, since an insert itself shows whether there is another one."""
         del case
         return ()

@@ -1,7 +1,7 @@
 """DDL on few names in two databases of a metastore, by many clients, and polls of its event log.
 
-As in `workloads.ddl`, names are few and bursts of operations hit one name, so that creates, renames
-and drops of one table race. The vocabulary is `harness.vocabularies.hms`.
+As in `workloads.ddl`, names are few, and bursts of operations go to a single name, so that creates,
+renames and drops of the same table race. The vocabulary is `harness.vocabularies.hms`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Readers of a metastore's notification log, together with DDL.
 
 The first clients are readers. Their operations never have an unknown outcome, so each reader keeps
-its position in the log for the whole run, whichever metastore answers. Every second reader polls
-continuously. The other readers poll now and then and fall behind; if `--event-ttl-ms` is short, the
-cleaner may even remove events before these readers poll. The DDL comes from `hms-ddl`.
+its position in the log for the whole run, no matter which metastore answers. Every second reader
+polls continuously. The other readers poll only occasionally and fall behind; if `--event-ttl-ms` is
+short, the cleaner may even remove events before these readers poll. The DDL comes from `hms-ddl`.
 """
 
 from __future__ import annotations

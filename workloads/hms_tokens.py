@@ -1,7 +1,7 @@
-"""Delegation tokens of metastores: issue, renew and cancel them, and use them at any metastore.
+"""Delegation tokens, which clients issue, renew and cancel, and use at any metastore.
 
-Few tokens are in use at a time, and bursts of operations hit one of them, so that a renewal races
-with uses of its token. Some uses are of forged tokens, and some renewals come from a user who is
+Few tokens are in use at a time, and bursts of operations go to one of them, so that a renewal races
+with uses of its token. Some clients use forged tokens, and some renewals come from a user who is
 not the renewer. The vocabulary is `harness.vocabularies.hms_tokens`.
 """
 
@@ -32,7 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator. `tokens` has the newest tokens; the next `left` calls use `hot`."""
+    """An endless generator; `tokens` has the newest tokens, and the next `left` calls use `hot`."""
 
     mix: Mix
     most: int

@@ -1,7 +1,7 @@
 """DDL through Kudu, and drops and renames through Hive, on the same few tables of two databases.
 
-As in `workloads.ddl`, names are few and bursts of operations hit one name. So creates, renames and
-drops race before one side knows about the changes of the other side. The vocabulary is
+As in `workloads.ddl`, names are few, and bursts of operations go to a single name. So creates,
+renames and drops race before one side knows of the other side's changes. The vocabulary is
 `harness.vocabularies.kudu_hms`.
 """
 

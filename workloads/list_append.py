@@ -1,8 +1,8 @@
 """Transactions that append to lists and read them, over a few keys at a time, for Elle.
 
-Each element is appended once per run, so a read shows which appends it saw, and in which order.
-After enough appends, a key gets no more operations until the final reads, and a new key takes its
-place. So lists and the answers of reads stay short.
+Each element is appended only once per run, so a read shows which appends it saw, and in which
+order. After enough appends, a key gets no more operations until the final reads, and a new key
+takes its place. So lists stay short, and so do the answers of reads.
 
 The vocabulary is `list-append` of `harness.vocabularies.transactions`.
 """
@@ -25,7 +25,7 @@ KEYS_MAX: Final = 1000
 LENGTH_MAX: Final = 1000
 WIDTH_MAX: Final = 16
 FINAL_KEYS_MAX: Final = 2000
-"""The maximum number of keys read at the end; reads during the run cover other keys."""
+"""The maximum number of keys to read at the end; reads during the run cover the others."""
 _FINAL_WIDTH: Final = 8
 """The number of keys that one final transaction reads."""
 
@@ -126,7 +126,7 @@ class ListAppendWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Change and read the probe's own key; only probes write negative values."""
+        """Request a change and a read of the probe's own key; only probes write negative values."""
         del case
         key, element = f"probe-{attempt}", probe_number(attempt, retry)
         return (Request.of(Txn([[self.verb, key, element]])), Request.of(Txn([["r", key, None]])))

@@ -1,10 +1,10 @@
 """One lock that clients acquire and release. The vocabulary is `harness.vocabularies.locks`.
 
 A client that holds the lock releases it next, and retries a failed release. It never acquires a
-lock that it may already hold, since only some locks allow that.
+lock that it may already hold, because only some locks allow this.
 
-Shortly before the end clients only release the lock. If all of them have, the acquire at rest must
-succeed: the checker finds a lock that stays held after its release.
+Shortly before the end of the run, clients only release the lock. If no client holds it any more,
+the acquire at rest must succeed. So the checker finds a lock that stays held after its release.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ ACQUIRING: Final = 0.9
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LockOps:
-    """Acquires for `acquiring_ns` from the first operation on, and releases until no process holds
-    the lock. `holders` are the processes whose last acquire succeeded.
+    """A generator of acquires and releases of the lock.
+
+    It emits acquires for `acquiring_ns` from the first operation on, and releases until no process
+    holds the lock. `holders` are the processes whose last acquire succeeded.
     """
 
     acquiring_ns: int
@@ -85,8 +87,10 @@ class LockWorkload(Workload):
 
     @override
     def serves(self, completion: Completion) -> bool:
-        """Whether the answer shows that the lock works. A refusal does, too: a closed client, or a
-        client whose release was lost, may hold the lock forever.
+        """Whether the answer shows that the lock works; a refusal also shows this.
+
+        A lock may be refused forever because of a closed client, or a client whose release was
+        lost.
         """
         refused = completion.type is OpType.FAIL and completion.value is not None
         return refused or super().serves(completion)

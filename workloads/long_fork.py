@@ -1,8 +1,8 @@
 """Single writes of new keys, and reads of whole groups of keys.
 
-After `jepsen/tests/long_fork.clj`: a client writes a key, and then reads the group of this key, or
-the group of a key that another client has just written. Each key is written once. The vocabulary is
-`rw-register` of `harness.vocabularies.transactions`.
+This follows `jepsen/tests/long_fork.clj`. A client writes a key, and then reads either the group of
+this key, or the group of a key that another client has just written. Each key is written once. The
+vocabulary is `rw-register` of `harness.vocabularies.transactions`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FINAL_GROUPS: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LongForkOps(Blind):
-    """An endless generator. `written` maps threads to the key they wrote last and did not read."""
+    """An endless generator; `written` maps threads to their last key, unless they have read it."""
 
     group: int
     newest: int = 0
@@ -41,7 +41,7 @@ class _LongForkOps(Blind):
             mops = _group_reads(self.group, written.pop(thread))
             following = dataclasses.replace(self, written=tuple(written.items()))
         elif written and rng.randrange(2) == 0:
-            # a read of the newest group tells most while the group's write is in progress
+            # a read of the newest group shows most while a write of the group is in progress
             together = rng.randrange(2) == 0
             newest = self.newest - 1
             mops = _group_reads(

@@ -1,11 +1,11 @@
-"""Membership changes under load: masters are added and removed, replicas move.
+"""Changes membership under load: adds and removes masters, and moves replicas.
 
-Changes come one at a time, as from an administrator who lists the members after each change.
-The workload adds masters outside the group, and removes members while more than `--least-masters`
-are left. It never removes the known leader, since masters refuse that.
+The changes come one at a time, as from an administrator who lists the members after each change.
+The workload adds spare masters, and removes members while more than `--least-masters` are left. It
+never removes the known leader, since masters refuse that.
 
-`members` changes masters and `move` moves replicas, both together with the operations of `ddl`.
-`mixed` adds rows.
+Three workloads use this module: `members` changes masters during the operations of `ddl`, `move`
+moves replicas during operations on rows, and `mixed` does everything at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""DDL, rows and membership at once, on one catalog.
+"""DDL, operations on rows and membership changes at once, on the same catalog.
 
 The operations come from `ddl`, `rows` and `members`, with the weights `--ddl`, `--rows` and
-`--members`. DDL uses the tables `t0`, `t1`, ... Rows use `r0`, `r1`, ... and `bank`, which are
-never renamed or deleted, and whose replicas move. The checkers of rows and of membership judge only
-their own operations. The checkers of the catalog judge the creates of all three.
+`--members`. DDL uses the tables `t0`, `t1`, ... Rows are in the tables `r0`, `r1`, ... and `bank`,
+which are never renamed or deleted, and whose replicas move. The checkers of rows and of membership
+judge only their own operations. The checkers of the catalog also judge the creates of tables for
+rows.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option for option in (*_ROWS.options, *_DDL.options)
 }
-# these options are always 0: their lists would crowd out other operations
+# these options are always 0, since the lists that they cause would crowd out other operations
 _SHARED: Final = ("moves",)
 
 
 class _Part(Around, frozen=True):
-    """One part of the mixture. Its nonces have a prefix; it ignores creates of other parts."""
+    """One part of the mixture; its nonces have a prefix, and it ignores other parts' creates."""
 
     prefix: str
     tables: tuple[str, ...]
@@ -84,7 +85,7 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Require a free server for replicas that move, or a spare master that may join."""
+        """Require a free server to which replicas can move, or a spare master that can join."""
         return members_need(options, target_options, moves=bool(options["moved"]))
 
     @override
@@ -109,7 +110,7 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
         return msgspec.structs.replace(case, workload_options=options)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The probe of `ddl`, then the probe of `rows` on a separate table."""
+        """Return the probe of `ddl`, followed by the probe of `rows` on a separate table."""
         requests = list(_DDL.probe(self._of_ddl(case), attempt, retry))
         if int(case.workload_options["rows"]):
             requests += map(_renamed, _ROWS.probe(case, attempt, retry))
@@ -123,7 +124,7 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
 
 
 def _renamed(request: Request) -> Request:
-    """Give an operation of the probe of rows a name and a nonce that no probe of DDL uses."""
+    """Give a request of the rows probe a name and a nonce that no DDL probe uses."""
     value = dict(request.value)
     for field in ("name", "table", "nonce"):
         if field in value:

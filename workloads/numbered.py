@@ -1,4 +1,4 @@
-"""Random operations with a serial number, which makes their values unique."""
+"""Random operations with serial numbers, which make their values unique."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workloads.contention import Blind
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedOps(Blind, abc.ABC):
-    """The base of endless generators whose n-th operation depends only on n and on chance."""
+    """The base class of endless generators whose n-th operation depends only on n and on chance."""
 
     count: int = 1
 

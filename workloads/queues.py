@@ -62,7 +62,7 @@ class QueueWorkload(Workload):
 
 
 class FifoQueueWorkload(QueueWorkload):
-    """Enqueues of unique elements and dequeues, judged by their order."""
+    """Enqueues of unique elements, and dequeues, whose order is judged."""
 
     api_version = API_VERSION
     name = "fifo-queue"

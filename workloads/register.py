@@ -1,4 +1,4 @@
-"""One register that many clients read, write and compare-and-set: the smallest useful workload.
+"""The smallest useful workload: one register that many clients read, write and compare-and-set.
 
 Written values are unique, so a stale read never looks like a current read. The vocabulary is
 `harness.vocabularies.register`.
@@ -62,9 +62,10 @@ class RegisterWorkload(Workload):
         return _RegisterOps(cas_percent=case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A read, a write, and a read. The first read comes before the probe's value replaces the
-        last value of the run, which may have been lost. The workload never writes the probe's
-        values, which are negative.
+        """Request a read, a write, and a read.
+
+        The first read shows whether the last value of the run was lost, before the probe's value
+        replaces it. The probe's values are negative, so the workload never writes them.
         """
         del case
         return tuple(map(Request.of, (Read(), Write(probe_number(attempt, retry)), Read())))

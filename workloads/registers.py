@@ -1,4 +1,4 @@
-"""Several registers that clients read, write and compare-and-set: each key is judged by itself.
+"""Several registers that clients read, write and compare-and-set; each key is judged separately.
 
 After enough operations, a key gets no more operations until the final reads, and a new key takes
 its place. So the history of each key stays short, and the search for an order stays fast. The
@@ -25,9 +25,11 @@ OPS_MAX: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _RegistersOps(Blind):
-    """An endless generator. `keys` maps the number of each key in use to the number of operations
-    requested for it, and to the value of its last change. `newest` is the highest number of a key,
-    and `count` makes values unique.
+    """An endless generator.
+
+    `keys` maps the number of each key in use to the number of operations that were requested for it
+    and to the value of its last change. `newest` is the highest number of a key, and `count` makes
+    values unique.
     """
 
     cas_percent: int
@@ -48,7 +50,7 @@ class _RegistersOps(Blind):
         if rng.randrange(2) == 0:
             call = Read(key)
         elif rng.randrange(100) < self.cas_percent:
-            # half of the compare-and-sets will probably find the value; most others must not
+            # half of the compare-and-sets will probably find `old`; most of the others must fail
             old = last if rng.randrange(2) == 0 else 1 + rng.randrange(self.count)
             call = Cas(key, old, self.count)
         keys, newest = list(self.keys), self.newest

@@ -1,16 +1,17 @@
-"""Rows on few keys by many clients: writes, reads and scans that race, and sums that must hold.
+"""Writes, reads and scans of rows that race on few keys, and balances with a constant sum.
 
 Clients contend for the rows of tables `r0`, `r1`, ... Every write has a unique value per cell,
 `n7.0`, so a read shows which write it saw. Keys are few, so inserts and updates are often refused;
 checkers judge refusals like other answers.
 
-The table `bank` has one tablet, and rows in groups, `g0.0`, `g0.1`, ... A write of a group upserts
-all of its rows at once with new balances, which always add up to the same sum. So a write does not
-depend on earlier balances, and every consistent read of a group sees that sum.
+The table `bank` has one tablet. Its rows are in groups: the rows of group 0 are `g0.0`, `g0.1`, ...
+A write of a group upserts all of its rows at once with new balances, which always add up to the
+same sum. So a write does not depend on earlier balances, and every consistent read of a group sees
+that sum.
 
-Scans use all modes. Some scan at the timestamp of an earlier answer (`--past`), however old, and
-must get the same answer again. The workload creates tables first, and repeats each create, as a new
-operation, until the table is known to exist. Only then do other operations begin.
+Scans use all modes. Some are at the timestamp of an earlier answer (`--past`), no matter how old,
+and must get the same answer again. The workload creates tables first, and repeats each create, as a
+new operation, until the table is known to exist. Only then do other operations begin.
 
 The vocabulary is `harness.vocabularies.rows`.
 """
@@ -36,7 +37,7 @@ BANK: Final = "bank"
 SUM: Final = 100
 """The sum of the balances of a group."""
 PAST_MAX: Final = 64
-"""Number of timestamps of earlier answers that the generator keeps for scans."""
+"""The number of timestamps of earlier answers that the generator keeps for scans."""
 _KINDS: Final[tuple[Kind, ...]] = ("insert", "upsert", "upsert", "update", "update", "delete")
 _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions": (1, 3)}
 
@@ -46,8 +47,9 @@ class _RowsOps:
     """An endless generator; `count` makes values unique. The first `readers` threads only read.
 
     `missing` are the tables to create. `creating` maps a process to the table that it is creating.
-    Until `begun` only creates are emitted. Bursts of up to `burst` operations hit one table and
-    key; `left` operations of the burst are still to come. `past` holds timestamps of earlier scans.
+    Until `begun`, only creates are emitted. A burst of up to `burst` operations goes to a single
+    table and key; `left` operations of the burst are still to come. `past` has timestamps of
+    earlier scans.
     """
 
     tables: int
@@ -243,7 +245,7 @@ class RowsWorkload(Workload):
         return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Scans of every table, both from the leaders and as a snapshot."""
+        """Request scans of every table, both from the leaders and as a snapshot."""
         names = tables_of(case.workload_options)
         modes = [Scan(name) for name in names], [Scan(name, "snapshot", "any") for name in names]
         return tuple(map(Request.of, [scan for scans in modes for scan in scans]))

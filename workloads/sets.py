@@ -1,8 +1,8 @@
-"""Unique elements added to one set, and reads of all elements.
+"""Adds of unique elements to one set, and reads of all elements.
 
-The checker of `set` follows each element through all reads: none may be lost, and none may be
-missing for a while. The checker of `causal-reverse` only judges the order of adds: an element may
-be missing, but not if a later one is visible. The vocabulary is `harness.vocabularies.sets`.
+The checker of `set` follows each element through all reads: no element may be lost, or be missing
+temporarily. The checker of `causal-reverse` judges only the order of adds: an element may be
+missing, unless a later one is visible. The vocabulary is `harness.vocabularies.sets`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SetWorkload(Workload):
 
 
 class CausalReverseWorkload(SetWorkload):
-    """Blind adds and reads of all elements, judged by the order of the adds."""
+    """Adds of unique elements and reads of all elements, judged by the order of the adds."""
 
     api_version = API_VERSION
     name = "causal-reverse"

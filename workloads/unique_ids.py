@@ -1,4 +1,4 @@
-"""Ids that a system generates. The vocabulary is `harness.vocabularies.ids`."""
+"""Requests for ids that the system generates. The vocabulary is `harness.vocabularies.ids`."""
 
 from __future__ import annotations
 

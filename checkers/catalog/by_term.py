@@ -1,13 +1,14 @@
-"""A guess at the order of operations under the permit `stale-read`: by the terms of their answers.
+"""Guesses an order of operations by the terms of their answers, under the permit `stale-read`.
 
-A Raft log has its entries in the order of their terms, and a leader only sees entries of its own
-term and before. So all operations that were answered in one term come before all operations of the
-next term, and real time orders the operations within a term. With pairs (term, time) as ends,
-operations become intervals again, so the fast search over intervals can look for an order. The
-search over partial orders would try the positions of stale answers and lost changes one by one.
+The entries of a Raft log are in the order of their terms, and a leader sees only entries of its own
+term and of earlier terms. So all operations that were answered in one term come before all
+operations of the next term. Within a term, real time orders the operations. If pairs (term, time)
+replace the times of calls and returns, operations are intervals again, and the fast search over
+intervals can look for an order. (The search over partial orders would try the positions of stale
+answers and lost changes one by one.)
 
-The guess may be wrong, if the target breaks the rules of Raft. So an order counts only if it keeps
-the given partial order, and if no order is found, another search follows.
+The guess is wrong if the target breaks the rules of Raft. So an order counts only if it also keeps
+the given partial order. If no such order is found, another search follows.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from checkers.linearizability import Limits, Result, check_operations
 from checkers.linearizability.partial import Fact, PartialOutcome, keeps, verified
 
 STEPS_MAX: Final = 100_000
-"""Most orders by terms take a few hundred steps; the rest of the time is for the other search."""
+"""The limit of steps of this search; most orders by terms take a few hundred."""
 _LIMITS: Final = Limits(steps=STEPS_MAX)
 _Moment = tuple[int, float]
-"""A term, and a time within it."""
+"""A pair (term, time within the term)."""
 
 
 def intervals_by_term(
@@ -38,11 +39,11 @@ def intervals_by_term(
     facts: Mapping[int, Fact],
     seen: Container[int] = (),
 ) -> list[CatalogOperation] | None:
-    """Return the operations with intervals in the order of terms, sorted by their calls.
+    """Return the operations with intervals that respect the order of terms, sorted by their calls.
 
-    `seen` has the ids of operations that took effect in the term of their fact or before. The id of
-    each operation is its position in `operations`. Returns `None` if an interval is empty, so that
-    no order by terms keeps real time.
+    `facts` has the terms of answers. `seen` has the ids of operations that took effect in this term
+    or earlier. The id of each operation is its position in `operations`. The result is `None` if an
+    interval is empty: then no order by terms respects real time.
     """
     terms = [facts.get(operation.id, Fact(None, None)).term for operation in operations]
     returned = sorted(
@@ -54,7 +55,7 @@ def intervals_by_term(
     highest = [*itertools.accumulate((term for _, term in returned), max, initial=0)]
 
     def call_of(operation: CatalogOperation, term: int | None) -> _Moment:
-        """Return the call; without a term, it comes after all that returned before it."""
+        """Return the call as a moment; without a term, it follows all earlier returns."""
         if term is None or operation.id in seen:
             term = highest[bisect.bisect_left(ends, operation.call)]
         return term, operation.call
@@ -62,13 +63,11 @@ def intervals_by_term(
     calls = list(map(call_of, operations, terms))
     by_call = sorted(zip(operations, calls, strict=True), key=lambda each: each[0].call)
     times = [operation.call for operation, _ in by_call]
-    # Return the end; without a term, it comes before all that were called after it.
+    # For each call in the order of calls: the earliest moment among this call and all later calls.
     earliest = [*itertools.accumulate((at for _, at in reversed(by_call)), min)][::-1]
 
     def end_of(operation: CatalogOperation, term: int | None) -> _Moment | None:
-        """Return the end: an operation without a term comes before all that were called after its
-        return.
-        """
+        """Return the end as a moment; without a term, it precedes all later calls."""
         if operation.return_time is None:
             return None
         if term is not None:
@@ -105,7 +104,7 @@ def order_by_term(
     seen: Container[int] = (),
     end_s: float,
 ) -> PartialOutcome | None:
-    """Find a legal order by terms that keeps the partial order `before`, or return `None`.
+    """Return a legal order by terms that keeps the partial order `before`, or `None`.
 
     For `seen`, see `intervals_by_term`. `end_s` is the deadline on the monotonic clock.
     """

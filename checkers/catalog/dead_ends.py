@@ -1,10 +1,10 @@
-"""Operations that no continuation of an order can contain, because of the versions of their tables.
+"""Finds the operations that a search can no longer place, because their table has changed since.
 
-Each change of a table makes one new version, and a deleted table does not come back. So no
-operation that shows version 4 of a table can follow the change that made version 5, and no
-operation that shows the table can follow its deletion. A search that notices this at once need not
-try all orders of the remaining operations. The rule holds in every order without rollbacks, no
-matter which operations may miss changes.
+Each change of a table makes one new version, and a deleted table does not come back. So an
+operation that shows version 4 of a table cannot follow the change that made version 5, and an
+operation that shows the table cannot follow its deletion. A search that notices such an operation
+at once need not try all orders of the remaining operations. The rule holds in every order without
+rollbacks, even if some operations may miss changes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from checkers.catalog.passes.narrowing import rank_of
 
 
 class _Sights(NamedTuple):
-    """The operations that show a table: their ranks in order, and for each number of ranks the mask
-    of the operations with these ranks. `all` is the mask of all operations that show the table.
+    """The operations that show one table, as bit masks of their positions.
+
+    `ranks` are the sorted ranks of the operations. `masks[n]` has the operations of the first `n`
+    ranks, and `all` has all operations, including operations without a rank.
     """
 
     ranks: Sequence[int]
@@ -31,7 +33,7 @@ class _Sights(NamedTuple):
 
 
 class DeadEnds:
-    """The operations that a step of a search rules out, by their positions in `operations`."""
+    """Tells a search which operations (by position in `operations`) each step rules out."""
 
     def __init__(self, model: Catalog, operations: Sequence[CatalogOperation]) -> None:
         self._model = model

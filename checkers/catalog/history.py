@@ -4,21 +4,21 @@ Real time is the order of indices: the harness records an invocation before it s
 completion after everything has arrived.
 
 * A `fail` with the result "exists" or "not-found" is an observation that the order must explain. An
-  operation that failed without a result, or for a reason the model does not know ("invalid"), had
-  no effect and is left out.
+  operation is left out if it failed without a result, or for a reason that the model does not know
+  ("invalid"): it had no effect.
 * A mutation that ended as `info` may take effect at any time after its call, or never. A read that
   ended as `info` is left out.
-* A create sends a nonce, which later answers show as the table's comment. So answers tie table ids
-  to nonces. One nonce with two ids, or one id with two nonces, is a `Conflict`, because it
-  contradicts exactly-once.
+* A create sends a nonce, and later answers show this nonce as the table's comment. So answers
+  connect table ids with nonces. One nonce with two ids, or one id with two nonces, is a `Conflict`,
+  because it contradicts exactly-once.
 * If an answer shows the table of a lost create, the create took effect before this answer returned.
   So the return of the create is set to the return of the answer. (This is only an upper bound: the
   create may have taken effect at any time since its call.)
 * Lost creates that no answer shows are interchangeable if their names and columns are equal: they
   share a key.
 * A read with a staleness bound must show every change that was acknowledged earlier than `bound_ns`
-  before the read was invoked. So the read becomes an ordinary read whose invocation is moved back
-  by the bound. A checker that judges this ordinary read also judges the bound.
+  before the read was invoked. So the read becomes an ordinary read whose invocation is earlier by
+  the bound. A checker that judges this ordinary read thereby judges the bound.
 """
 
 from __future__ import annotations
@@ -78,21 +78,21 @@ class CatalogHistory:
     bindings: Mapping[str, str]
     conflicts: tuple[Conflict, ...]
     pairs: Mapping[int, Pair]
-    # id of a create whose answer was lost -> invocation of another answer that shows its table
+    # id of a create whose answer was lost -> the invocation of an operation that showed its table
     seen_creates: Mapping[int, int]
-    # id of a change that was sent several times -> the key of the table that it may make again
+    # id of a change that was sent several times -> the key of the second table that it may make
     sent_again: Mapping[int, str]
 
 
-# --- the part of the catalog, and the bounds of its reads -------------------------------------
+# --- operations on the catalog, and the staleness bounds of its reads -------------------------
 
 
 def catalog_part(history: History, *, bounded: bool = True) -> History:
     """Return the history without operations on rows and members.
 
-    Reads with a staleness bound are kept if `bounded`. A change through Hive may take effect in the
-    catalog at any time after its call, or never, so it becomes a change of unknown outcome. A
-    change that Hive acknowledged gets the value `_LATE`, because Kudu does apply it later.
+    Reads with a staleness bound are kept if `bounded`. A change through Hive becomes a change of
+    unknown outcome, since it may take effect in the catalog at any time after its call, or never.
+    If Hive acknowledged the change, its value becomes `_LATE`, because Kudu will apply it.
     """
     gone = {
         op.index
@@ -263,8 +263,9 @@ def _again(key: str) -> str:
 def _sent_again(history: History) -> dict[int, str]:
     """Map each change that was sent several times to a key for its second effect.
 
-    Open changes count, too: they have no attempts yet. A change is given by the index of its
-    invocation. If a create takes effect a second time, the key names the second table.
+    A change is identified by the index of its invocation. Changes without a completion count as
+    well, since the number of their attempts is unknown. If a create takes effect a second time, the
+    key names the second table.
     """
     return {
         pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
@@ -281,7 +282,7 @@ def _sent_again(history: History) -> dict[int, str]:
 def _bind(
     history: History, again: frozenset[str] = frozenset()
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
-    """Map each table id to its key (a nonce); return the map and the conflicts in the answers.
+    """Return a map from table ids to their keys (nonces), and the conflicts between answers.
 
     If `again` has the second key of a create, the nonce of this create may have two ids.
     """
@@ -374,7 +375,7 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
 
 
 def _shown_nonces(history: History) -> set[str]:
-    """Return all nonces that comments show, including comments in answers without a table id."""
+    """Return the nonces in the comments of all answers, including answers without a table id."""
     answers = (None if pair.completion is None else pair.completion.value for pair in history.pairs)
     comments = (_text(value.get("comment")) for value in answers if isinstance(value, dict))
     return {comment for comment in comments if comment is not None}

@@ -1,4 +1,4 @@
-"""The checker `linearizable-catalog`: judges whether DDL over the whole catalog is linearizable.
+"""The checker `linearizable-catalog` judges whether DDL over the whole catalog is linearizable.
 
 `check` decides a history in these phases:
 
@@ -34,7 +34,7 @@ from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.search import Attempt, SearchChecker, first_order
 from harness.ops import CheckResult, History, Verdict
 
-# the share of the remaining time and of the steps for the search with narrowed intervals
+# the share of the remaining time and steps that the search with narrowed intervals gets
 NARROWED_SHARE = 0.5
 
 
@@ -89,9 +89,10 @@ class CatalogLinearizable(SearchChecker, judges_prefixes=True):
     def _searched(self, converted: CatalogHistory, end_s: float) -> CheckResult:
         """Return the proven result of a replay, or of searches until `end_s` (monotonic clock).
 
-        If a replay finds no order, the first search uses narrowed intervals. An order that it finds
-        is also legal for the original intervals. A second search with the original intervals
-        follows, since only this search can find a core.
+        If a replay finds no order, the first search uses narrowed intervals. An order that this
+        search finds is also legal for the original intervals. If it finds none, a second search
+        uses the original intervals; only this search can find a core (a small set of operations
+        with no legal order).
         """
 
         def left_s() -> float:

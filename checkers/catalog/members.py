@@ -1,16 +1,16 @@
-"""The checker `members`: lists of masters must agree with acknowledged changes of membership.
+"""The checker `members` compares lists of masters with acknowledged changes of membership.
 
-Each list is compared with the changes of each master that was ever added or removed. The list must
-agree with the last change of a master that was acknowledged before the list was requested. The list
-proves nothing about a master if another change of the same master was under way, or if a change of
-unknown outcome may have taken effect since the last acknowledged change.
+For each master that was ever added or removed, a list must agree with the last change of this
+master that was acknowledged before the list was requested. The list proves nothing about a master
+if another change of the same master was under way, or if a change of unknown outcome may have taken
+effect since the last acknowledged change.
 
-A leader that has committed in its term answers with a list, without asking other masters. If the
-term of the list is older than the term of the change, the leader was deposed before the change, so
-the list proves nothing. If the profile lets power cuts undo changes, a list that contradicts a
-change after a power cut is permitted. All lists before the first change of a master must agree
-about this master. A run without any change of membership proves nothing, unless the profile has no
-such changes (`Permit.lacks`).
+A leader that has committed an entry in its term answers with a list without asking other masters.
+If the term of the list is older than the term of the change, the leader was deposed before the
+change, so the list proves nothing. If the profile lets power cuts undo changes, a list that
+contradicts a change after a power cut is permitted. All lists before the first change of a master
+must agree about this master. A run without any change of membership proves nothing, unless the
+profile does not offer such changes (`Permit.lacks`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Judge a catalog history under the permits of its profile (`harness.permits`).
 
-These rules apply only if no order explains the history strictly. The last two permits are about
-writes; under the other permits, each write takes effect once, between its call and its return, but
-more answers to an *observation* (a read, or a refusal because of the state) are allowed:
+A permit names a deviation from linearizability that the profile accepts. Permits count only if no
+order explains the history without them. The last two permits are about writes. Under the other
+permits, each write still takes effect once, between its call and its return, but an *observation*
+(a read, or a refusal because of the state) may have further answers:
 
 * `stale-read`: the answer need not show a change that another node acknowledged in a later term
-  than the term of the answer. A leader has all changes that were acknowledged in its term and
-  before, so an answer that lacks more changes is not stale but wrong. A master must not take back a
-  change that it showed. The answer still shows the catalog of some earlier moment.
+  than the answer's own term. An answer that lacks other changes is not stale but wrong, since a
+  leader has all changes that were acknowledged in its term and earlier. A master must not take back
+  a change that it showed. The answer still shows the catalog of a single earlier moment.
 * `torn-list`: a list may read each name at a different moment. The list may leave out a name that a
   rename may have changed meanwhile.
 * `name-gap`: "not found" proves nothing while a rename or delete of that name may be under way.
@@ -18,10 +19,10 @@ more answers to an *observation* (a read, or a refusal because of the state) are
 * `lost-after-power-cut`: after each power cut the catalog may fall back to an earlier state, but
   loses no acknowledged change that was invoked after the cut.
 
-The verdict is exact: an order of all operations under these rules exists, or none exists, or the
-search reached its limit. The part before the first power cut is judged by itself first, since that
-takes fewer steps. Each permit is tried by itself before all permits together, so that an anomaly
-that one permit explains is not attributed to two permits.
+The verdict is exact, unless the search reaches its limit: either an order of all operations under
+these rules exists, or none exists. The part before the first power cut is judged separately at
+first, since that takes fewer steps. Each permit is tried alone before all permits together, so that
+an anomaly that one permit explains is not attributed to two permits.
 """
 
 from __future__ import annotations
@@ -68,9 +69,7 @@ from harness.timeline import power_cuts
 
 KNOWN: Final = (STALE_READ, TORN_LIST, NAME_GAP, DIRTY_CREATE, DDL_TWICE, LOST_AFTER_POWER_CUT)
 ALONE_SHARE: Final = 0.15
-"""The share of the remaining time for the trial of each permit by itself.
-
-The rest of the time is for the trial of all permits together."""
+"""The share of the remaining time for trials of single permits, before all are tried together."""
 Span = tuple[float, float]
 """The call and the return of an operation, as indices of ops."""
 
@@ -90,7 +89,7 @@ def under_permits_of(history: History, strict: CheckResult, end_s: float) -> Che
 def judge_permitted(
     history: History, permits: Mapping[str, Permit], *, end_s: float
 ) -> Relaxed | None:
-    """Search for an order under the permits, for a history without a strict order.
+    """Search for an order under the permits, for a history that has no order without them.
 
     Returns `None` if no permit is about the order of operations. `end_s` is the deadline on the
     monotonic clock.
@@ -121,7 +120,7 @@ def judge_permitted(
 
 
 def until(history: History, end: int) -> History:
-    """Return the ops before index `end`; operations open at `end` have unknown outcomes."""
+    """Return the ops before index `end`; operations that are open there get unknown outcomes."""
     return History(op for op in history if op.index < end)
 
 
@@ -189,9 +188,9 @@ class _History:
     # --- the problem of the search -------------------------------------------------------------
 
     def _parts(self, operation: CatalogOperation) -> Iterator[CatalogOperation]:
-        """Yield the operation unchanged, or split into reads of single names, or not at all.
+        """Yield the operation unchanged, or as several reads of single names, or nothing.
 
-        A permit may allow a list to be split. An answer that proves nothing under a permit is left
+        The permit `torn-list` splits lists. An answer that proves nothing under a permit is left
         out.
         """
         answer = operation.said
@@ -219,7 +218,7 @@ class _History:
             yield replace(operation, input=Look(name), output=look)
 
     def _is_gap(self, operation: CatalogOperation) -> bool:
-        """Whether the permit `name-gap` applies: no table found while a change was under way."""
+        """Whether the answer is "not found" while the name may have been changing (`name-gap`)."""
         answer = operation.said
         if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
             return False
@@ -250,7 +249,7 @@ class _History:
         )
 
     def _twins(self) -> Iterator[CatalogOperation]:
-        """Yield an operation of unknown outcome for the second effect of each change sent twice."""
+        """Yield the second effect of each change sent twice, as an operation of unknown outcome."""
         if DDL_TWICE not in self._permits:
             return
         for operation in self._own:
@@ -332,7 +331,7 @@ class _History:
         if twins:
             counts[DDL_TWICE] = len(twins)
             examples.extend(twins)
-        if not counts:  # each answer by itself needs no permit, but the combination of several does
+        if not counts:  # no single answer needs a permit, but the combination of several does
             counts = dict.fromkeys(sorted(self._permits)[:1], 1)
         return counts, tuple(examples)
 
@@ -401,8 +400,8 @@ class _States:
 def _fact_of(converted: CatalogHistory, index: int) -> Fact:
     """Return the node and the term of an answer.
 
-    A create whose answer was lost, but whose table another answer shows, has the fact of this other
-    answer: stale answers that may miss the one may miss the other.
+    If the answer of a create was lost, but another answer shows its table, the create gets the fact
+    of this other answer: a stale answer that may miss this state may also miss the create.
     """
     done = converted.pairs[converted.seen_creates.get(index, index)].completion
     if done is None or done.type is OpType.INFO or not isinstance(done.value, dict):

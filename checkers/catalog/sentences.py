@@ -26,7 +26,7 @@ ID_SHOWN_MAX = 8
 
 
 def where(pair: Pair) -> str:
-    """Return index, kind, time and node of an operation, in parentheses, and if it used Hive."""
+    """Return an operation's index, kind, time and node in parentheses, and whether it used Hive."""
     begin, done = pair.invoke, pair.completion
     if done is None or not is_late(pair):
         return sentences.where(pair)
@@ -90,7 +90,7 @@ def _last_change(
 
 
 def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Catalog | None) -> str:
-    """Describe the table under `name` in one surviving configuration, and its last change."""
+    """Describe which table has `name` in a surviving configuration, and how it got there."""
     state: Any = survivor.state
     here = None
     if whole is not None:
@@ -140,7 +140,7 @@ def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | 
 
 
 def _rule(pair: Pair) -> str:
-    """Name the rule that the failing operation broke; reports group failures by this name."""
+    """Name the rule that the failing operation broke, by which reports group failures."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"
@@ -148,7 +148,7 @@ def _rule(pair: Pair) -> str:
 
 
 def tell_conflicts(converted: CatalogHistory) -> Told:
-    """Describe the conflicts of the history: answers whose table ids and nonces do not match."""
+    """Describe the history's conflicts (answers whose table ids and nonces do not match)."""
     text: list[str] = []
     blamed: list[int] = []
     for each in converted.conflicts[:CONFLICTS_MAX]:
@@ -176,7 +176,7 @@ def tell_contradiction(core: tuple[int, ...], rule: str, pairs: Mapping[int, Pai
 
 
 def _named(text: str, pairs: Iterable[Pair]) -> str:
-    """Add to each table id in `text` the name that the table has in an answer of `pairs`."""
+    """Add a name to each table id in `text`, taken from an answer that shows the table."""
     for pair in pairs:
         call, value = fields_of(pair.invoke), fields_of(pair.completion)
         named = [(call.get("new_name", call.get("name")), value.get("table_id"))]

@@ -1,10 +1,10 @@
-"""The checker of reads that allow a stale answer, up to a bound that the read or its answer states.
+"""Checks reads that allow a stale answer up to a bound, which the read or its answer states.
 
 The checker applies two rules to each answer:
 
 * the bound that the answer states is at most the bound that the read allowed;
-* the read counts as invoked earlier by its bound (see `calls_before`). The answer's revision is at
-  least the revision of every change, and of every read of the newest state, that was answered
+* the invocation of the read counts as earlier by the bound (see `calls_before`). The answer's
+  revision is at least the revision of every change or read of the newest state that was answered
   before this earlier invocation. Answers without a revision are exempt from this rule.
 
 The checker `linearizable-catalog` judges whether the answer shows the state of its revision.

@@ -1,4 +1,4 @@
-"""The checker `bounds`: judges resource use and outages by limits that the target declares.
+"""The checker `bounds` judges resource use and outages by limits that the target declares.
 
 The snapshot contains the limits (`"bounds"`), so that a stored history can be judged again:
 
@@ -22,20 +22,20 @@ The snapshot contains the limits (`"bounds"`), so that a stored history can be j
 | outage    | seconds without any answer during chaos; `of` is the kind of overlapping fault    |
 
 The units are operation, fault, second, and the target's amounts. For the measure `written`, only
-the units of the same minute count, with two exceptions: operations of the minute before count,
-since their writes may come late, and faults that last into the minute count. A node that was not
-measured is not judged, and the result says so.
+the units of the same minute count, with two exceptions: operations of the previous minute also
+count, since their writes may come late, and so do faults that last into the minute. A node that was
+not measured is not judged, and the result says so.
 
-The limit of an outage is the sum of the limits of all faults that overlap it, plus the time during
-which faults hit half of the quorum at once or the links of all clients. If the history changes the
-membership, the quorum consists of the nodes that surely had a vote then (`voters`). An outage that
-overlaps a disturbance (by the harness, its host or its engine) is not held against the target,
+The limit of an outage is a sum: the limits of all faults that overlap the outage, plus the time
+during which faults hit half of the quorum at once or the links of all clients. If the membership
+changes, the quorum consists of the nodes that surely had a vote at the time (`voters`). An outage
+that overlaps a disturbance (by the harness, its host or its engine) is not held against the target,
 unless the time of the disturbance is known and the outage exceeds the limit before or after it. For
 elections and calls, a disturbance counts as a fault, and so does each second in which nodes
-starved. If a limit grows by a unit of which the target did not declare the amount, only the fixed
-part of the limit is known: a number below the fixed part is within the limit, and a larger number
-is `unknown`. The verdict on a history without limits is `unknown`, since only targets with limits
-list this checker.
+starved. If a limit grows by a unit whose amount the target did not declare, only the fixed part of
+the limit is known: a number below the fixed part is within the limit, and the result for a larger
+number is `unknown`. The verdict on a history without limits is `unknown`, since only targets with
+limits list this checker.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
-"""For each measure, the field of a `usage` fact that holds the bytes, and words for the bytes."""
+"""For each measure, the field of a `usage` fact that contains the bytes, and words to print."""
 UNITS: Final = {"memory": " MiB", "disk": " MiB", "written": " MiB", "outage": " s"}
 CALM: Final = "none"
-"""The kind of fault that a limit names (`of`) for outages that overlap no fault."""
+"""The value of `of` in the limit of outages that overlap no fault."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
 SHOWN_MAX: Final = 10
 
@@ -80,7 +80,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The two ends of a connection: the nodes that serve, and their clients."""
+    """The serving nodes and their clients."""
 
     voters: Voters  # a majority of these nodes must be up; empty if not declared
     clients: float  # the number of concurrent clients
@@ -102,7 +102,7 @@ class _Outage:
     def hindered_s(self, ends: _Ends) -> float:
         """Return the seconds of the outage in which faults hit half of the quorum or all clients.
 
-        If the target declares no quorum, every fault that lasts counts. A reset does not last.
+        If the target declares no quorum, every fault that has a duration counts; a reset has none.
         """
         lasting = [fault for fault in self.faults if fault.kind != RESET]
         voters = ends.voters.surely(self.begin, self.end)
@@ -126,7 +126,7 @@ class _Outage:
 
 @dataclass(slots=True)
 class _Run:
-    """A history under judgement, with its target's limits and the findings so far."""
+    """A history that is being judged, with the target's limits and the findings so far."""
 
     history: History
     declared: Json
@@ -140,7 +140,7 @@ class _Run:
     missing_since_ns: float
     """The time of a node's first permitted exit; the node stays down until all is healed."""
     unmeasured: list[str] = field(default_factory=list)
-    """The names of limits on amounts measured on no node, such as memory in a simulation."""
+    """The names of limits that no node measures, such as memory in a simulation."""
 
     def bound(self, limit: Json, more: Mapping[str, float] | None = None) -> float:
         """Return the value of a limit, including its growth by the run's units and by `more`."""
@@ -268,7 +268,7 @@ def _elections(run: _Run, limit: Json) -> None:
 def _leaders(run: _Run, limit: Json) -> None:
     terms: dict[int, dict[str, int]] = {}
     for op in run.history.facts("leader"):
-        # Polled leaders do not count: an answer may combine a leader and a term of different times.
+        # Polled leaders do not count, since an answer may combine a leader and another's term.
         if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():
@@ -311,7 +311,7 @@ def _memory(run: _Run, limit: Json) -> None:
 
 
 def _held(run: _Run, limit: Json) -> None:
-    """Judge each node's largest measurement of memory or disk; exempt unmeasured nodes."""
+    """Judge each node's largest measurement of memory or disk; nodes without one are exempt."""
     what, words = HELD[limit["measure"]]
     largest: dict[str, tuple[float, Op]] = {}
     for op in run.history.facts("usage"):
@@ -388,7 +388,7 @@ MEASURES: Final[Mapping[str, Callable[[_Run, Json], None]]] = {
 
 
 def _answers(history: History) -> Iterator[int]:
-    """Yield the times of answers that only a working target gives: `ok`, and refusals."""
+    """Yield the times of answers (`ok` and refusals) that only a working target gives."""
     for pair in history.pairs:
         done = pair.completion
         if done is None:

@@ -1,10 +1,11 @@
-"""The checker `crash`: only the nemesis ends node processes (I9, `checkers.verdict.invariants`).
+"""The checker `crash`: only the nemesis may end node processes (I9, `checkers.verdict.invariants`).
 
 The verdict is `invalid` only if a node exited by itself. Such an exit is excused only if a fault of
 the node's disk or clock may have caused it. It is permitted if the node's log shows a sign that the
-run's profile permits (`Permit.signs`). An example is the exit after a catch-up of 30 s, which the
-profile `strict` does not permit. The verdict is `unknown` for an exit by the host (its OOM killer,
-a signal that the harness did not send), by an unknown sender, or near an infrastructure failure.
+run's profile permits (`Permit.signs`). An example is a master that exits because catching up took
+over 30 s, which the profile `strict` does not permit. The verdict is `unknown` if the host ended
+the node (its OOM killer, or a signal that the harness did not send), if the sender is unknown, or
+if the exit was near an infrastructure failure.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LINE_CHARACTERS_MAX: Final = 300
 RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (?:check failed: )?(?=.)")
 """Matches the class name of an error at the start of a traceback's last line."""
 NEAR_NS: Final = 10 * NS_PER_S
-"""The longest delay with which a failed engine reports the exit of a node, or its own failure."""
+"""The longest delay until a failed container engine reports a node's exit or its own failure."""
 
 
 class CrashChecker(Checker):
@@ -60,7 +61,8 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Each exit was judged. In a run without exits, watching to the end is one judgement.
+            # Each exit counts as one judgement. A run that was watched to its end without any exit
+            # counts as one.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
@@ -103,7 +105,7 @@ class CrashChecker(Checker):
 
 
 class _Excuses:
-    """The intervals in which nodes may exit, because of faults that may end a node (`may_end`).
+    """The intervals in which nodes may exit because of a fault that may end a node (`may_end`).
 
     An interval lasts until `EXCUSED_AFTER_NS` after the end of the fault.
     """

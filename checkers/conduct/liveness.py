@@ -1,16 +1,16 @@
-"""Liveness: a healed quorum must serve again, and a fully healed target must settle.
+"""The liveness checker: a healed quorum must serve again, and a fully healed target must settle.
 
 The harness records whether the target served again (the fact `live`) and settled (`converged`),
-with the bound and the missing parts, and this checker judges both facts. If the bound was exceeded,
-the verdict is never `valid`. The verdict is `invalid` only if the harness checked again after the
-bound, at a node that had to serve, and no disturbance excuses the delay
+with the time bound and with everything that was still missing. This checker judges both facts. If
+the bound was exceeded, the verdict is never `valid`. The verdict is `invalid` only if the harness
+checked again after the bound, at a node that had to serve, and no disturbance excuses the delay
 (`checkers.verdict.disturbances`). It is `unknown` if the run ended before the facts were recorded,
 or if the target refused the probe because of its declared limits
 (`checkers.catalog.invariants.refusals`).
 
-The verdict is `permitted` if the target did not settle because of nodes that ended as the profile
-permits, and nothing else is missing. It is also `permitted` if the target did not serve and such a
-node is in the core, the nodes that have to serve.
+The verdict is `permitted` if the target did not settle only because nodes had ended in a way that
+the profile permits. It is also `permitted` if the target did not serve and such a node is in the
+*core*: the nodes, a bare majority, that have to serve.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ differ only in these parts are shown together."""
 
 
 class _Promise(msgspec.Struct, frozen=True):
-    """A promise of the target: the fact that records its outcome, and words for both outcomes.
+    """A promise of the target, with the fact that records its outcome and words for both outcomes.
 
-    `open_field` is the field of the fact that lists the missing parts.
+    `open_field` is the field of the fact that lists the parts that were still missing.
     """
 
     fact: str
@@ -148,7 +148,8 @@ class LivenessChecker(Checker):
             live, rest = details["live"], details["converged"]
             reason = f"live after {_s(live)} and at rest after {_s(rest)}"
         else:
-            # The worst finding gives the reason, no matter which finding comes first in the run.
+            # The reason is that of the worst finding, which need not be the first finding in the
+            # run.
             at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
             reason = findings[at].text or ""
             details["rule"] = PROMISES[at].fact
@@ -231,9 +232,9 @@ def _needed(promise: _Promise, op: Op) -> set[str]:
 
 
 def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
-    """Return the first kind of operation that did not succeed, if the target's limits refused it.
+    """Return the first kind of operation that failed, if the target refused it by its own limits.
 
-    Later kinds of operations depend on the first kind.
+    Only the first counts, since later kinds of operations depend on it.
     """
     missing = op.value.get(promise.open_field)
     if promise.fact != "live" or not isinstance(missing, list | tuple) or not missing:

@@ -1,6 +1,6 @@
-"""The load that a run put on its target: its rate, and concurrent operations on the same name.
+"""Measures the load that a run put on its target by its rate and by concurrency on the same name.
 
-Clients that wait for a target in trouble send fewer requests, so the achieved rate must fall under
+Clients that wait for a disturbed target send fewer requests, so the rate necessarily falls during
 faults. The certificate of a run reports a doubt if the run has hardly any operations, or did not
 reach the requested rate even in its best seconds.
 """
@@ -30,7 +30,7 @@ STARVED_SHARE_MIN: Final = 0.1
 """If processors were scarce for more than this share of the chaos phase, this explains why the load
 stayed below the requested load."""
 OPERATIONS_MIN: Final = 100
-"""With fewer operations during chaos, it may be chance that no two overlapped on any name."""
+"""With fewer operations during chaos, a lack of overlapping operations may be chance."""
 
 
 class Load:
@@ -137,8 +137,8 @@ def _names(value: object) -> list[str]:
     names: list[object] = []
     if isinstance(value, dict):
         names = [value[field] for field in ("name", "new_name", "key") if field in value]
-        # A row is identified by its table and its key. Inserts, which have an id, exclude each
-        # other by their key alone.
+        # A row is identified by its table and its key. Inserts (which have an id) conflict if only
+        # their keys are equal.
         if "table" in value and "id" not in value:
             names = [f"{value['table']}/{key}" for key in [*names, *_seconds(value.get("rows"))]]
     elif isinstance(value, list):

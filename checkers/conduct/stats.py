@@ -1,4 +1,4 @@
-"""The checker `stats`: statistics of a run, and the certificate that the run was not vacuous.
+"""The checker `stats` reports statistics of a run, and certifies that the run was not vacuous.
 
 A run in which nothing happened is trivially linearizable. So this checker requires evidence, and
 its verdict is `unknown` if some evidence is missing:
@@ -6,14 +6,15 @@ its verdict is `unknown` if some evidence is missing:
 * every kind of operation that was invoked succeeded at least once, except for kinds that the
   profile does not have (`Permit.lacks`); such an exception makes the verdict `permitted`, not
   `valid`;
-* enough mutations were acknowledged that the target had something to lose; reads do not count;
-* every nemesis of the case hit a node with a measured effect, unless a search made the faults;
-* the load was the requested load, and operations overlapped (`checkers.conduct.load`);
+* enough mutations were acknowledged (not only reads), so that the target had something to lose;
+* every nemesis of the case had a measured effect on a node, unless a search chose the faults;
+* the load was as requested, and operations overlapped (`checkers.conduct.load`);
 * the run reached its final reads, completed all of them, and the target delivered a snapshot.
 
 The verdict is never `invalid`. The result's `details` contain counts, latencies, refusals, changes
-of leader, and faults with the operations in flight at their start and end. `details["certificate"]`
-is the short form to print, and `details["rule"]` names the first missing piece of evidence.
+of leader, and for each fault the number of operations in flight at its start and end.
+`details["certificate"]` is the short form to print, and `details["rule"]` names the first missing
+piece of evidence.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
 
 
 def _ranked(ordered: Sequence[float], q: float) -> float:
-    """Return the quantile `q`: the smallest value that the share `q` of values does not exceed."""
+    """Return the quantile `q`: the smallest value that is not below the share `q` of all values."""
     return ordered[max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)]
 
 
@@ -138,7 +139,7 @@ class _Counts:
 
 
 NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so its final state is unchecked"
-UNREAD: Final = "unread"  # the rule that all final reads completed; a permit may lift it
+UNREAD: Final = "unread"  # the rule that all final reads must complete, which a permit may lift
 
 
 class StatsChecker(Checker):
@@ -289,7 +290,7 @@ def _summary(faults: Sequence[Fault]) -> str:
 
 
 def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
-    """Return the certificate's line about the delays of faults that waited for an event, if any."""
+    """Return the certificate's line about how late faults followed the events that trigger them."""
     after_ms = [fault.after_event_ms for fault in faults if fault.after_event_ms is not None]
     if not after_ms:
         return {}
@@ -341,13 +342,13 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
 
 
 def _planned(case: Case) -> list[str]:
-    """Return the nemeses of the case and of its schedule, which users may have edited."""
+    """Return the nemeses that the case and its schedule name; users may edit the schedule."""
     named = [*case.nemeses, *(fault.nemesis for fault in case.faults or ())]
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """Return the ids of faults that the nemesis did not end itself, so that they prove nothing."""
+    """Return the ids of faults that the nemesis did not end itself; they prove nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id

@@ -1,5 +1,4 @@
-"""The nodes that surely have a vote at a moment of a history with membership changes (vocabulary
-`members`).
+"""Finds the nodes that surely have a vote at a moment of a history with changes of membership.
 
 A fault that hits half of the voters destroys the quorum. After removals, there are fewer voters
 than the target declared: if one of three masters is removed and another is paused, the paused
@@ -25,9 +24,9 @@ class Voters:
     """The voters among the nodes that a target declared as its quorum.
 
     Without changes of membership, all declared nodes vote at all times. The harness knows the
-    voters from lists of masters. A later removal counts as done if it may have taken effect. A
-    later addition does not count, since a new master gets its vote only some time after it was
-    added.
+    voters from lists of masters. A removal after the last list counts if it may have taken effect.
+    An addition after the last list does not count, since a new master gets its vote only some time
+    after it was added.
     """
 
     def __init__(self, history: History, declared: frozenset[str]) -> None:
@@ -41,7 +40,8 @@ class Voters:
     def surely(self, begin_ns: float, end_ns: float) -> frozenset[str]:
         """Return the nodes that surely have a vote from `begin_ns` until `end_ns`.
 
-        A power cut that may undo changes leaves only nodes that no change ever named.
+        After a power cut that may have undone changes, these are only the nodes that no change ever
+        named.
         """
         changes = [pair for pair in self._changes if pair.invoke.time < end_ns]
         if not changes or not self.declared:

@@ -1,10 +1,9 @@
-"""Checks of transactional isolation: infer dependencies, find cycles, give a verdict.
+"""Checks transactional isolation: infers dependencies, finds cycles, and gives a verdict.
 
-A request names the consistency models that must hold, and perhaps single anomalies that must not
-occur. The request decides which orders of transactions count (real time, the order within
-processes, or neither) and which anomalies make a history invalid. The refuted models (`not_`,
-`also_not`) follow from all anomalies found. The verdict follows jepsen-io/elle, `txn.clj` at
-ccdee6f:
+A request names the consistency models that must hold, and possibly further anomalies that must not
+occur. It decides which orders of transactions count (real time, the order within processes, or
+neither) and which anomalies make a history invalid. The refuted models (`not_`, `also_not`) follow
+from all anomalies that were found. The verdict follows jepsen-io/elle, `txn.clj` at ccdee6f:
 
 * invalid: the history has an anomaly that a requested model, or a model that it implies, forbids;
 * unknown: the check found only `empty-transaction-graph` or `cycle-search-timeout`, or nothing can
@@ -57,9 +56,10 @@ MEMBERS_SEARCHED_MAX: Final = 1_000_000
 components, the check shows only cycles of two transactions; it still knows the refuted models."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
-"""The number of components in which all kinds of cycles are searched for.
+"""The number of components that are searched for all kinds of cycles.
 
-In further components, the search skips the kinds of cycles that it found before."""
+In further components, the search skips the kinds of cycles that it has already found.
+"""
 
 _REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
 _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-process"))
@@ -71,9 +71,9 @@ class ElleResult:
 
     `anomalies` maps each type of anomaly to explained cases. `counts` has the number of occurrences
     of each type. For cycles, the count is the number of components with such a cycle (a lower bound
-    if there are over a thousand components). `not_` lists the weakest refuted models, `also_not`
-    the stronger models that are refuted as a consequence. `notes` have no influence on the verdict.
-    `present` names every type of anomaly found, forbidden or not. `promised` lists the options of
+    if there are over a thousand components). `not_` lists the weakest refuted models, and
+    `also_not` the stronger models that follow. `notes` have no influence on the verdict. `present`
+    names every type of anomaly that occurs, forbidden or not. `promised` lists the options of
     `RegisterOptions` that the check assumed because a requested model implies them.
     """
 
@@ -160,12 +160,12 @@ def check_rw_register(
     """Check a history of transactions that write and read registers.
 
     Reads do not show the order of a key's versions. The check infers this order from what the
-    caller states about single keys (keys are linearizable, keys are sequentially consistent, or
-    writes follow reads in a transaction: `wfr_keys`), or from the order in which transactions were
-    committed (`transaction_order`: index of the invocation -> number). `initial_values` declares
-    the values of keys before any write. With `initial_values`, a read of a value that was never
-    written is a `garbage-read`; without, it is only a note. With `unknown_writes`, a write without
-    an answer counts like other writes if some transaction read its value; the original Elle never
+    caller states about each key: `linearizable_keys`, `sequential_keys` (sequentially consistent),
+    or `wfr_keys` (in a transaction, writes follow reads). Another source is `transaction_order`,
+    which maps indices of invocations to positions in the order of commits. `initial_values`
+    declares the values of keys before any write. With `initial_values`, a read of a value that was
+    never written is a `garbage-read`; without them, it is only a note. With `unknown_writes`, a
+    write without an answer counts if some transaction read its value; the original Elle never
     counts such writes. The limits and errors are the same as for `check_list_append`.
     """
     wanted = request(
@@ -269,7 +269,7 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count one anomaly of type `type_`; keep the cases (`tell()`) of the first `CASES_MAX`."""
+        """Count an anomaly of type `type_`; keep the first `CASES_MAX` cases from `tell()`."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:
@@ -317,7 +317,7 @@ class _Found:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:
-        """Search for cycles that refute `models`, if so far only their existence is known."""
+        """Search for the cycles that refute `models` if only their existence is known so far."""
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:
@@ -346,7 +346,7 @@ def _unfinished(kinds: list[str], members: int) -> Case:
 
 
 def _shown(found: _Found, wanted: Request) -> set[str]:
-    """Return the anomaly types to report: the forbidden types that were found.
+    """Return the anomaly types to report, which are the forbidden types that occur.
 
     A type `...-cycle-exists` is left out if another reported anomaly refutes the same model.
     """

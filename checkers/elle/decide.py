@@ -1,4 +1,4 @@
-"""Verdicts that are `valid` only if the requested consistency model was proven to hold.
+"""Gives the verdict `valid` only if the requested consistency model was proven to hold.
 
 `check` answers as the original Elle does: a model counts as valid if no anomaly refutes it. But
 eleven models have no anomaly that Elle looks for, and other models have violations without an
@@ -9,8 +9,8 @@ every requested model separately:
 2. for registers, a model may imply an order of versions (`promises_of`); a contradiction of that
    order refutes this model, but no weaker model;
 3. a model with a `Rule` holds if the search in `orders` finds an order of versions that satisfies
-   the rule, and is refuted if no such order exists. If the search is too large, the verdict is
-   `valid` with a note, provided that only the order of versions was left open;
+  the rule, and is refuted if no such order exists. If the search is too large but only the order of
+  versions is open, the verdict is `valid` with a note;
 4. a model without a rule holds if a stronger model holds; if not, the verdict is `unknown`.
 """
 
@@ -37,7 +37,7 @@ OPERATIONS_MAX: Final = 64
 CORE_SHOWN_MAX: Final = 12
 
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
-"""Anomalies that leave the version orders of a history undefined, whichever model is decided."""
+"""Anomalies that leave a history's version orders undefined, regardless of the model."""
 
 BLIND_TO_OWN: Final = frozenset({"writes", "reads"})
 """Kinds of rules that judge each version separately. Such a rule does not compare a transaction's
@@ -221,9 +221,9 @@ class _Decision:
         )
 
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """Return the refutation of `model`, for which no order of versions exists.
+        """Return the result for `model` if no order of versions satisfies it: a refutation.
 
-        The case lists transactions that no order explains: a minimal set if the history is small.
+        The case lists transactions that no order explains; in a small history, this set is minimal.
         """
         name = existence_type(model)
         core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]
@@ -245,7 +245,7 @@ class _Decision:
         )
 
     def _proven(self, model: str, result: ElleResult) -> ElleResult:
-        """Decide `model` by stronger models (`PROVEN_BY`): it holds if any of them is proven."""
+        """Decide `model`, which holds if any of the stronger models in `PROVEN_BY` is proven."""
         if result.verdict is Verdict.INVALID:
             return result
         stronger = PROVEN_BY.get(model, ("PL-SI",))
@@ -269,7 +269,7 @@ class _Decision:
 
 
 def _attributed(result: ElleResult, model: str, promised: Sequence[str]) -> ElleResult:
-    """Return `result` as the refutation of `model`, which implies the contradicted order.
+    """Return `result` as a refutation of `model`, which implies the order that was contradicted.
 
     `promised` are the options of `RegisterOptions` that the model implies.
     """

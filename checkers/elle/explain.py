@@ -2,7 +2,7 @@
 
 Each transaction of a cycle must come before the next transaction, and the last transaction before
 the first. The text names the transactions T1, T2, ... and gives the reason for each step. The
-drawing shows the same steps as boxes and arrows, in an SVG without references to other files.
+drawing shows transactions as boxes and steps as arrows, in an SVG that needs no other files.
 """
 
 from __future__ import annotations

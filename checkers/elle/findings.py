@@ -16,7 +16,7 @@ class Refused(Exception):  # noqa: N818 - not an error: it makes the verdict unk
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The reason why one transaction precedes another: the relation, a sentence, and its data.
+    """The reason why one transaction precedes another, with the relation, a sentence and its data.
 
     `template` is the sentence. Its placeholders `{source}` and `{target}` are the two transactions;
     the placeholders `{key}`, `{value}` and `{next_value}` are the fields of the same name.
@@ -41,7 +41,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a cycle: from the op with index `source` to the op with index `target`."""
+    """One step of a cycle, from the op with index `source` to the op with index `target`."""
 
     source: int
     target: int
@@ -73,8 +73,7 @@ class Finding:
 
 
 Explain = Callable[[int, int, int], Reason]
-"""A function of (source, target, relation) that returns the reason for an edge: why transaction
-`source` precedes transaction `target`."""
+"""A function of (source, target, relation) that explains why `source` precedes `target`."""
 
 
 @dataclass(slots=True)
@@ -82,9 +81,9 @@ class Inference:
     """The dependencies and anomalies that were inferred from a history.
 
     If two transactions have several relations, the step between them takes its name from the first
-    of these relations in `preference`. `refine`, if set, receives the transactions of all
-    components with cycles, and returns the graph of the original Elle, which has fewer edges, or
-    `None` to keep the present graph. A history without cycles needs no such graph.
+    of these relations in `preference`. `refine` is called only if there are cycles. It receives the
+    transactions of all components with cycles, and returns either the graph of the original Elle,
+    which has fewer edges, or `None` to keep the present graph.
     """
 
     builder: GraphBuilder

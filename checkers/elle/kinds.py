@@ -1,10 +1,10 @@
-"""Kinds of cycles as automata, and a search for the shortest cycle of a kind.
+"""Represents kinds of cycles as automata, and searches for the shortest cycle of a kind.
 
-The search is a breadth-first walk over (node, state of the automaton), from each edge that a cycle
-of that kind must contain. The length of a walk counts only transactions; the auxiliary nodes of
-`graph` (gates and joints) cost nothing. The shortest closed walk may visit a transaction twice.
-Such a walk is not a cycle, but a combination of smaller cycles of other kinds. If the search finds
-only such walks, it enumerates simple paths.
+The search is breadth-first over pairs (node, state of the automaton). It starts at every edge whose
+relation a cycle of that kind must contain. The length of a walk counts only transactions; the
+auxiliary nodes of `graph` (gates and joints) cost nothing. The shortest closed walk may visit a
+transaction twice. Then it is not a cycle, but a combination of smaller cycles of other kinds. If
+the search finds only such walks, it enumerates simple paths.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ class Kind:
     """A kind of cycle as an automaton.
 
     `rw` is the required number of anti-dependencies: 0, 1 (exactly) or 2 (or more). If `apart` is
-    set, no two anti-dependencies may be adjacent. The relations are bit masks: steps by `anti`
-    count as anti-dependencies, and steps by `free` are allowed anywhere. A cycle of this kind must
-    contain a step by `first`, with which the search begins, and (unless 0) a step by `suffix`.
+    set, no two anti-dependencies may be adjacent. The other fields are bit masks of relations:
+    steps by `anti` count as anti-dependencies, and steps by `free` are allowed anywhere. A cycle of
+    this kind must contain a step by `first`, with which the search begins. Unless `suffix` is 0, it
+    must also contain a step by `suffix`.
     """
 
     free: int
@@ -171,8 +172,8 @@ class Walker:
     def shortest(self) -> Cycle | None:
         """Return the shortest cycle of the kind, or `None`; raise `TimedOut` if the budget ends.
 
-        If a cycle was found before the budget ended, this cycle is returned, but a shorter one may
-        exist.
+        If the budget ends after a cycle was found, this cycle is returned, although a shorter one
+        may exist.
         """
         best: Walk = []
         size = 0
@@ -265,7 +266,8 @@ class Walker:
                 while stack:
                     path, node, state = stack.pop()
                     budget.spend(1)
-                    # A path may pass the same gate or joint twice: these nodes only lead forward.
+                    # A path may pass the same gate or joint twice, since these nodes only lead
+                    # forward.
                     visited = {step[0] for step in path if step[0] < members}
                     size = len(visited) + (node < members)
                     for following, relation in reversed(self._out[node]):
@@ -298,7 +300,7 @@ def _unwind(
     origin: int,
     first: int,
 ) -> Walk:
-    """Return the walk that ends in `last`, read back from `parents`, as steps from `origin`."""
+    """Return the walk from `origin` to `last` as steps, by following `parents` backwards."""
     backwards = [(last[0], closing)]
     step = parents[last]
     while step is not None:

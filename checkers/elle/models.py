@@ -1,6 +1,6 @@
-"""Elle's tables of anomalies and consistency models, and the models that anomalies refute.
+"""Elle's tables of anomalies and consistency models, from which the refuted models follow.
 
-The tables have three relations. `IMPLIES` lists the anomalies that another anomaly implies (a `G0`
+The tables contain three relations. `IMPLIES` lists the anomalies that each anomaly implies (a `G0`
 is a trivial `G1c`). `WEAKER` lists the weaker models that a model implies. `FORBIDS` lists the
 anomalies that a model itself rules out. An anomaly refutes every model that forbids it or one of
 its implied anomalies, and every stronger model. The result of a check names the weakest refuted
@@ -36,7 +36,7 @@ _CYCLES: Final = (
 CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in SUFFIXES)
 
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
-"""Findings of an incomplete check; without any other finding, the verdict is unknown."""
+"""Signs of an incomplete check; if there are no other anomalies, the verdict is unknown."""
 
 # Implications between kinds of cycles; they also hold between variants with the same suffix.
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
@@ -251,8 +251,7 @@ NEVER_FOUND: Final[Mapping[str, str]] = {
     "GSIb": "G-single-item",
     "write-skew": "G2-item",
 }
-"""Anomalies that the tables name but no check looks for, each with an anomaly that a request can
-name instead."""
+"""Maps anomalies that the tables name but no check looks for to an anomaly to request instead."""
 
 
 def _closure(names: Iterable[str], relation: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -272,7 +271,7 @@ def canonical(model: str) -> str:
 
 
 def friendly(model: str) -> str:
-    """Return the common name of a model's canonical name (`PL-3` -> `serializable`)."""
+    """Return the common name of a model, given its canonical name (`PL-3` -> `serializable`)."""
     return _FRIENDLY.get(model, model)
 
 
@@ -322,7 +321,7 @@ def prohibited(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozense
 
 
 def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> frozenset[str]:
-    """Return the canonical names of all models that `anomalies` or the refuted `models` rule out.
+    """Return the canonical names of all models that `anomalies` and the refuted `models` rule out.
 
     The result contains `models` and all models stronger than any refuted model.
     """
@@ -334,7 +333,7 @@ def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> f
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The models that a set of anomalies refutes: the weakest (`not_`) and all stronger models."""
+    """The models that some anomalies refute: the weakest (`not_`), and all stronger ones."""
 
     not_: tuple[str, ...]
     also_not: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The recorded transactions that a reported case names, for the verifier in `verify`.
+"""Reads the recorded transactions that a reported case names, for the verifier in `verify`.
 
 Keys and values are identified by their text and type, so 1 is neither "1" nor true.
 """
@@ -46,10 +46,10 @@ class Txn:
 
 
 def mops_of(pair: Pair) -> Any:
-    """Return a transaction's micro-operations from its completion, or else from its invocation.
+    """Return a transaction's micro-operations, if possible from its completion.
 
-    The completion does not count if it is a `fail`, since its value describes the client's error.
-    The value of an `info` counts only if it is a list.
+    Otherwise they come from the invocation: the value of a `fail` describes the client's error, and
+    the value of an `info` counts only if it is a list.
     """
     done = pair.completion
     if done is None or done.value is None or done.type is OpType.FAIL:
@@ -65,7 +65,7 @@ def transactions(history: History) -> Iterator[Txn]:
         invoke, done, mops = pair.invoke, pair.completion, mops_of(pair)
         kind = "info" if done is None else done.type.value
         end = done.index if done is not None and kind == "ok" else float("inf")
-        if kind != "ok":  # a read without an answer may be [r key]: add its unknown value
+        if kind != "ok":  # a read without an answer may be recorded as [r key], so complete it
             mops = [
                 (*mop, None) if len(mop) == 2 and mop[0] in ("r", ":r") else mop for mop in mops
             ]
@@ -73,7 +73,7 @@ def transactions(history: History) -> Iterator[Txn]:
 
 
 def require_operations(case: Any, ops: Collection[int]) -> None:
-    """Require that the operations that `case` names are in `ops`, each named once.
+    """Require that `ops` contains the operations that `case` names, and that none is named twice.
 
     Raises `NotVerified` if the case only says that a cycle exists, and `CaseError` for an unknown
     operation or (except in `incompatible-order`) a repeated operation.
@@ -82,7 +82,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
         raise NotVerified("the case only says that a cycle exists")
     if missing := [number for number in case.operations if number not in ops]:
         raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
-    # a single operation may contain both contradicting reads
+    # a single operation may contain both of the reads that contradict each other
     alone = case.type == "incompatible-order"
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")
@@ -91,7 +91,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
 def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
     """Return whether a cycle with the relations `kinds` is an anomaly with the name `name`.
 
-    A step may have a relation in `known` (dependencies over data), `process`, or `realtime`.
+    The relation of a step may be in `known` (dependencies over data), or `process`, or `realtime`.
     """
     anti = [kind in ("rw", "rwp") for kind in kinds]
     adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
@@ -126,9 +126,9 @@ class Raw:
         texts += [step.reason.key for case in cases for step in case.steps]
         wanted, named = {number for case in cases for number in case.operations}, set(texts)
         self.ops: dict[int, Txn] = {}
-        # key: the transactions that accessed it and did not fail
+        # key -> the transactions that accessed it and did not fail
         self.on: dict[Any, list[Txn]] = {}
-        self.writer: dict[Any, Txn] = {}  # (key, value): the transaction that wrote it
+        self.writer: dict[Any, Txn] = {}  # (key, value) -> the transaction that wrote it
         self.types: set[str] = set()
         for txn in txns:
             keys = {identity(key) for _, key, _ in txn.mops if str(key) in named}

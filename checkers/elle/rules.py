@@ -1,13 +1,13 @@
-"""The order of versions that each consistency model requires, for `orders` and `decide`.
+"""The condition that each consistency model puts on the order of versions.
 
 Elle's tables (`models`) say which anomalies refute a model. The tables do not say when a model
-holds, because Elle does not look for every violation of every model. A model's verdict is `valid`
-only by one of these tables:
+holds, because Elle does not look for every violation of every model. `orders` and `decide` find a
+model `valid` only by one of the tables in this module:
 
-* a `Rule`, which says exactly when a history obeys the model (after Adya, 1999; Cerone, Bernardi,
+* `RULES`: a `Rule` says exactly when a history obeys the model (after Adya, 1999; Cerone, Bernardi,
   Gotsman, 2015; Cerone, Gotsman, "Analysing snapshot isolation", 2018; Biswas, Enea, 2019);
-* `MEANS`: another name for a model that has a rule. One-copy and conflict serializability have the
-  same meaning for a history of answers;
+* `MEANS`: a model with the same meaning as a model that has a rule. For a history of answers,
+  one-copy and conflict serializability mean the same;
 * `PROVEN_BY`: a stronger model with a rule. If the stronger model does not hold, the verdict is
   `unknown`.
 """
@@ -26,20 +26,22 @@ Order = Literal["", "process", "realtime"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A model's condition, which some total order of each key's versions must satisfy.
+    """The condition of a model: some total order of each key's versions must satisfy it.
 
-    For every kind, the edges ww, wr (unless the kind is `writes`) and `order` (of processes or real
-    time) form no cycle. Some kinds add a condition on each rw edge from a reader S to a writer T:
+    For every kind of rule, the edges ww, wr (except for the kind `writes`) and `order` (of
+    processes or real time) must form no cycle. Some kinds add a condition on each rw edge from a
+    reader S to a writer T:
 
-    * `atomic`, `update`, `causal`, `parallel`: T is not visible to S. Under `atomic`, S sees the
-      transactions that it read from; under `update`, also earlier writers of the keys that S wrote;
-      under `causal`, everything before S by wr and `order`; under `parallel`, everything before S
-      by ww, wr and `order`.
-    * `prefix`, `si`: the following edges form no cycle: S begins before T commits, and the
-      transactions that T depends on commit before T begins (`prefix`: ww orders only commits).
-    * `serial`: all edges together, with rw, form no cycle.
+    * `atomic`, `update`, `causal`, `parallel`: T must not be visible to S. Under `atomic`, S sees
+      the transactions that it read from. Under `update`, S also sees the earlier writers of the
+      keys that it wrote. Under `causal`, S sees everything before it by wr and `order`; under
+      `parallel`, by ww, wr and `order`.
+    * `prefix`, `si`: S begins before T commits, and the transactions on which T depends commit
+      before T begins. These edges must form no cycle. (Under `prefix`, ww orders only commits.)
+    * `serial`: all edges together, including rw, must form no cycle.
 
-    If Elle's tables do not contain this model, `base` is a model whose anomalies refute this model.
+    If Elle's tables do not contain this model, `base` is a model in the tables whose anomalies
+    refute it.
     """
 
     kind: Kind
@@ -95,19 +97,20 @@ PROVEN_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "monotonic-writes": (IN_SESSIONS,),
     "read-your-writes": (IN_SESSIONS,),
 }
-"""Models that no rule covers completely, each with the weakest models that imply it.
+"""Maps models that no rule covers completely to the weakest models that imply them.
 
 A history of plain reads and writes has no cursors (cursor-stability, PL-CS). The definitions of
 PL-2L, PL-MSR, PL-FCV and PL-3U need the times at which transactions began. The session guarantees
-are defined for operations on single objects, not for transactions."""
+are defined for operations on single objects, not for transactions.
+"""
 
 
 def promises_of(model: str) -> tuple[str, ...]:
     """Return the options of `RegisterOptions` that `model` implies for single registers.
 
-    Under read-committed and stronger models, a transaction that read a version writes only later
-    versions of the key; an earlier version would close a cycle of ww and wr. Under snapshot
-    isolation with sessions or real time, a later transaction sees a later snapshot.
+    Under read-committed and stronger models, a transaction that read a version of a key can write
+    only a later version of this key: an earlier version would close a cycle of ww and wr. Under
+    snapshot isolation with sessions or real time, a later transaction sees a later snapshot.
     """
     rule = RULES.get(model)
     if rule is None or rule.kind in ("writes", "atomic", "update", "causal"):

@@ -1,9 +1,9 @@
-"""Elle's results as `CheckResult`s, each with a certificate for the verdict `invalid`.
+"""Converts Elle's results to `CheckResult`s, with a certificate if the verdict is `invalid`.
 
-`checkers.elle.verify.verify` derives the first case of each anomaly again. If the verifier refutes
-a case, the check has a bug, and the verdict is `unknown`. The verifier cannot decide some cases,
-for example a case without steps that says only that a cycle exists. Such a case does not change the
-verdict; the certificate lists it under `not_verified`.
+`checkers.elle.verify.verify` derives the first case of each anomaly independently. If the verifier
+refutes a case, the check has a bug, and the verdict is `unknown`. The verifier cannot decide some
+cases, for example a case without steps that says only that a cycle exists. Such a case does not
+change the verdict; the certificate lists it under `not_verified`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from checkers.elle import ElleResult
 
 KINDS: Final = ("list-append", "rw-register", "closed-predicate")
-"""The kinds of transactions with a verifier; checks of other kinds have no certificate."""
+"""The kinds of transactions that have a verifier; checks of other kinds have no certificate."""
 
 CASES_TOLD_MAX: Final = 4
 SENTENCES_MAX: Final = 60
@@ -123,7 +123,7 @@ def told(
 
 
 def _sentences(result: ElleResult) -> list[str]:
-    """Describe a result in lines: per anomaly, the count and the first cases; then the notes."""
+    """Describe a result in lines: the count and first cases of each anomaly, then the notes."""
     lines: list[str] = []
     for anomaly, cases in result.anomalies.items():
         count = result.counts.get(anomaly, len(cases))

@@ -1,8 +1,8 @@
 """The history model `catalog`, for the file format "catalog table" and the vocabulary "ddl".
 
-An invocation in a catalog table has a `payload`, which tells the two kinds of histories apart. A
-lost create in a catalog table contains the id that the created table has if the create took effect.
-A history in the vocabulary "ddl" is judged like a run's history (`checkers.catalog.linearizable`).
+The two kinds of histories differ in that an invocation in a catalog table has a `payload`. A lost
+create in a catalog table contains the id that its table has if the create took effect. A history in
+the vocabulary "ddl" is judged like a run's history (`checkers.catalog.linearizable`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _DdlCheck:
 
 
 class CatalogModel(HistoryModel):
-    """The history model of a whole catalog, lists and renames included; it is empty at first."""
+    """The history model of a whole catalog, with lists and renames; it is empty at first."""
 
     api_version = 1
     name = "catalog"
@@ -188,8 +188,8 @@ def table_answer(request: CatalogInput, value: TableAnswer) -> Answer:
         case ListTables():
             listing = tuple((name, str(ident), None) for name, ident in value.listing)
             if [entry[0] for entry in listing] != sorted({entry[0] for entry in listing}):
-                # A list with a name twice, or not sorted, is wrong. With all entries repeated, it
-                # is illegal in every state.
+                # A list is wrong if a name occurs twice or the names are not sorted. To make it
+                # illegal in every state, repeat all entries.
                 listing = (*listing, *listing)
             return Answer("ok", listing=listing)
         case Create(key=key):

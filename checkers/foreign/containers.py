@@ -1,15 +1,15 @@
 """The history models of locks, sets and queues, as in Jepsen and Knossos.
 
 As in all histories of Jepsen and Knossos, an operation that ended as `fail` did nothing, so it is
-left out: for example a refused lock, or a dequeue that found nothing. At first the lock is free and
-the other objects are empty.
+left out. Examples are a refused lock, and a dequeue that found nothing. At first, locks are free
+and the other objects are empty.
 
 * mutex: acquire and release. As in Knossos, values have no meaning, and any process may release.
   In owned-mutex, only the process that holds the lock may release it.
-* set: add and remove with an element; read, answered with all elements. No set contains an element
-  twice, so no order explains an answer with duplicates.
-* queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
-  the element. A dequeue that is `ok` with nil found the queue empty.
+* set: add and remove an element; read, answered with all elements. A set contains no element twice,
+  so no order explains an answer with duplicates.
+* queue (first in, first out) and unordered-queue: enqueue an element; dequeue, answered with the
+  element. A dequeue that is `ok` with nil found the queue empty.
 
 Any value in a history can be an element, including [key value]; 1, 1.0, "1" and true are four
 different elements. An operation that ended as `info`, or did not end, may take effect at any later
@@ -47,7 +47,7 @@ from harness.vocabularies.edn import members
 class _ContainerModel(LinearizabilityModel):
     """The common part of the history models in this module.
 
-    `spoken` is the vocabulary of runs that the model judges as well.
+    `spoken` is the vocabulary of the harness's own runs, which the model can judge as well.
     """
 
     vocabulary: ClassVar[str]
@@ -165,7 +165,7 @@ class SetModel(_ContainerModel, milder="set-full"):
 
     def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
         if op.f != "read":
-            return None  # the answer does not say whether the element was new
+            return None  # in this form, the answer does not say whether the element was new
         items = members(op.value)
         if items is None:
             raise bad_op(op, self.name, "reads that are answered with a collection of elements")

@@ -1,4 +1,4 @@
-"""Check histories that do not record the initial value of their object.
+"""Checks histories that do not record the initial value of their object.
 
 Registers of Jepsen are nil at first, registers of Knossos are 0, and histories do not record this.
 Unless the user gives an initial value (`--initial`), the check assumes each of the model's initial
@@ -6,8 +6,8 @@ values in turn for the whole history. The history is valid if it is valid with o
 and invalid only if it is invalid with all of them. Other initial values are not assumed: a read of
 9 that no operation wrote is a violation.
 
-If the history is valid with several initial values, the first of them is used, unless too many
-reads then match any value: a read of nil is judged only if the register may have held nil.
+If the history is valid with several initial values, the first of them counts, except if too many
+reads would then match any value: a read of nil is judged only if the register may have held nil.
 """
 
 from __future__ import annotations

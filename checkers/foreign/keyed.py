@@ -1,9 +1,9 @@
-"""Check histories of many objects, whose values are `[key value]`, one key at a time.
+"""Checks histories of many objects, whose values are `[key value]`, one key at a time.
 
 Jepsen writes such tuples with `jepsen.independent` (see `harness.independent`). The shape of the
-values may leave open whether they are tuples of key and value. Then both readings are judged, if
-the model can parse both. If their verdicts differ, the verdict is `unknown` and its reason names
-the option with which the user decides.
+values may leave open whether they are such tuples or plain values. Then both readings are judged,
+if the model can parse both. If their verdicts differ, the verdict is `unknown`, and its reason
+names the option with which the user can decide.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ def by_key(
 ) -> PreparedCheck:
     """Prepare the check of `ops`, key by key if the settings say so or the values have keys.
 
-    If completions of changes hold answers in place of the requests, both readings must convict.
-    `whole` prepares the check of a single object's history. If the settings say that values have
-    keys, `of_key` returns the function that prepares the check of one key. Raises `HistoryError` if
-    the model cannot parse the values as the settings or the shape of the values demand.
+    If completions of changes contain answers instead of the requested values, the verdict is
+    `invalid` only if both readings are. `whole` prepares the check of a single object's history. If
+    the settings say that values have keys, `of_key` returns the function that prepares the check of
+    one key. Raises `HistoryError` if the model cannot parse the values as the settings or the shape
+    of the values demand.
     """
     history = ops if isinstance(ops, History) else History(ops)
     check = _with_answers(name, history, settings, whole, of_key)
@@ -69,7 +70,7 @@ def _with_answers(
     whole: Callable[[History], PreparedCheck],
     of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None,
 ) -> PreparedCheck:
-    """Prepare the check of the values of completions, and of requests if there are answers."""
+    """Prepare the check by the values of completions, and if needed by requested values."""
     check = _by_key(name, history, settings, whole, of_key)
     answers = answers_of_changes(history)
     if not answers:
@@ -88,14 +89,15 @@ def _by_key(
     whole: Callable[[History], PreparedCheck],
     of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None,
 ) -> PreparedCheck:
-    """Prepare the check of one reading of the values of completions."""
+    """Prepare the check by the values of completions alone."""
     if settings.independent and history.pairs:
         return _keyed(name, history, of_key or (lambda _: whole), seen=False)
     shape = Shape.NO if settings.independent is False else shape_of(history.pairs)
     if shape is Shape.NO:
         return whole(history)
     try:
-        # If the model cannot parse the first values as tuples of key and value, they have no keys.
+        # If the model cannot parse the first value as a tuple of key and value, the values have no
+        # keys.
         first = history.pairs[0]
         ops = [first.invoke] if first.completion is None else [first.invoke, first.completion]
         _keyed(name, History(ops), lambda _: whole, seen=True)
@@ -146,7 +148,7 @@ def _keyed(
 
 
 class _Tally:
-    """The results of all keys: sums of details, keys by verdict, first results of each verdict."""
+    """The results of all keys, with sums of details, and the first results of each verdict."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}
@@ -163,7 +165,7 @@ class _Tally:
             self.unseen.append(key)
         else:
             self.verdicts[verdict].append(key)
-            # a key whose operations all failed is valid, but has no judged answers
+            # the key of only failed operations is valid, but has no judged answers
             self.seen += "looked" in details or "anomalies" in details
         if "proof" in details:
             self.proofs.append((repr(key), details["proof"]))
@@ -193,8 +195,8 @@ def is_vacuous(details: Mapping[str, Any]) -> bool:
 class KeyedCheck:
     """The checks of all keys of one history.
 
-    `seen` is true if only the shape of the values shows that they have keys. Keys with few
-    operations are judged first. The time that a key does not use is shared among the keys after it.
+    `seen` is true if the keys were recognized by the shape of the values, not by a setting. Keys
+    with few operations are judged first. Time that a key does not use goes to the keys after it.
     """
 
     name: str
@@ -262,7 +264,7 @@ class KeyedCheck:
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 
     def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the details of one key, with sums and judged answers of all keys."""
+        """Return the details `first` of one key, with sums and judged answers of all keys."""
         looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
         details = {**first, **tally.sums, "keys": len(self.parts)}
         # Keys without answers are exempt. If most keys are exempt, `weighed` changes the verdict.

@@ -1,4 +1,4 @@
-"""The history model kv-string: a map of strings with get, put and append, checked by key."""
+"""The history model kv-string of a map of strings with get, put and append, checked key by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base class and the check of linearizability models for histories that others recorded.
+"""The base class of linearizability models for imported histories, and the check that uses it.
 
 A `LinearizabilityModel` translates pairs of ops into the operations of a `Model`.
 `LinearizabilityCheck` searches for a legal order, and explains and draws a history without one.
@@ -56,12 +56,12 @@ NOTHING_OBSERVED: Final = "nothing-observed"
 CORE_TOLD_MAX: Final = 16
 LABEL_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 400
-# the maximum number of states in each order of a drawing; the first order has no such maximum
+# the maximum number of states in a drawing of an order, except for the first order
 STATES_MAX: Final = 400
 STATE_CHARS_TOTAL_MAX: Final = 4 << 20
 _FOR_ALL: Final = frozenset(
     {"independent", "initial"}
-)  # the settings that are not only for Elle's models
+)  # the settings that apply to all models, not only to Elle's
 
 
 def failed(pair: Pair) -> bool:
@@ -70,7 +70,7 @@ def failed(pair: Pair) -> bool:
 
 
 def refuse_settings(name: str, settings: ModelSettings) -> None:
-    """Raise `UsageError` if a setting for Elle's models is set; the model `name` is not Elle's."""
+    """Raise `UsageError` for settings of Elle's models, to which `name` does not belong."""
     for field in settings.__struct_fields__:
         if field not in _FOR_ALL and getattr(settings, field):
             flag = field.removesuffix("s") if field == "consistency_models" else field
@@ -106,7 +106,7 @@ def bad_op(op: Op, model: str, known: str) -> HistoryError:
 
 
 def request_of(pair: Pair) -> Op:
-    """Return the op whose value is the request, by the convention of Jepsen and Knossos.
+    """Return the op whose value counts as the request, by the convention of Jepsen and Knossos.
 
     This op is the `ok` completion, as in `knossos.history/complete`. If the value of the completion
     is missing or an object, this op is the invocation.
@@ -129,9 +129,9 @@ class LinearizabilityCheck:
     """The check of operations against a model; operation ids are indices of invocations.
 
     If no answer could have contradicted another answer (`Model.observes`), the verdict is `unknown`
-    instead of `valid`. If `nothing_happened` is true, the verdict is `valid`: some histories of
-    Knossos have only nemesis ops or failed operations. `reads` is set if some reads may match any
-    value.
+    instead of `valid`. But if `nothing_happened` is true, the verdict is `valid`, since some
+    histories of Knossos contain only nemesis ops or failed operations. `reads` is set if some reads
+    may match any value.
     """
 
     name: str
@@ -170,7 +170,7 @@ class LinearizabilityCheck:
             details = details_of(outcome, None, self.parsed)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if not observed:
-            # A valid history without observations has no operations that took effect.
+            # The verdict is valid without observations only if no operation took effect.
             del result.details["looked"]
             if result.verdict is Verdict.VALID:
                 result = replace(result, reason=NOTHING_HAPPENED)
@@ -309,7 +309,7 @@ class LinearizabilityModel(HistoryModel):
         """Prepare the check of a single object's history, whose values have no keys."""
         parsed = [self.operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in parsed if operation is not None])
-        # An empty history does not prove that nothing happened, so it is not idle.
+        # An empty history does not show that nothing happened, so it is not idle.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)
         return LinearizabilityCheck(

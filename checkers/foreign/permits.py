@@ -1,16 +1,17 @@
 """Decides whether a profile's permits (`harness.permits`) explain anomalies of list transactions.
 
-* `stale-read`: a leader without a lease may answer reads from the past until it learns that it was
-  deposed. The reads that a deposed node answered must be serializable with all other transactions,
-  and without these reads the history must satisfy the checked models.
+* `stale-read`: a leader without a lease may answer reads with past states until it learns that it
+  was deposed. The reads that a deposed node answered must be serializable with all other
+  transactions, and without these reads the history must satisfy the checked models.
 * `ddl-twice`: a transaction that was sent several times may have taken effect although its last
   answer is a refusal.
 * `lost-after-power-cut`: each stretch between two power cuts must satisfy the checked models by
   itself. Elements that were appended before a stretch are left out of its reads, since a cut may
   have undone any of them.
 
-No permit excuses a read that shows an element that was never appended, an element twice, or only a
-part of a transaction's appends, or a transaction that does not see its own appends.
+No permit excuses a read that shows an element that was never appended, or an element twice, or only
+a part of a transaction's appends. No permit excuses a transaction that does not see its own
+appends.
 """
 
 from __future__ import annotations
@@ -81,9 +82,7 @@ def _verdict_under(changes: _Deviations, names: Sequence[str], judge: Judge) -> 
 
 
 class _Deviations:
-    """The transactions of a history, and their deviations that each permit of its profile may
-    explain.
-    """
+    """The transactions of a history, and the deviations that its profile's permits may explain."""
 
     def __init__(self, history: History, permits: Mapping[str, Permit]) -> None:
         self._pairs = [pair for pair in history.pairs if isinstance(pair.invoke.value, list)]
@@ -104,7 +103,7 @@ class _Deviations:
         }
         uses = dict(zip(KNOWN, map(len, (self._stale, self._twice, self._cuts)), strict=True))
         self.able = {name: uses[name] for name in KNOWN if name in permits and uses[name]}
-        """The permits that may apply, each with the number of places where it may."""
+        """The permits that may apply, each with the number of operations to which it may apply."""
 
     def histories(self, names: Sequence[str]) -> Iterator[tuple[History, Sequence[str] | None]]:
         """Yield the histories that must hold under these permits, each with its models."""
@@ -133,7 +132,7 @@ class _Deviations:
         return Pair(pair.invoke, replace(done, value=mops))
 
     def _since(self, key: Any, elements: Any, begin: float) -> Any:
-        """Return the elements of a read, except elements that were appended before the stretch."""
+        """Return the elements of a read, without elements that were appended before the stretch."""
         return elements and [
             each for each in elements if self._invoked.get((str(key), each), math.inf) > begin
         ]
@@ -141,7 +140,7 @@ class _Deviations:
 
 def _history(pairs: Sequence[Pair]) -> History:
     ops = [op for pair in pairs for op in (pair.invoke, pair.completion) if op is not None]
-    # Here a refusal may count as an unknown outcome, after which its process still continues.
+    # A refusal may have become an unknown outcome here, although its process continues after it.
     return History(sorted(ops, key=lambda op: op.index), foreign=True)
 
 

@@ -1,4 +1,4 @@
-"""Histories of our vocabularies in Jepsen's form, so that one model reads both.
+"""Converts histories in our vocabularies to Jepsen's form, so that one model reads both.
 
 In Jepsen's form, a value is the argument or the answer itself: `add 3`, `read nil` with the answer
 `[1 3]`. In the form of our vocabularies, a request is an object with the fields of the vocabulary's
@@ -28,14 +28,14 @@ def is_ours(pairs: Sequence[Pair], vocabulary: Vocabulary[Any]) -> bool:
 
 
 def plain(value: Mapping[str, Any]) -> Any:
-    """Return the argument of a request in our form: nil, its only field, or all fields."""
+    """Return the argument of a request in our form: nil, the only field, or all fields."""
     if not value:
         return None
     return next(iter(value.values())) if len(value) == 1 else value
 
 
 def outcome_of(pair: Pair) -> OpType:
-    """Return the outcome of an operation in our form: an `ok` with a refusal did not happen."""
+    """Return the outcome of an operation in our form, where an `ok` may contain a refusal."""
     return OpType.FAIL if pair.type is OpType.OK and not is_ok(pair) else pair.type
 
 

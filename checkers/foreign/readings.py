@@ -1,12 +1,13 @@
-"""Histories whose values can be read in two ways: the check of both readings.
+"""Checks both readings of histories whose values or order can be understood in two ways.
 
-In Jepsen the value of an `ok` completion overrides the request. But many clients record the answer
-of the system there, such as "OK" or a count of rows. So if completions of changes look like
-answers, a history is only convicted if it is also invalid with the requests of these changes.
+In Jepsen, the value of an `ok` completion overrides the request. But many clients record the
+system's answer there, such as "OK" or a count of rows. So if completions of changes look like
+answers, the verdict is `invalid` only if the history is also invalid with the values of the
+requests.
 
-In Jepsen the order of the ops counts, and their times may contradict it by microseconds. If many
-times contradict it, the file is not in the order of events: for example, it has the ops of one
-client after the ops of another. Then both orders must have the same verdict.
+In Jepsen, the order of the ops counts, and their times may contradict it by microseconds. If many
+times contradict the order, the file is not in the order of events: for example, it may list the ops
+of one client after the ops of another. Then both orders must have the same verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from harness.plugins import PreparedCheck
 UNDECIDED_ANSWERS: Final = "answers-or-requests"
 UNDECIDED_ORDER: Final = "order-or-times"
 LATE_MAX: Final = 0.1
-"""The largest share of ops with an earlier time than an op before them in a file in order."""
+"""In an ordered file, the largest share of ops with an earlier time than a previous op."""
 _ADDITIONS: Final = frozenset({"add", "remove", "enqueue"})
 _CHANGES: Final = _ADDITIONS | {"write", "cas"}
 
@@ -41,8 +42,8 @@ class Reading(NamedTuple):
 class EitherCheck:
     """The check of two readings of one history; their verdicts must agree.
 
-    With `only_convictions`, the second reading is judged only if the first one convicts. `reason`
-    gets the verdicts of both readings, and `rule` is the rule of the verdict `unknown`.
+    With `only_convictions`, the second reading is judged only if the first one is invalid. `reason`
+    turns the two verdicts into a reason, and `rule` is the rule of the verdict `unknown`.
     """
 
     name: str
@@ -85,7 +86,7 @@ class EitherCheck:
 def either_of_answers(
     name: str, overriding: PreparedCheck, asked: PreparedCheck, first: Pair
 ) -> EitherCheck:
-    """Return the check of both readings: the values of completions, and the values of requests.
+    """Return the check of two readings, one by completions' values and one by requested values.
 
     `first` is the first change whose completion holds an answer.
     """
@@ -109,10 +110,10 @@ def either_of_answers(
 
 
 def answers_of_changes(history: History) -> list[Pair]:
-    """Return the changes whose completions hold an answer in place of the request.
+    """Return the changes whose completions contain an answer instead of the requested value.
 
-    The clients of some registers know a written value only at its completion. So another value of
-    the same kind overrides the request of a write, unless all writes have the same answer.
+    The clients of some registers know a written value only at its completion. So a value of the
+    same kind as the request does not count as an answer, unless all writes have the same one.
     """
     differing = [pair for pair in history.pairs if _differs(pair)]
     answers: dict[str, list[Any]] = {}
@@ -144,7 +145,7 @@ def _differs(pair: Pair) -> bool:
 
 
 def _kind(value: Any) -> tuple[Any, ...]:
-    """The types of a value and of its members; keywords, strings and numbers are different."""
+    """The types of a value and of its members, where keywords, strings and numbers differ."""
     if isinstance(value, (list, tuple)):
         return (list, *map(_kind, value))
     return (type(value), isinstance(value, str) and value[:1] == ":")
@@ -165,8 +166,10 @@ def as_asked(history: History, answers: Sequence[Pair]) -> History:
 
 
 def in_order_of_time(history: History) -> History | None:
-    """Return the history in the order of its times, with new indices; `None` if its order counts,
-    or if its times are no times of one clock, so that operations would end before they begin.
+    """Return the history in the order of its times, or `None` if the order of the file counts.
+
+    The order of the file also counts if the times are not from one clock, so that operations would
+    end before they begin. The returned ops have new indices.
     """
     ops = [op for op in history if op.is_client]
     latest, late = ops[0].time if ops else 0, 0

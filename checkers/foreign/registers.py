@@ -7,8 +7,8 @@ The models differ in the meaning of `fail` and in the initial value of the regis
   operations did nothing. The register is nil at first.
 * In the histories of Jepsen and Knossos, every failed operation did nothing and is left out. A read
   of nil matches any value and is counted as a wildcard, unless it may have read the initial value.
-  The initial value is 0, as in Knossos, or nil, as in Jepsen, if only nil explains the history (see
-  `initial`).
+  The initial value is 0, as in Knossos; if only nil explains the history, it is nil, as in Jepsen
+  (see `initial`).
 * In the vocabulary "register", values are objects. The register is nil at first, and a
   compare-and-set that fails with the result "mismatch" is an observation.
 
@@ -53,7 +53,7 @@ from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import PreparedCheck
 
 Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
-"""A function that returns (key, is it a read?, value) for each access of an operation."""
+"""A function that returns (key, whether it is a read, value) for each access of an operation."""
 _VOCABULARY: Final = "read, write with a value, and cas with [old new]"
 
 
@@ -100,7 +100,7 @@ def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
 
 
 def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
-    """Count the answered reads that were judged, and the reads that match any value.
+    """Count the answered reads that are judged, and the reads that match any value.
 
     `read` parses an operation. A read of nil matches any value. If `nil_at_first` is true, a read
     of nil before the first acknowledged change of its key matches only nil.
@@ -266,7 +266,7 @@ class EtcdCasRegister(CasRegister):
         return self.initials
 
     def _asked(self, pair: Pair) -> Op:
-        # as in Porcupine, only the completion of a read has a value that counts
+        # as in Porcupine, the value of the completion counts only for reads
         return pair.invoke if pair.invoke.value is not None else request_of(pair)
 
     def _observed(self, pair: Pair, request: RegisterInput) -> bool:

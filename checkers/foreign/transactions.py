@@ -1,8 +1,8 @@
 """History models and checkers of transactional isolation, which call `checkers.elle`.
 
-The history models are for imported histories. The checkers are for runs: each applies a history
-model with fixed settings and without keys. `checkers.elle` needs numpy, so it is imported only
-within the functions that call it. This keeps the listing of plug-ins fast.
+The history models are for imported histories. The checkers are for runs; each of them applies a
+history model with fixed settings and without keys. `checkers.elle` needs numpy, so it is imported
+only within the functions that call it. This keeps the listing of plug-ins fast.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def _atom(value: Any) -> str:
 class ElleModel(HistoryModel, kind="elle"):
     """A history model of transactions that Elle checks.
 
-    `unordered` is the reason why options on the order of versions are errors for the model; empty
-    if they are allowed.
+    `unordered` says why the model rejects options on the order of versions; it is empty if the
+    model allows them.
     """
 
     api_version = 1
@@ -129,7 +129,7 @@ class ElleModel(HistoryModel, kind="elle"):
 
     @abstractmethod
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
-        """Prepare the check; raises `HistoryError` if the model does not know a transaction."""
+        """Prepare the check; raises `HistoryError` if the model cannot parse a transaction."""
 
 
 class ListAppend(ElleModel):
@@ -166,7 +166,7 @@ class RwRegister(ElleModel):
 class ClosedPredicate(ElleModel):
     """The history model of transactions over a declared set of objects (the universe).
 
-    A transaction writes, or reads by key or by predicate.
+    Transactions write objects, and read them by key or by predicate.
     """
 
     name = "closed-predicate"
@@ -202,7 +202,7 @@ def _check(
 def _without_creates(history: History) -> History:
     """Return the history without operations that create tables; ops keep their indices.
 
-    A list is readable before its create, as an empty list. So creates imply no order.
+    A list can be read before its create, as an empty list, so creates imply no order.
     """
     if not any(op.is_client and op.f == "create" for op in history):
         return history
@@ -221,7 +221,7 @@ class _OfRuns(Checker):
         self._settings = ModelSettings(**settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge `history`; raises `HistoryError` if the model does not know a transaction."""
+        """Judge `history`; raises `HistoryError` if the model cannot parse a transaction."""
         del case
         return self._judge(history, None, time.monotonic() + time_limit_s)
 
@@ -246,7 +246,7 @@ class ElleListAppend(_OfRuns, judges_prefixes=True):
     model = ListAppend
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge `history` under its permits; raises `HistoryError` as other models do."""
+        """Judge `history` under its permits; raises `HistoryError` for an unknown transaction."""
         end_s = time.monotonic() + time_limit_s
         strict = super().check(history, case, time_limit_s=time_limit_s)
         return excused(strict, history, partial(self._judge, end_s=end_s))

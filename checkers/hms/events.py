@@ -1,4 +1,4 @@
-"""The checker of a metastore's notification log, as polls and the final snapshot show it.
+"""Checks a metastore's notification log, as polls and the final snapshot show it.
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
@@ -56,7 +56,7 @@ class _Event(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The notification log at the end of the run; `whole`: it has event 1, or never had events."""
+    """The notification log at the end of the run; `whole` if it lacks no event from 1 on."""
 
     events: tuple[_Event, ...]
     whole: bool
@@ -163,7 +163,7 @@ def _check_unique(
 
 
 def _changes(history: History) -> dict[str, Pair]:
-    """Map each nonce to the change that writes it."""
+    """Map each nonce to the change that wrote it."""
     return {
         str(fields_of(pair.invoke).get("nonce")): pair
         for pair in history.pairs
@@ -207,8 +207,8 @@ def _in_real_time(
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
     """Yield (earlier change, later change, ids of their events) for each later change.
 
-    The earlier change was acknowledged before the later change began. Of all such changes, the
-    earlier change has the highest event id.
+    The earlier change is the one with the highest event id among all changes that were acknowledged
+    before the later change began.
     """
     logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
     edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]

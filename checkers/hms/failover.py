@@ -1,4 +1,4 @@
-"""The checker of client failover: how soon a client retries, and at which metastore.
+"""Checks client failover: how soon a client retries, and at which metastore.
 
 | rule            | promise                                                                    |
 |-----------------|----------------------------------------------------------------------------|
@@ -7,11 +7,11 @@
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
 |                 | metastore, if another metastore was free of faults all that time           |
 
-The bound depends on the client's settings, which are in the snapshot. If metastores come and go,
-the bound depends on the number of metastores that the client knew of (`uris` in the answer). In the
-rule `other-not-tried`, another metastore counts only if it was on the client's list both when the
-operation began and when it ended (`listed` in the answer). Operations during a disturbance of the
-harness or its host are exempt, and so are operations after the end of the workload.
+The bound depends on the client's settings, which are in the snapshot. If metastores are added and
+removed, the bound depends on the number of metastores that the client knew (`uris` in the answer).
+In the rule `other-not-tried`, another metastore counts only if it was on the client's list both
+when the operation began and when it ended (`listed` in the answer). Operations during a disturbance
+of the harness or its host are exempt, and so are operations after the end of the workload.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from harness.vocabularies.hms import NOT_SENT, times_sent
 AFTER_S: Final = 5.0
 """How long a fault may have effects after its end, while nodes start and reconnect."""
 ADDS: Final = "add-metastore"
-"""The operation that only adds a metastore to the list; the metastore itself is not disturbed."""
+"""The operation that adds a metastore to the list, without disturbing the metastore itself."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The names of the nodes on which every metastore depends."""
 
@@ -111,7 +111,7 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """Return the fault-free metastores that the client did not try, although it sent a retry."""
+    """Return the fault-free metastores that the client did not try although it retried."""
     done = pair.completion
     assert done is not None, "only completed operations are judged"
     if times_sent(done.attempts) < 2:

@@ -1,4 +1,4 @@
-"""The checker of rules about metastores that do not depend on the order of operations.
+"""Checks rules about metastores that do not depend on the order of operations.
 
 | rule        | promise                                                                        |
 |-------------|--------------------------------------------------------------------------------|

@@ -1,9 +1,10 @@
-"""The checker of linearizability over a metastore's tables, including renames and lists.
+"""Checks that a metastore's tables are linearizable together, including renames and lists.
 
-A history that is not linearizable is judged again under the profile's permits. Permits allow drops
-that do nothing because another drop or a rename came first, changes of a table under its new name,
-gets that show a change under way, and changes that take effect twice because they were sent twice.
-The result names only the permits that the history needs.
+A history that is not linearizable is judged again under the profile's permits. Permits (deviations
+that the profile accepts) allow drops that do nothing because another drop or a rename came first,
+and changes that reach a table under its new name. They also allow gets that show an unfinished
+change, and changes that take effect twice because they were sent twice. The result names only the
+permits that the history needs.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import READS, full_name
 
 HINTED_SHARE: Final = 0.3
-"""The share of the time and of the steps for searches with hints from the notification log."""
+"""The share of time and steps for searches with hints from the notification log."""
 ORDERED_SHARE: Final = 0.02
-"""The share of the steps for a search in the order of the notification log; few steps suffice."""
+"""The share of steps for a search in the order of the notification log, which needs only few."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
@@ -90,10 +91,10 @@ class HmsLinearizable(SearchChecker, judges_prefixes=True):
     def _hinted(
         self, history: History, converted: MetastoreHistory, timeout_s: float
     ) -> CheckOutcome | None:
-        """Search for a legal order with hints from the event log; `None` if none is found.
+        """Search for a legal order with hints from the notification log; `None` if there is none.
 
-        The order of the log itself is tried first. If many changes with lost answers were under way
-        at once, as after a pause, every other search would try all their subsets.
+        The order of the log itself is tried first, because every other search would try all subsets
+        of the lost changes that were under way at once. After a pause, there are many of them.
         """
         if not any(operation.is_unknown for operation in converted.operations):
             return None
@@ -126,7 +127,7 @@ class HmsLinearizable(SearchChecker, judges_prefixes=True):
     def _needed(
         self, converted: MetastoreHistory, explaining: _Try, outcome: CheckOutcome, end_s: float
     ) -> dict[str, int]:
-        """Return how often each permit is needed, without the permits that can be left out."""
+        """Return how often each permit is needed, after leaving out permits that are not needed."""
         for name in [*explaining.allowed][::-1]:
             fewer = explaining._replace(allowed=[n for n in explaining.allowed if n != name])
             if not fewer.allowed:
@@ -150,8 +151,8 @@ class _Try(NamedTuple):
 
     `hints` has the operations with intervals from the event log. `twice` has the nonces with
     several events in the log; drops have no nonce. If `lost` is false, only renames of known
-    outcome may take effect between the steps of another operation. A lost rename may take effect at
-    any later time, so with `lost` almost every answer becomes legal.
+    outcome may take effect between the steps of another operation. With `lost`, this includes lost
+    renames; since these may take effect at any later time, almost every answer becomes legal.
     """
 
     allowed: Sequence[str]
@@ -231,7 +232,7 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
                 call.name in {rename.input.name, *named(rename)}
                 for rename in _overlapping(operation, renames)
             )
-            # Another drop may have read the same row after a rename, and deleted the row.
+            # Another drop may have read the same row after a rename, and then deleted it.
             dropped = DROP_TWICE in allowed and any(
                 drop.input.name in {call.name, *others} for drop in _overlapping(operation, drops)
             )
@@ -246,7 +247,7 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
 def _names(
     changes: Sequence[MetastoreOperation], renames: Sequence[MetastoreOperation], *, late: bool
 ) -> dict[int, tuple[str, ...]]:
-    """Map the id of each change to the names that its table may have until the change is written.
+    """Map each change's id to the names that its table may have until the change is written.
 
     The requested name is first; other names come from renames that overlap the change. With `late`,
     a rename may write after other renames have moved the table that the rename has read.

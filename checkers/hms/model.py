@@ -1,12 +1,13 @@
-"""Models of a metastore's tables; a state maps each table name to a nonce.
+"""Models of a metastore's tables, whose states map each table name to a nonce.
 
 Every change writes the whole table, so the nonce of its last change represents the table. Creates,
 alters and renames write their nonces, and gets show them. A rename to the same name is an alter.
 
 `LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
-nothing, and a change that overlaps a rename may change the table under its new name. A rename only
-writes the part of the name that it changes, so two renames may produce a name that neither wanted.
-`OrderedMetastore` applies changes in the order of the notification log.
+nothing, and a change that overlaps a rename may change the table under its new name. A rename
+writes only the part of the name (database or table) that it changes, so two renames may produce a
+name that neither of them requested. `OrderedMetastore` applies changes in the order of the
+notification log.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from checkers.linearizability.nondeterministic import NondeterministicModel
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
 """The refusals that depend on the state of the metastore."""
 _PLACE: Final = ""
-"""The part of the footprint that all changes with a place share; no table has this name."""
+"""A name that no table has, in the footprint of every change with a place."""
 
 
 class MetastoreInput(NamedTuple):
     """The input of an operation; `f` is create, alter, rename, drop, get or list.
 
-    Two fields are for `LaxMetastore`: an `idle` drop may do nothing if no table has the name, and a
-    change may change the table under one of the names in `others`. `place` is the position of a
-    change in the order of the notification log, from 1; 0 means unknown.
+    Two fields are for `LaxMetastore`. An `idle` drop may do nothing if no table has the name. A
+    change may change the table under one of the names in `others` instead. `place` is the position
+    of a change in the order of the notification log, counted from 1; 0 means unknown.
     """
 
     f: str
@@ -97,7 +98,7 @@ def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bo
 
 
 class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
-    """The strict model. Its state has (name, nonce) for each table, sorted; empty at first."""
+    """The strict model, whose state has (name, nonce) for each table, sorted; empty at first."""
 
     def init(self) -> State:
         return ()
@@ -151,7 +152,7 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
 
 
 def renamed(rename: MetastoreInput, name: str) -> str:
-    """Return the new name of a table that has the name `name` when the request `rename` is written.
+    """Return the new name of a table that is called `name` when `rename` is written.
 
     A rename writes the database part of the name only if the request changes this part, and the
     table part likewise. An alter changes no name.
@@ -163,7 +164,7 @@ def renamed(rename: MetastoreInput, name: str) -> str:
 
 
 class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]):
-    """The model `Metastore` with the anomalies of real Hive that `idle` and `others` allow."""
+    """The model `Metastore`, plus the anomalies of real Hive that `idle` and `others` allow."""
 
     def __init__(self) -> None:
         self._strict = Metastore()
@@ -195,7 +196,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
     """The model `Metastore`, in which changes with a place take effect in the order of places.
 
-    The state is (the place of the last change, the state of `Metastore`). No place can be skipped.
+    The state is (place of the last change, state of `Metastore`). No place can be skipped.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Rules about the events that each reader of the notification log must see in its polls.
+"""Checks which events each reader of the notification log must see in its polls.
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
@@ -8,9 +8,9 @@
 | anew   | a reader is sent to the end of the log only if the cleaner has removed events      |
 | kept   | an event that was read is in the final log, unless the cleaner may have removed it |
 
-An empty poll shows no gap: if the cleaner has removed events that a reader lacks, the reader learns
-this only with the next event, as in Hive. So an empty poll of a cleaned log breaks the rule
-`missed` only if a later poll or the final log shows the event.
+An empty poll does not reveal a gap: as in Hive, a reader learns only with the next event that the
+cleaner has removed events that it lacks. So an empty poll of a cleaned log breaks the rule `missed`
+only if a later poll or the final log shows the event.
 
 The cleaner removes events that are older than a limit. So an event in the final log shows that no
 later event with the same or a later time was ever removed.
@@ -53,7 +53,7 @@ class Poll(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """Consecutive polls of one reader, between two moves to the end of the log.
+    """Consecutive polls of one reader, between two moves of its position to the end of the log.
 
     `since` is the index of the op that set the reader's position in the log.
     """
@@ -92,7 +92,7 @@ def check_readers(
             for event in poll.events:
                 if event.nonce_after is not None:
                     place.setdefault(event.nonce_after, number)
-        # for each poll: this poll or the next poll that was not full, so it returned all events
+        # for each poll: the first poll from here on that was not full, so it returned all events
         whole: list[int | None] = [None] * len(stretch.polls)
         upcoming: int | None = None
         for number in reversed(range(len(stretch.polls))):

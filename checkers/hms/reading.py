@@ -1,4 +1,4 @@
-"""Convert a history in the vocabulary "hms" to operations on the model of a metastore.
+"""Converts a history in the vocabulary "hms" to operations on the model of a metastore.
 
 * A change of unknown outcome may take effect at any time after its call, or never. If a get showed
   its nonce, the change took effect before the get returned.
@@ -30,7 +30,7 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import BY_NAME, MUTATIONS, full_name, times_sent
 
 COPY: Final = 1_000_000_000
-"""The id of an operation's second effect is the id of the operation plus this number."""
+"""The difference between the id of an operation and the id of its second effect."""
 
 
 def sentence(pair: Pair) -> str:
@@ -53,7 +53,7 @@ class MetastoreHistory:
     resent: tuple[int, ...]
 
     def with_copies(self) -> tuple[MetastoreOperation, ...]:
-        """Return the operations, and a copy of unknown outcome for each change sent twice."""
+        """Return the operations, plus a copy of unknown outcome for each change sent twice."""
         by_id = {operation.id: operation for operation in self.operations}
         copies = [
             replace(by_id[index], output=UNKNOWN, return_time=None, id=COPY + index)

@@ -1,8 +1,9 @@
-"""The checker of delegation tokens: every metastore must judge a token by the shared store.
+"""Checks delegation tokens: every metastore must judge a token by the shared store.
 
-The history shows whether a token is good: it was issued, not cancelled, and has not expired. If
-this is certain from the invocation of an operation until its completion, the answer must agree. If
-an operation that changes the token is under way, or was not answered, every answer is right.
+A token is good if it was issued, not cancelled, and has not expired. If the history proves that a
+token was good from the invocation of an operation until its completion, or that it was not good all
+that time, the answer must agree. If an operation that changes the token is under way, or was not
+answered, every answer is right.
 
 | rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
@@ -21,8 +22,8 @@ an operation that changes the token is under way, or was not answered, every ans
 
 Tokens expire by the metastores' clocks. These clocks differ from the run's clock by up to
 `MARGIN_MS`, plus the effect of clock faults. Answers within this difference of a token's end are
-not judged. A renewal that may have come after the end proves no later end, since an expired token
-may be removed at any time.
+not judged. If a renewal may have come after the token's end, it does not prove that the token has a
+later end, since an expired token may be removed at any time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ MARGIN_MS: Final = 500.0
 
 
 class TokensChecker(Checker):
-    """Checks that every metastore accepts a token until its end, and no metastore after its end."""
+    """Checks that every metastore accepts a token until its end, and none accepts it later."""
 
     api_version = 1
     name = "hms-tokens"
@@ -82,7 +83,7 @@ class _Times(NamedTuple):
 
     max_age_ns: float
     renew_ns: float
-    stale_ns: float  # how long the store may return answers without acknowledged changes
+    stale_ns: float  # how long the store's answers may lack acknowledged changes
 
 
 def _times_of(history: History) -> _Times | None:
@@ -104,7 +105,7 @@ class _Token:
     cancels: list[Pair] = field(default_factory=list)
     late: list[int] = field(
         default_factory=list
-    )  # the indices of renewals that came too late to prove a later end
+    )  # the indices of renewals that may have come after the end, so they prove no later end
 
     @property
     def issuer(self) -> str | None:
@@ -277,7 +278,7 @@ class _Judge:
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """Return the writes (at least one) that may have set the token's end as of `use`."""
+        """Return the writes, at least one, of which any may have set the end that `use` saw."""
         assert use.completion is not None, "the use was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
@@ -334,7 +335,7 @@ class _Judge:
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        # A metastore that renews the token after a stale read of the store adds the token again.
+        # A metastore that renews a token after a stale read of the store puts the token back.
         if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
             return "stale"
         return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
@@ -348,7 +349,7 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether `pair` was answered by another node than `first`, or after its node restarted."""
+        """Whether `pair` was answered by another node than `first`, or after a restart."""
         assert pair.completion is not None, "the use was answered"
         node = _node(first)
         if _node(pair) != node:

@@ -1,8 +1,8 @@
 """Checkers after Jepsen's: sets, counters, banks, queues, ids, locks, and patterns of reads.
 
-Each is a history model (`harness check --model NAME`) and a checker of runs. A checker reads
+Each of them is both a history model (`harness check --model NAME`) and a checker of runs. It reads
 histories in Jepsen's form (`{:f :add, :value 3}`) or in the form of our vocabularies (`{"value":
-3}`); see `steps`. Most of them judge each answer by itself, in about linear time. `locks` and the
+3}`); see `steps`. Most of them judge each answer separately, in about linear time. `locks` and the
 models in `checkers.foreign` search for a legal order instead.
 
 The definitions follow `jepsen/checker.clj` and `jepsen/tests/*.clj` of
@@ -13,5 +13,6 @@ differences. Three rules are stricter than in Jepsen in all modules:
 * An effect must not be seen before its operation was invoked.
 * A history in which no answer could have been wrong is `unknown`, not valid.
 
-An operation of unknown outcome may take effect at any later time or never, so it never convicts.
+An operation of unknown outcome may take effect at any later time or never, so it alone never makes
+a history invalid.
 """

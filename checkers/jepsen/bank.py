@@ -1,23 +1,23 @@
 """The history models bank and bank-overdraft: transfers between accounts, and reads of balances.
 
-After `jepsen/tests/bank.clj`. The operations are `transfer` with {from, to, amount}, and `read`,
-whose answer has the balance of each account. Transfers never change the total, so every read that
-shows one instant shows the same total.
+This follows `jepsen/tests/bank.clj`. The operations are `transfer` with {from, to, amount}, and
+`read`, whose answer has the balance of each account. Transfers never change the total, so all reads
+show the same total if each read shows the accounts at a single instant.
 
 * wrong-total: a read shows balances with another total.
 * no-balance: a read shows an account without a balance.
 * negative-balance: a read shows a balance below zero; allowed in bank-overdraft.
-* unexpected-account: a read shows an account that does not exist, where the accounts are stated.
+* unexpected-account: the accounts were stated, and a read shows an account that is not among them.
 
-**The total.** `--initial TOTAL`, or a map of balances such as `'{0 10, 1 10}'`, states it (and the
-map also the accounts). Without it, the most frequent total among the reads counts, and a history
-with a single read is `unknown`, since one read cannot be wrong. For a run, the total follows from
-the options of its workload. If all reads of a run agree on a different total, or on different
-accounts, the set-up may have opened the accounts differently, so the verdict is `unknown` rather
-than `invalid`.
+**The total.** `--initial TOTAL` states the total; a map of balances such as `'{0 10, 1 10}'` states
+the accounts as well. Without `--initial`, the most frequent total among the reads counts as right.
+Then a history with a single read is `unknown`, since nothing could contradict this read. For a run,
+the total follows from the options of its workload. If all reads of a run agree on a different
+total, or on different accounts, the set-up may have opened the accounts differently, so the verdict
+is `unknown` rather than `invalid`.
 
-Differences from Jepsen: a history without any transfer that may have taken effect is `unknown`, and
-so is a history without reads. Jepsen needs the total and the accounts from the test.
+Differences from Jepsen: a history is `unknown` if it has no reads, or no transfer that may have
+taken effect. The total and the accounts may be left out; in Jepsen, the test must state them.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class BankModel(StepsModel, version="1"):
         return f"{counted(len(reads), 'read')} with the total {total}{source}"
 
     def _misplaced(self, reads: Sequence[Step], findings: Findings) -> frozenset[str]:
-        """Return the unknown accounts that all reads of a run show: the set-up opened them."""
+        """Return the unknown accounts that all reads of a run show: its set-up opened them."""
         if not self.of_run or self.accounts is None or not reads:
             return frozenset()
         common = frozenset.intersection(*(frozenset(read.answer) for read in reads))
@@ -148,7 +148,7 @@ class BankModel(StepsModel, version="1"):
             findings.violate("negative-balance", text, read.begin)
 
     def _judge_totals(self, reads: Sequence[Step], findings: Findings) -> int | None:
-        """Judge the totals of complete reads; return the total that counts, if there is one."""
+        """Judge the totals of complete reads; return the total that counts as right, if any."""
         amounts = [sum(read.answer.values()) for read in reads]
         totals = Counter(amounts)
         if not totals:

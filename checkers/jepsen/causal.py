@@ -1,25 +1,26 @@
-"""The history model causal: the operations of each register form one causal order.
+"""The history model causal: reads must agree with the causal order of each register's operations.
 
-After `jepsen/tests/causal.clj`. One client does all operations of a register, one after the other:
-read-init, write 1, read, write 2, read. Causal consistency demands that each of its reads shows its
-last write, whichever replica answers. An operation may have the fields `position` (a token from the
-system) and `link` (the position of the operation that it follows, or `init`).
+This follows `jepsen/tests/causal.clj`. A single client performs all operations of a register in
+sequence: read-init, write 1, read, write 2, read. Causal consistency demands that each read shows
+the client's last write, no matter which replica answers. An operation may have the fields
+`position` (a token from the system) and `link` (the position of the operation that it follows, or
+`init`).
 
-* stale: a read shows an earlier value than the last write in the order, or the initial value.
+* stale: a read shows the initial value or an earlier value than the last write in the order.
 * unexpected: a read shows a value that was never written, or only by a write that failed.
 
 The initial value is 0, nil or an empty text. In Jepsen's form, a read that is answered with nil
 matches any value; in the vocabulary `registers`, null is the initial value.
 
-A write of unknown outcome may take effect at any later time: from then on a read may show its
-value, and after that no earlier one. Where the order is not certain, nothing later of the register
-is judged, and a result without violations is `unknown`: operations overlap, another process goes
-on without a link, or a link does not fit. Reads by other clients may show any state, and are not
-judged.
+A write of unknown outcome may take effect at any later time. So later reads may show its value, and
+once a read shows it, no later read may show an earlier value. The order is not certain if
+operations overlap, if another process continues without a link, or if a link does not fit. From
+there on, nothing of the register is judged, and a result without violations is `unknown`. Reads by
+other clients may show any state and are not judged.
 
 Differences from Jepsen: a failed write does not count, a read may show a write of unknown outcome,
 and a wrong link is not a violation, since the client wrote it. Jepsen demands that the values of
-writes count up from 1; here they only tell writes apart.
+writes count up from 1; here they only have to be different.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _KNOWN: Final = "read-init, read, and write with a value, perhaps with a positio
 
 
 class _Seen(NamedTuple):
-    """The value of an operation. `counts` is whether a nil is a value, and not a missing answer."""
+    """The value of an operation; `counts` is false if a nil only means a missing answer."""
 
     value: Hashable
     counts: bool = True
@@ -58,7 +59,7 @@ class _Seen(NamedTuple):
 
 
 class Causal(StepsModel, version="1"):
-    """The history model of registers that one client each reads and writes."""
+    """The history model of registers, each of which has a client that reads and writes it."""
 
     name = "causal"
     doc = "each register is used by one client, which always sees its own last write"
@@ -159,7 +160,7 @@ class _Order:
 
 
 def _is_visit(step: Step, owner: int | str | None) -> bool:
-    """Whether another client reads the register, without a link: it may see any state."""
+    """Whether another client reads the register without a link, so that it may see any state."""
     return step.f != "write" and owner not in {None, step.process} and _seen(step).link is None
 
 

@@ -1,21 +1,21 @@
-"""The history model causal-reverse: a write is not visible without the writes before it.
+"""The history model causal-reverse: a write is visible only together with all earlier writes.
 
-After `jepsen/tests/causal_reverse.clj`. Strict serializability forbids the following: the write of
-x was acknowledged before the write of y began, but a read shows y and not x. Plain serializability
-allows it.
+This follows `jepsen/tests/causal_reverse.clj`. Strict serializability forbids the following: the
+write of x was acknowledged before the write of y began, but a read shows y and not x. Plain
+serializability allows it.
 
 The operations are `write` (or `add`, or `insert`) with a value, and `read`, whose answer lists all
 values. Each value is written by at most one operation.
 
-* missing: a read shows a value, but not another that was acknowledged before the write of the first
-  one began.
+* missing: a read shows a value, but lacks another value whose write was acknowledged before the
+  write of the first value began.
 * unexpected: a read shows a value that was never written, whose write failed, or whose write began
   only after the read.
 
-A write of unknown outcome never has to be visible; if a read shows it, it took effect after its
-invocation, so earlier acknowledged writes must be visible. A value that several operations write is
-not judged, and makes a result without violations `unknown`. A history is also `unknown` if no read
-shows a value that was written after another was acknowledged.
+A write of unknown outcome need not be visible. If a read shows it, it took effect after its
+invocation, so writes that were acknowledged before must be visible. If several operations write a
+value, this value is not judged, and a result without violations is `unknown`. A history is also
+`unknown` if no read shows a value that was written after the acknowledgement of another value.
 
 Differences from Jepsen: the rule `unexpected` is an addition. As in Jepsen, a read that is merely
 stale is not a violation; set-full-linearizable finds stale reads.
@@ -67,7 +67,7 @@ class CausalReverse(SetModel, version="1"):
 def _judge_orders(
     reads: Sequence[Step], by_value: Mapping[Hashable, Step], findings: Findings
 ) -> int:
-    """Judge each read; return the number of reads that show a value together with earlier ones."""
+    """Judge each read; return how many reads show a value for which an earlier one is required."""
     done = sorted((step for step in by_value.values() if step.did), key=lambda step: step.end)
     ends = [step.end for step in done]
     telling = 0

@@ -1,17 +1,18 @@
-"""The history model counter: a number, 0 at first, with the operations `add` and `read`.
+"""The history model counter: a number that is 0 at first, with the operations `add` and `read`.
 
-After `counter` in `jepsen/checker.clj`. An add is *certain* for a read if it was acknowledged
-before the read began, and *possible* if it was invoked before the read ended, did not fail, and is
-not certain.
+This follows `counter` in `jepsen/checker.clj`. An add is *certain* for a read if it was
+acknowledged before the read began, and *possible* if it was invoked before the read ended, did not
+fail, and is not certain.
 
 * below, above: the read is below the sum of the certain adds, or above the sum of all certain and
   possible adds.
-* unreachable: within these bounds, no subset of the possible adds leads to the number that was
-  read.
+* unreachable: the number that was read is within these bounds, but no subset of the possible adds
+  leads to it.
 
 Differences from Jepsen: amounts may be negative, and the rule `unreachable` is an addition. It is
-skipped if it would take more than `CELLS_MAX` steps (`details["only_bounds"]` counts such reads).
-As in Jepsen, each read is judged by itself: reads that only contradict each other are not found.
+skipped for a read if it would take more than `CELLS_MAX` steps; `details["only_bounds"]` counts
+these reads. As in Jepsen, each read is judged separately, so contradictions between reads are not
+found.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from harness.errors import counted
 from harness.vocabularies import counter
 
 CELLS_MAX: Final = 20_000_000
-"""The maximum of (possible adds) * (sum of their amounts) for the rule `unreachable`, per read."""
+"""The maximum of (possible adds) * (sum of their amounts) per read, in the rule `unreachable`."""
 NAMED_MAX: Final = 20
 
 
@@ -67,8 +68,8 @@ class CounterModel(StepsModel, judges_prefixes=True, version="1"):
 class _Ledger:
     """All adds that may have taken effect, by acknowledgement and by invocation.
 
-    Reads are judged in the order of their invocations, so that no read looks at the adds that ended
-    long before it. Otherwise the time would grow with the square of the history.
+    Reads are judged in the order of their invocations, so that no read has to look at adds that
+    ended long before. Otherwise, the time would grow with the square of the history's length.
     """
 
     def __init__(self, adds: Sequence[Step]) -> None:
@@ -127,8 +128,8 @@ class _Ledger:
 def _enough(certain: Sequence[Step], excess: int, *, sign: int) -> list[Step]:
     """Return the largest certain adds whose loss explains that the read is off by `excess`.
 
-    With `sign` 1, these adds are positive. If they had been lost, the read number would be
-    possible.
+    If `sign` is 1, these adds are positive. If they had been lost, the number that was read would
+    be possible.
     """
     chosen: list[Step] = []
     for add in sorted(certain, key=lambda add: -sign * add.asked):
@@ -149,7 +150,7 @@ def _reaches(target: int, possible: Sequence[Step]) -> bool:
 
 
 def _grouped(amounts: Counter[int]) -> Iterator[int]:
-    """Yield fewer amounts that have the same subset sums: for example, seven 3s as 3, 6 and 12."""
+    """Yield fewer amounts with the same subset sums, for example 3, 6 and 12 for seven 3s."""
     for amount, count in amounts.items():
         left, size = count, 1
         while left > 0:

@@ -1,8 +1,8 @@
 """The history model unique-ids: no id is generated twice.
 
-After `unique-ids` in `jepsen/checker.clj`. The operation is `generate`, whose answer is an id. An
-id may be any value except nil; 1, 1.0 and "1" are different ids. Difference from Jepsen: with fewer
-than two acknowledged ids, the verdict is `unknown`.
+This follows `unique-ids` in `jepsen/checker.clj`. The operation is `generate`, whose answer is an
+id. An id may be any value except nil; 1, 1.0 and "1" are different ids. Difference from Jepsen:
+with fewer than two acknowledged ids, the verdict is `unknown`.
 """
 
 from __future__ import annotations

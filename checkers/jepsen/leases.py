@@ -1,21 +1,22 @@
-"""The history model lease: a lock that another client may take once the lease of its holder ends.
+"""The history model lease: a lock that other clients may take once its holder's lease has ended.
 
-Operations: acquire with `lease_ms`, answered with the fencing token in `value`, and release. In
-Jepsen's form they are maps: `{:f :acquire, :value {:lease_ms 2000}}`, answered with
+The operations are acquire with `lease_ms`, whose answer has the fencing token in `value`, and
+release. In Jepsen's form they are maps: `{:f :acquire, :value {:lease_ms 2000}}`, answered with
 `{:lease_ms 2000, :value 7}`. Jepsen has no such test.
 
-A lease promises its client the lock for `lease_ms`, from some moment between the request and the
-answer on. So the client certainly holds the lock from the answer until `lease_ms` after the request
-(less `DRIFT`), or until it requests the release.
+A lease gives its client the lock for `lease_ms`, beginning at some moment between the request and
+the answer. So the client certainly holds the lock from the answer until `lease_ms` after the
+request (less `DRIFT`), or until it requests the release.
 
-* overlap: an acquire was answered while another client's lease certainly went on, and in the other
-  order as well: of two acquires at the same time, either may have been granted first.
+* overlap: an acquire was granted while another client certainly held its lease. Either of two
+  concurrent acquires may have been granted first, so both orders must violate this rule.
 * token-order: an acquire was answered before another one began, and has the higher token.
-* token-repeated: two acquires got one token.
-* stolen-release: a release succeeded while another client certainly held the lock all the time.
+* token-repeated: two acquires got the same token.
+* stolen-release: a release succeeded although another client certainly held the lock from its
+  request to its answer.
 
-One clock must have measured the times of the history. An acquire of unknown outcome shows no grant,
-and a release of unknown outcome may have ended the lease, so neither convicts.
+The times of the history must come from a single clock. An acquire of unknown outcome proves no
+grant, and a release of unknown outcome may have ended the lease, so neither proves a violation.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from harness.plugins import HistoryModel, PreparedCheck
 from harness.vocabularies import fields_of, leases
 
 DRIFT: Final = 0.01
-"""The share of a lease by which it may end early, since clocks do not run equally fast."""
+"""The share of a lease by which it may end early, since clocks run at different rates."""
 _HELD_MAX: Final = 16
 """The maximum number of grants that are compared with each operation; a correct lock has one."""
 _KNOWN: Final = "acquire {lease_ms}, answered with a token in 'value', and release"
@@ -44,9 +45,7 @@ _KNOWN: Final = "acquire {lease_ms}, answered with a token in 'value', and relea
 
 @dataclass(slots=True)
 class _Grant:
-    """An acquire that was granted between `begin` and `end`, in ns, with the lock certainly held
-    until `until`.
-    """
+    """An acquire, granted between `begin` and `end`, that certainly lasted to `until` (in ns)."""
 
     process: int | str
     op: int
@@ -141,14 +140,14 @@ def _read(pairs: Sequence[Pair]) -> tuple[list[_Grant], list[Pair]]:
 
 
 def _judge_overlaps(grants: Sequence[_Grant], findings: Findings) -> None:
-    """Judge each grant with the earlier ones whose leases certainly went on at its answer."""
+    """Judge each grant against earlier grants whose leases certainly lasted past its answer."""
     held: list[_Grant] = []
     for grant in sorted(grants, key=lambda each: each.end):
         held = [each for each in held if each.until > grant.end]
         findings.look("overlap", bool(findings.looked["grant"]))
         findings.look("grant")
         others = [each for each in held if each.process != grant.process]
-        # The other order: this grant first, and its lease over when the other one was answered.
+        # In the other order, this grant was first; then its lease must end by the other's answer.
         other = next((each for each in others if grant.until > each.end), None)
         if other is not None:
             left_ms = (other.until - grant.end) / NS_PER_MS
@@ -161,7 +160,7 @@ def _judge_overlaps(grants: Sequence[_Grant], findings: Findings) -> None:
 
 
 def _judge_tokens(grants: Sequence[_Grant], findings: Findings) -> None:
-    """Judge that tokens rise from each answered acquire to those requested later."""
+    """Judge that each token is higher than all tokens that were answered before its request."""
     first: dict[int, _Grant] = {}
     for grant in grants:
         findings.look("token-repeated")
@@ -186,7 +185,7 @@ def _judge_tokens(grants: Sequence[_Grant], findings: Findings) -> None:
 
 
 def _judge_releases(grants: Sequence[_Grant], releases: Sequence[Pair], findings: Findings) -> None:
-    """Judge each successful release: no other client may certainly hold the lock all the time."""
+    """Judge each successful release, during which no other client may certainly hold the lock."""
     ordered = sorted(grants, key=lambda each: each.end)
     held: list[_Grant] = []
     place = 0

@@ -5,12 +5,12 @@ the lock. The holder is the process that acquired the lock.
 
 **Sessions.** In a run, the workload's clients are closed when the phase `heal-core` begins, and the
 harness's own clients after their last operations. A system may release the lock of a closed client,
-which the history does not record. So each process that may hold the lock when it is closed gets a
-release of unknown outcome at this time. A client that the harness retired (`info`) needs none: its
-last operation already has an unknown outcome.
+but the history does not record this. So each process that may hold the lock when it is closed gets
+a release of unknown outcome at this time. A client that the harness retired (`info`) needs none:
+its last operation already has an unknown outcome.
 
-**A lock that stays held.** A refused acquire shows nothing while clients compete. In a run, it is a
-violation of the rule `stuck` if the target is at rest, all operations before it have ended, and
+**A lock that stays held.** A refused acquire proves nothing while clients compete. In a run, it is
+a violation of the rule `stuck` if the target is at rest, all operations before it have ended, and
 every acquire that may have succeeded is followed by an acknowledged release of its process.
 """
 
@@ -33,7 +33,7 @@ from harness.vocabularies import locks
 
 
 class OwnedMutex(MutexModel, version="1"):
-    """The history model of a lock that only the process that acquired it releases."""
+    """The history model of a lock that only the process that acquired it may release."""
 
     name = "owned-mutex"
     doc = "a lock that only its holder releases, free at first; fail: did not happen"
@@ -95,8 +95,9 @@ def _closings(history: History) -> Iterator[Operation[Any, Any]]:
 
 
 def _stuck(history: History) -> tuple[Op, Op | None] | None:
-    """Return the first acquire at rest that was refused although no client can hold the lock, and
-    the last release before it. `None` if there is no such acquire.
+    """Return the first acquire at rest that was refused although no client can hold the lock.
+
+    The last release before it is returned as well. Returns `None` if there is no such acquire.
     """
     at_rest = [op.index for op in history.facts("converged") if op.value.get("ok") is True]
     if not at_rest:

@@ -1,9 +1,9 @@
-"""The base class and the check of history models that judge each answer by itself.
+"""The base class of history models that judge each answer separately, and the check they make.
 
 A subclass of `StepsModel` lists its operations and implements `judge`, which adds violations to
-`Findings`. The same code judges runs and histories of other tools; for runs, `for_run` returns the
-model with the options of the workload. Models with other operations make a `DirectCheck` of their
-own.
+`Findings`. The same code judges runs and histories of other tools. For runs, `for_run` returns the
+model with the options of the workload. Models whose operations are not steps make their own
+`DirectCheck`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from harness.vocabularies import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class DirectCheck:
-    """A prepared check of the model `name` that judges each answer by itself, without a search.
+    """A prepared check of the model `name` that judges each answer separately, without a search.
 
-    `judge` adds violations, judged cases and gaps to the findings, and more data for reports to the
-    details; it returns the reason for a valid result. `labels` describes operations for a drawing,
-    by the indices of their invocations.
+    `judge` adds violations, judged cases and gaps to the findings, and further data for reports to
+    the details. It returns the reason for a valid result. `labels` describes operations for a
+    drawing, by the indices of their invocations.
     """
 
     name: str
@@ -126,8 +126,9 @@ class StepsModel(HistoryModel):
 
     @abstractmethod
     def parse(self, step: Step) -> Step:
-        """Return the step with comparable values; raise `ValueError` with a description of the
-        values that the model accepts.
+        """Return the step with comparable values, or raise `ValueError`.
+
+        The error describes the values that the model accepts.
         """
 
     @abstractmethod
@@ -140,9 +141,9 @@ class StepsModel(HistoryModel):
 
 
 def written_often(values: Iterable[Hashable], noun: str, findings: Findings) -> set[Hashable]:
-    """Return the values that were written several times; each is a gap, since it shows no order.
+    """Return the values that were written several times; each is a gap, as it shows no order.
 
-    `noun` names their kind.
+    `noun` says what the values are, in the text of the gap.
     """
     repeated = {value for value, count in Counter(values).items() if count > 1}
     if repeated:

@@ -1,20 +1,20 @@
-"""The history models total-queue and at-least-once-queue: everything that goes in comes out.
+"""The history models total-queue and at-least-once-queue, where everything enqueued must come out.
 
-After `total-queue` in `jepsen/checker.clj`. The operations are `enqueue` with an element;
+This follows `total-queue` in `jepsen/checker.clj`. The operations are `enqueue` with an element;
 `dequeue`, whose answer is the element, or nil if the queue was empty; and `drain`, whose answer
 lists all elements that it took until the queue was empty. The order of elements is not judged (see
 the models queue and unordered-queue).
 
-* lost: an enqueue was acknowledged before a drain began, or before a dequeue began that found the
-  queue empty, and no answer in the whole history has its element.
+* lost: no answer in the whole history contains an element, although its enqueue was acknowledged
+  before a drain began, or before a dequeue began that found the queue empty.
 * duplicated: an element came out more often than it went in; allowed in at-least-once-queue.
-* unexpected: an element came out that was never enqueued, whose enqueues all failed, or whose first
-  enqueue began only later.
+* unexpected: an element came out, but it was never enqueued, or all its enqueues failed, or its
+  first enqueue began only later.
 
-**Lost answers.** A dequeue of unknown outcome may have taken any one element, and a drain any
-number. So elements are only lost if there are more of them than dequeues of unknown outcome that
-began before the drain ended, and if no drain of unknown outcome began before then. Elements listed
-by a drain of unknown outcome have come out.
+**Lost answers.** A dequeue of unknown outcome may have taken any single element, and a drain of
+unknown outcome any number of elements. So missing elements count as lost only if they outnumber the
+dequeues of unknown outcome that began before the drain ended, and if no drain of unknown outcome
+began before then. Elements that a drain of unknown outcome lists have come out.
 
 Differences from Jepsen: duplicates are violations in total-queue; elements of failed enqueues must
 not come out; a lost dequeue excuses a lost element; a history without a drain is `unknown`, since
@@ -54,7 +54,7 @@ class TotalQueue(StepsModel, version="1", milder="at-least-once-queue"):
     duplicates = False
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
-        """With the workload's option `duplicates`, an element may come out several times."""
+        """Return the model; with the option `duplicates`, an element may come out several times."""
         if not options.get("duplicates"):
             return self
         model = type(self)()
@@ -93,7 +93,7 @@ class TotalQueue(StepsModel, version="1", milder="at-least-once-queue"):
     def _judge_deliveries(
         self, enqueues: Sequence[Step], steps: Sequence[Step], findings: Findings
     ) -> int:
-        """Judge each element that came out, in the order of answers; count the repeats."""
+        """Judge each element that came out, in the order of answers; return how many came twice."""
         possible: dict[Hashable, deque[Step]] = {}
         asked: dict[Hashable, Step] = {}
         for step in enqueues:

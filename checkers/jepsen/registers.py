@@ -1,9 +1,9 @@
-"""The checker `linearizable-registers`: several independent registers, each linearizable.
+"""The checker `linearizable-registers`: each of several independent registers is linearizable.
 
-After `jepsen/tests/linearizable_register.clj`. The checker judges runs in the vocabulary
-`registers`, key by key, with the model `cas-register`. Each register is null at first, and a read
-that returns null is an observation. Instead, all registers may begin with the system's default
-value (`checkers.registers.initial`). For histories of other tools, use `harness check --model
+This follows `jepsen/tests/linearizable_register.clj`. The checker judges runs in the vocabulary
+`registers`, key by key, with the model `cas-register`. Either each register is null at first, and a
+read that returns null is an observation, or all registers begin with the system's default value
+(`checkers.registers.initial`). For histories of other tools, use `harness check --model
 cas-register --independent`.
 """
 
@@ -45,7 +45,7 @@ class RegistersLinearizable(Checker, judges_prefixes=True, version="2"):
 
 
 def _with_keys(history: History) -> Iterable[Op]:
-    """Yield the ops of clients in the order of indices, with values `[key, rest of the object]`."""
+    """Yield the ops of clients by index, with the values `[key, rest of the object]`."""
     ops: list[Op] = []
     for pair in history.pairs:
         call, done = pair.invoke, pair.completion

@@ -1,23 +1,23 @@
 """The history models of sets that only grow: set-full, set-full-linearizable and set-final.
 
-After `set` and `set-full` in `jepsen/checker.clj`. The operations are `add` with an element, and
-`read`, whose answer lists all elements.
+This follows `set` and `set-full` in `jepsen/checker.clj`. The operations are `add` with an element,
+and `read`, whose answer lists all elements.
 
 **set-full** judges each element by all reads. An element is *known* once its add was acknowledged
 or a read showed it.
 
-* lost: the element is known, and the last read that may show it does not. Reads are compared by
-  their invocations, as in Jepsen.
-* stale: a read that began when the element was known does not show it, but a later read does.
-  In set-full this is only counted; in set-full-linearizable it is a violation.
+* lost: the element is known, but the last read that could have shown it does not. As in Jepsen,
+  reads are ordered by their invocations.
+* stale: a read that began when the element was already known does not show it, but a later read
+  does. In set-full this is only counted; in set-full-linearizable it is a violation.
 * never read: no read began after the element was known, and none showed it. Such elements are not
-  judged. If most acknowledged elements are like this, the verdict is `unknown`.
+  judged. If this applies to most acknowledged elements, the verdict is `unknown`.
 * duplicated: one read shows the element twice.
 * unexpected: a read shows an element that was never added, whose add failed, or whose add began
   only after the read.
 
-**set-final** judges only the last answered read: each element whose add was acknowledged before
-this read began must be in it, and no unexpected element.
+**set-final** judges only the last answered read: it must contain each element whose add was
+acknowledged before this read began, and no unexpected element.
 
 Jepsen's checkers differ: `set` and `set-full` accept elements of failed adds; `set-full` does not
 look for unexpected elements, ignores staleness below a millisecond, and is valid if a single
@@ -45,9 +45,10 @@ NEVER_READ: Final = "the set was never read: no read was answered"
 
 
 class _Element(NamedTuple):
-    """The adds of one element. `begin` is the earliest invocation of an add that may have taken
-    effect; it is infinite if all adds failed. `acknowledged` is the add that was acknowledged
-    first.
+    """The adds of one element.
+
+    `begin` is the earliest invocation of an add that may have taken effect, or infinite if all adds
+    failed. `acknowledged` is the add that was acknowledged first.
     """
 
     begin: float
@@ -73,7 +74,7 @@ def elements_of(steps: Sequence[Step]) -> dict[Hashable, _Element]:
 
 
 def first_shown(reads: Iterable[Step]) -> dict[Hashable, Step]:
-    """Map each element to the first-ended read that showed it."""
+    """Map each element to the read that showed it and ended first."""
     showing: dict[Hashable, Step] = {}
     for read in sorted(reads, key=lambda read: read.end):
         showing |= dict.fromkeys(read.answer.keys() - showing.keys(), read)
@@ -106,7 +107,7 @@ def judge_repeats(reads: Iterable[Step], findings: Findings) -> None:
 
 
 class SetModel(StepsModel):
-    """The base of models of values that are added one by one and read all together.
+    """The base class of models of values that are added one by one and read all together.
 
     `requests` and `answers` describe what the model accepts.
     """
@@ -171,14 +172,14 @@ class SetFull(SetModel, version="1"):
 
 
 class SetFullLinearizable(SetFull, version="1"):
-    """The history model of set-full for a set whose reads must be current."""
+    """The history model `set-full` with the additional rule that reads must be current."""
 
     name = "set-full-linearizable"
     doc = "a set that only grows: no element is lost, and no read is stale"
     linearizable = True
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
-        """With the workload's option `stale-reads`, stale reads are counted rather than judged."""
+        """Return the model; with the option `stale-reads`, stale reads are only counted."""
         if not options.get("stale_reads"):
             return self
         model = type(self)()
@@ -297,7 +298,7 @@ def _sightings(
 
 
 def brief(step: Step) -> str:
-    """Describe a step in short; of a read, only give the number of elements."""
+    """Describe a step briefly; a read is described by its number of elements."""
     if step.type is OpType.OK and step.f == "read":
         size = counted(len(step.answer), "element")
         return f"the read of {size} {step.by}"

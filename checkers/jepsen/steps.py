@@ -1,4 +1,4 @@
-"""The operations of a history as steps, with requests and answers as plain values.
+"""Converts the operations of a history to steps, with requests and answers as plain values.
 
 A history has one of two forms: the form of Jepsen, or the form of our vocabularies
 (`checkers.foreign.plain_form`).

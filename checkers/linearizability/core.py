@@ -1,15 +1,15 @@
-"""Reduce an invalid history to the few operations that contradict each other.
+"""Reduces an invalid history to the few operations that contradict each other.
 
-A *core* is a set of operations that cannot all have happened as they answered, however the other
-operations ended. Each other operation is made **optional**: it may take effect, with the answer it
-gave, at any moment after its call, or never. (Leaving operations out proves nothing; see `verify`.)
-Making one more operation optional can only make a history more linearizable, so
+A *core* is a set of operations whose answers cannot all be right, no matter how the other
+operations ended. Each other operation is **optional**: it may take effect with its recorded answer
+at any moment after its call, or never. (Leaving operations out proves nothing; see `verify`.) If
+one more operation becomes optional, a linearizable history stays linearizable. Therefore
 
 * a core refutes the whole history, and
-* an operation that a core needs is also needed by every smaller core inside it. So a core is
-  *minimal* (dropping any operation makes the rest linearizable) if each of its operations was tried
-  once and found to be needed. If a trial runs out of steps, its operation stays in the core, which
-  then does not count as minimal.
+* an operation that a core needs is also needed by every smaller core inside it. A core is *minimal*
+  if dropping any operation makes the rest linearizable. So it is enough to try each operation once.
+  If a trial runs out of steps, the operation stays in the core, and the core does not count as
+  minimal.
 
 The search first makes as many of the earliest returned operations optional as it can. It finds
 their number by bisection, because most contradictions are in a short window. Then it makes chunks
@@ -29,7 +29,7 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.search import Status, run_sliced
 
 STEPS_PER_TRIAL = 20_000
-# steps for the lean search (see `search`), which usually finds a legal order in fewer steps
+# the steps of the lean search (see `search`), which usually needs fewer to find a legal order
 LEAN_STEPS = 2_000
 
 
@@ -46,7 +46,7 @@ class Core:
 
 
 class Recorded(Model[Any, Any, Any]):
-    """A model in which an optional operation still takes effect with the answer that it gave.
+    """A model in which an optional operation takes effect with its recorded answer, or not at all.
 
     A search ignores the output of an operation without a return. So each input of this model is a
     tuple that contains the original input, the answer, and their types.
@@ -76,8 +76,8 @@ def relaxed(
     """Return a `Recorded` model and operations for it; operations outside `core` are optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
-    # Left out are operations called after the whole core had returned, and operations that change
-    # nothing: neither kind can affect the core.
+    # Leave out operations that were called after the whole core had returned, and operations that
+    # change nothing, since neither can affect the core.
     others = [
         o
         for o in operations
@@ -97,7 +97,7 @@ def relaxed(
 
 @dataclass(slots=True)
 class _Trials:
-    """Trials of smaller and smaller cores within a budget of steps."""
+    """Trials of ever smaller cores, within a budget of steps."""
 
     model: Model[Any, Any, Any]
     operations: Sequence[Operation[Any, Any]]
@@ -151,7 +151,7 @@ def find_core(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Core:
-    """Return a small core of `operations`, which are not linearizable.
+    """Return a small core of `operations`, which together are not linearizable.
 
     The search starts with the ids in `first`: the operations that had returned when operation
     `failing` returned. `limits.shrink_steps` bounds the work. If this bound is 0, the core consists
@@ -203,7 +203,7 @@ def shrink_core(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Core:
-    """Reduce `core`, found by a direct method, to the operations that it needs.
+    """Reduce `core`, which a direct method found, to the operations that it needs.
 
     If no trial confirms `core` within the limits, the core is returned as it is.
     """
@@ -216,8 +216,8 @@ def shrink_core(
 
 def _window(trials: _Trials, ids: list[int]) -> list[int]:
     """Return the shortest tail of `ids` (in the order of returns) that is still a core."""
-    # without the first `low` ids there is still a core; without more than the first `high`, there
-    # is none
+    # without the first `low` ids, the rest is a core; without more than the first `high` ids, it is
+    # not
     low, high = 0, len(ids) - 1
     while low < high and not trials.exhausted:
         middle = (low + high + 1) // 2

@@ -1,9 +1,10 @@
-"""Explain why a history is not linearizable.
+"""Explains why a history is not linearizable.
 
-Like Knossos, `explain` returns the first operation that cannot be linearized (by the order of
-returns), the operation that returned just before it, and the configurations that are possible
-before the failing return, each with its order of operations and its state. The explanation also
-contains a core (see `core`): the few operations that contradict each other, however others ended.
+Like Knossos, `explain` returns the first operation, in the order of returns, that cannot be
+linearized, and the operation that returned just before it. It also returns the configurations that
+are possible before the failing return, each with its order of operations and its state. Finally, it
+returns a core (see `core`): the few operations that contradict each other, no matter how the other
+operations ended.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class Failure:
 
     `operation` is the first operation that cannot be linearized, by the order of returns.
     `previous` is the last operation that returned before `operation`, or `None`. `survivors` has at
-    most 8 configurations (`survivors_total` counts all). `core` is a set of operations that
-    contradict each other, no matter whether and when the operations in `weakened` took effect. If
-    `core_minimal` is true, dropping any operation makes the core linearizable; otherwise the search
-    for a minimal core ran out of budget. If a smaller problem failed, `projection` names this
-    problem, and `elements` has its elements if `Model.restricted` made it. Direct methods report no
-    survivors.
+    most 8 of the configurations that are possible before the failing return; `survivors_total`
+    counts them all. `core` is a set of operations that contradict each other, no matter whether and
+    when the operations in `weakened` took effect. If `core_minimal` is true, dropping any operation
+    makes the core linearizable; otherwise the search for a minimal core ran out of budget. If a
+    smaller problem failed, `projection` names this problem. If `Model.restricted` made the smaller
+    problem, `elements` has its elements. Direct methods report no survivors.
     """
 
     operation: int
@@ -72,7 +73,7 @@ def explain(
     name: str = "",
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """Explain, within `limits`, why the search cannot pass return number `best` of `problem`."""
+    """Explain, within `limits`, why the search cannot get beyond the `best`-th return."""
     operations = problem.operations
     failing = operations[problem.returns[best]].id
     try:
@@ -107,7 +108,7 @@ def explain_decision(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """Explain the `decision` of a direct method; reduce its core as far as `limits` allow."""
+    """Explain the `decision` of a direct method, with its core reduced as far as `limits` allow."""
     ids = set(decision.core)
     kept = operations
     if decision.elements:
@@ -133,7 +134,7 @@ def explain_decision(
 
 
 def named(elements: Sequence[Hashable]) -> str:
-    """Return a name for the problem restricted to `elements`; empty if there are none."""
+    """Return a name for the problem that is restricted to `elements`; empty if there are none."""
     if not elements:
         return ""
     return f"element{'' if len(elements) == 1 else 's'} {', '.join(map(repr, elements))}"

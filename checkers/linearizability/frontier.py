@@ -1,10 +1,11 @@
-"""Breadth-first search over return events: Lowe's just-in-time linearization, with dominance.
+"""Searches breadth-first over return events: Lowe's just-in-time linearization, with dominance.
 
-The frontier before a return is the set of all configurations that are possible before this return.
-The search expands only configurations in which the returning operation is not linearized yet; the
-other configurations pass the return unchanged. For each (mask, state), the search keeps only the
-minimal sets of used operations of unknown outcome (an antichain). A configuration with a subset of
-these operations can reach everything that a configuration with the whole set can, because
+A configuration is one way in which the operations so far can have taken effect. The frontier before
+a return is the set of all configurations that are possible before this return. The search expands
+only configurations in which the returning operation is not linearized yet; the other configurations
+pass the return unchanged. For each (mask, state), the search keeps only the minimal sets of used
+operations of unknown outcome (an antichain). If a configuration has used only a subset of the
+operations that another one has used, it can reach everything that the other one can, because
 operations of unknown outcome may stay unused. So this search decides invalid histories with many
 lost answers on which a depth-first search does not finish.
 
@@ -22,7 +23,7 @@ from checkers.linearizability.search import Status, dominated
 
 
 class Path(NamedTuple):
-    """A linked list of the branching choices that led to a configuration, the last choice first."""
+    """A linked list of the branching choices that led to a configuration, the last one first."""
 
     previous: Path | None
     choice: int
@@ -92,7 +93,7 @@ class Frontier:
     _current = False  # false until the search expands its first layer
 
     def _next_layer(self) -> None:
-        """Start on the earliest layer with configurations; the search ends if no layer has any."""
+        """Start on the earliest layer that has configurations; the search ends if none has any."""
         if self.status is not Status.RUNNING:
             return
         if not self._layers:
@@ -105,7 +106,7 @@ class Frontier:
         self.best = min(self._layers)
         layer = self._layers.pop(self.best)
         chains = self._chains[self.best]
-        # A later configuration may have dominated an earlier configuration of the layer.
+        # Leave out configurations of the layer that a later configuration dominates.
         self.surviving = [c for c in layer if c.used in chains[c.mask, c.state]]
         self.configurations -= len(layer) - len(self.surviving)
         self._pending.extend(self.surviving)

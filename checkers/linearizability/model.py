@@ -1,7 +1,7 @@
-"""Operations, and the sequential specification that they are checked against.
+"""Defines operations, and the sequential specifications against which they are checked.
 
-The vocabulary is Porcupine's (an `Operation` has a client, input, call, output and return; a
-`Model` has `init`, `step`, `partition` and two methods `describe_*`), with three things added:
+The vocabulary is Porcupine's: an `Operation` has a client, input, call, output and return, and a
+`Model` has `init`, `step`, `partition` and two methods `describe_*`. There are three additions:
 
 * an operation **without a return** is *unknown*: it may take effect at any moment after its call,
   or never. Its output is `UNKNOWN`, and `step` returns the state after the operation takes effect.
@@ -9,7 +9,7 @@ The vocabulary is Porcupine's (an `Operation` has a client, input, call, output 
   compare-and-set, "already exists", "not found"). The search linearizes these operations as soon as
   they are legal, without branching, which makes catalog histories cheap to check.
 * `projections` returns smaller problems that must all be linearizable if the whole history is. A
-  search of a projection can only refute a history, but refutes it far sooner than a search over the
+  search of a projection can only refute a history, but does so far sooner than a search over the
   whole state.
 
 A model is a plain class with pure functions over hashable states. Equal states must hash equally.
@@ -48,9 +48,10 @@ MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 MEMORY_MIB: Final = 2048
 STEPS_MAX: Final = 20_000_000
 CONFIGURATION_BYTES: Final = 600
-"""How many bytes of the memory limit count for each configuration that a search remembers.
+"""The bytes of the memory limit that count for each configuration that a search remembers.
 
-A configuration takes 150 to 200 bytes, and three searches share the memory."""
+A configuration takes 150 to 200 bytes, and three searches share the memory.
+"""
 NO_LIMIT: Final = 1 << 62
 
 
@@ -63,7 +64,7 @@ class Result(enum.Enum):
 
 
 class ModelError(HarnessError):
-    """A model broke its contract, e.g. it called an operation read-only that changed the state."""
+    """A model broke its contract, for example with a read-only operation that changes the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I, O]):
-    """A smaller problem that is linearizable if the whole history is; operations keep their ids."""
+    """A smaller problem that is linearizable if the history is; operations keep their ids."""
 
     name: str
     model: Model[S, I, O]
@@ -124,11 +125,11 @@ def _from_environment(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds of a check: time, memory and steps.
+    """The limits of a check on time, memory and steps.
 
     `time_s` is wall time, and `memory_mib` the permitted growth of the process; a check exceeds
     them for less than a second. `steps` counts attempted model steps, memoized or not, over all
-    searches and projections. A check may exceed `steps` by some thousand steps. `None` means no
+    searches and projections. A check may exceed `steps` by a few thousand steps. `None` means no
     limit; without `steps` and `time_s`, a check takes at most `STEPS_MAX` steps. If the step limit
     is reached first, the verdict is the same on every machine. `configurations` is the maximum
     number of configurations that one search may remember. Its default depends on `memory_mib` and
@@ -188,9 +189,9 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
         """Whether the answer `output` could have contradicted other answers.
 
-        Return `False` for an operation that is legal in every state and whose answer shows nothing
-        about the state, such as a write. Searches do not call this method. It serves to count
-        observations, because the verdict on a history without observations means nothing. A lost
+        Return `False` for an operation, such as a write, that is legal in every state and whose
+        answer shows nothing about the state. Searches do not call this method. It serves to count
+        observations, because a verdict on a history without observations means nothing. A lost
         answer is never an observation.
         """
         del input_, output
@@ -201,14 +202,15 @@ class Specification(abc.ABC, Generic[S, I, O]):
     ) -> Sequence[Sequence[Operation[I, O]]]:
         """Split the operations into parts that can be checked independently; by default one part.
 
-        If an operation of unknown outcome may touch several parts, each such part must contain it.
+        An operation of unknown outcome must be in every part that it may touch.
         """
         return [operations]
 
     def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
         """Decide one part by a direct method; `None` if only a search can decide.
 
-        Both "valid" and "invalid" must be exact. The verdict is proven like a search's verdict.
+        Both verdicts, "valid" and "invalid", must be exact. They are proven like a search's
+        verdict.
         """
         del operations
         return None
@@ -279,9 +281,9 @@ class Model(Specification[S, I, O]):
     def for_operations(self, operations: Sequence[Operation[I, O]], /) -> Model[S, I, O]:
         """Return the same specification, with hints from the answers of `operations` only.
 
-        A model may look ahead at answers (hints), to rule out steps that lead nowhere. The returned
-        model must not use the answers of other operations: a counterexample becomes smaller by
-        making operations optional, and its proof must not depend on their answers.
+        Hints let a model look ahead at answers, to rule out steps that lead nowhere. The returned
+        model must not use the answers of other operations: to shrink a counterexample, operations
+        are made optional, and the proof must not depend on the answers of optional operations.
         """
         del operations
         return self
@@ -291,15 +293,15 @@ class Model(Specification[S, I, O]):
     ) -> Sequence[Operation[I, O]]:
         """Make operations in `others` equal if no operation of the `core` can tell them apart.
 
-        Each of the `others` is optional: it may take effect or not. With this method, a thousand
+        Each of the `others` is optional, so it may take effect or not. With this method, a thousand
         ways to overwrite a value that the core reads become a single way. A legal order of the core
-        with some of the `others` must exist exactly if a legal order with some of the returned
-        operations exists.
+        with some of the `others` must exist if and only if one with some of the returned operations
+        exists.
         """
         del core
         return others
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
-    """Count the answers that could contradict other answers; at 0, a verdict means nothing."""
+    """Count the answers that could contradict others; without any, a verdict means nothing."""
     return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

@@ -1,4 +1,4 @@
-"""Use the native core if it is built, and the pure Python searches otherwise.
+"""Uses the native core if it is built, and the pure Python searches otherwise.
 
 `problem_of`, `depth_first` and `breadth_first` create the objects that `problem`, `search` and
 `frontier` define. If the extension module `checkers._native` (Rust, source in `native/`) is
@@ -6,9 +6,9 @@ available, the functions return subclasses that keep histories, memoized steps a
 native memory. A model stays plain Python and is called once per state and distinct operation; only
 `Register` is stepped natively.
 
-The native searches take the same moves in the same order as the Python searches and count the same
-steps. So verdict, steps, witness and surviving configurations must be *equal*, and tests require
-that. The Python code is the specification.
+The Python code is the specification: the native searches make the same moves in the same order and
+count the same steps. So the verdict, steps, witness and surviving configurations must be *equal*,
+and tests require this.
 
 The native core cannot represent a history with more than 1024 operations open at once, more than
 4096 operations of unknown outcome, or times beyond 64 bits. Such a history is searched in pure
@@ -32,7 +32,7 @@ from checkers.linearizability.search import DepthFirst, Status
 SWITCH: Final = "HARNESS_NATIVE"
 INTERFACE: Final = 2
 """The version of the native core's interface (`native/src/lib.rs`) that this module needs."""
-STATUSES: Final = (  # a status has its number in the native core as index
+STATUSES: Final = (  # the index of a status is its number in the native core
     Status.RUNNING,
     Status.FOUND,
     Status.EXHAUSTED,

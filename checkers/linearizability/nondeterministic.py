@@ -3,7 +3,7 @@
 As in Porcupine, `to_model` turns a nondeterministic specification into a deterministic model. The
 state of this model is the *set* of all states that are possible after the operations so far. A step
 collects the possible successors of every state in the set, and is illegal if no successor exists.
-So a check is exact, and the time of a check grows with the sizes of these sets.
+So a check is exact, but its time grows with the sizes of these sets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NondeterministicModel(Specification[S, I, O]):
         """Return all possible next states; none if the operation is illegal with this output.
 
         If the output is `UNKNOWN`, return all next states that are possible if the operation takes
-        effect: at least one.
+        effect; there must be at least one.
         """
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:

@@ -1,4 +1,4 @@
-"""One part of a check: its operations, its direct method, and its competing searches."""
+"""One part of a check, with its operations, its direct method and its competing searches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 
-# the maximum number of projections to explain in search of a small core
+# the maximum number of projections to explain when looking for a small core
 EXPLAINED_MAX = 4
 CORE_SMALL = 6  # the maximum size of a core that a reader understands at once
 LEAN_SHARE = 3  # the lean search gets a larger budget, because it decides most valid histories
@@ -121,7 +121,7 @@ class Part:
         return self._started and Status.RUNNING not in {self.depth.status, self.breadth.status}
 
     def _start(self) -> None:
-        """Create all three searches; if a time limit interrupts this, none counts as created."""
+        """Create all three searches; if a time limit interrupts this, start again next time."""
         if not self._started:
             self._started = all((self.lean, self.depth, self.breadth))
 
@@ -141,8 +141,8 @@ class Part:
             # without unknown operations, the lean search equals the complete search
             searches = searches[1:]
         elif self.rounds:
-            # The lean search did not decide in the first round, so the history is probably invalid,
-            # and the breadth-first search comes first.
+            # The lean search did not decide in the first round, so the history is probably invalid.
+            # Then the breadth-first search runs first.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:
@@ -182,7 +182,7 @@ def projected(
 
 
 def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
-    """Return the projections that refute an invalid history, the earliest failing return first.
+    """Return the projections that refute an invalid history, sorted by their failing returns.
 
     Returns `part` if no projection refutes the history. A projection gives a shorter explanation
     than the whole history, and its counterexample can be made smaller.
@@ -199,7 +199,7 @@ def explained_part(
 ) -> tuple[Part, Failure]:
     """Explain an invalid history by the first projection with a small core.
 
-    If no core is small, returns the explanation with the smallest core; minimal cores come first.
+    If no core is small, minimal cores are preferred, and then the smallest core.
     """
     failures: list[tuple[Part, Failure]] = []
     for sharp in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:

@@ -1,19 +1,19 @@
-"""Search for a legal order that respects a given partial order, instead of real time.
+"""Searches for a legal order that respects a given partial order instead of real time.
 
-In real time, intervals order the operations, and the other searches rely on these intervals. The
-permits of a profile (`checkers.catalog.permits`) remove single pairs from this order, and then
-intervals cannot represent the order. So in this module each operation has a bit mask of its
-predecessors. Apart from this, the search works like the module `search`: it goes depth first,
-remembers visited configurations, and takes a read as soon as it is legal, which loses no order.
+Real time orders operations by their intervals, and the other searches rely on these intervals. The
+permits of a profile (`checkers.catalog.permits`) remove single pairs from this order, so that
+intervals can no longer represent it. So here each operation has a bit mask of its predecessors
+instead. Apart from this, the search works like the module `search`: it goes depth first, remembers
+visited configurations, and takes a read as soon as it is legal, which loses no order.
 
 `partial_search` has the search itself. The result is exact within the bounds of steps and memory:
-each order is replayed with the model after the search, and if the search finishes without an order,
-no order exists.
+an order that it finds is replayed with the model, and if it finishes without finding an order, none
+exists.
 
-A *rollback* is a special operation: it returns the state to an earlier state of the same order.
-All changes after the earlier state are lost. A rollback must not undo a change of known outcome
-that was called after the rollback. While rollbacks are still possible, a configuration also
-includes the states to which they may return.
+A *rollback* is a special operation, which represents a power cut: it returns to an earlier state of
+the same order, and all changes after that state are lost. A rollback must not undo a change of
+known outcome that was called after the rollback. While rollbacks are still possible, a
+configuration also includes the states to which they may return.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PartialOutcome:
 
 
 Guess: TypeAlias = Callable[[Sequence[int]], PartialOutcome | None]
-"""Tries to find an order that keeps these predecessors; returns a verified outcome, or `None`."""
+"""Looks for an order that keeps these predecessors; returns a verified outcome or `None`."""
 
 
 def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
@@ -84,15 +84,15 @@ def find_partial_order(
     held_bytes_max: int = HELD_BYTES_MAX,
     ruled_out: RuledOut | None = None,
 ) -> PartialOutcome:
-    """Find a legal order of all operations that returned, and of some of the other operations.
+    """Find a legal order of all operations that returned and of some of the others.
 
     `operations` are in the order of their calls. `before[i]` is the mask of the positions that must
     come before `i`; it contains only operations that returned. `chains` are masks that partition
     the positions; along each chain, the sets of predecessors only grow. `hints` give the likely
-    order, lowest first: a hint is the (term, index) of the log entry that an operation wrote or of
-    the last entry that it saw. `end_s` is the deadline on the monotonic clock. `backs` is the mask
-    of the rollbacks, which never returned. `ruled_out` prunes the search; it must be right for all
-    orders without rollbacks, and is not used with them.
+    order: a hint is the (term, index) of the log entry that an operation wrote, or of the last
+    entry that it saw, and lower hints come first. `end_s` is the deadline on the monotonic clock.
+    `backs` is the mask of the rollbacks, which have no return. `ruled_out` prunes the search. It
+    must be right for all orders without rollbacks; if there are rollbacks, it is not used.
     """
     search = Search(
         model, operations, before, chains, hints, end_s, backs, held_bytes_max, ruled_out
@@ -108,7 +108,7 @@ def find_partial_order(
 
 
 def keeps(order: Sequence[int], before: Sequence[int]) -> bool:
-    """Whether an order has the predecessors of each operation before it."""
+    """Whether each operation in an order comes after all of its predecessors."""
     done = 0
     for at in order:
         if before[at] & ~done:
@@ -123,7 +123,7 @@ def verified(
     before: Sequence[int],
     outcome: PartialOutcome,
 ) -> PartialOutcome:
-    """Return `outcome` after a replay of its order. Raises `AssertionError` for a wrong order."""
+    """Replay the order of `outcome`, and return it; raises `AssertionError` for a wrong order."""
     assert outcome.order is not None
     order, done = outcome.order, 0
     for at, _ in zip(order, states_along(model, operations, outcome), strict=True):
@@ -145,12 +145,12 @@ def find_relaxed_order(
     guess: Guess | None = None,
     ruled_out: RuledOut | None = None,
 ) -> PartialOutcome:
-    """Find a legal order that respects real time, but lets stale answers miss later terms' changes.
+    """Find a legal order in real time in which stale answers may miss changes of later terms.
 
     `facts` maps operation ids to nodes and terms; an operation without an entry is a rollback. If
     `is_stale` is true for an operation and its answer has a term, the operation need not follow
-    operations that another node answered in a later term. `end_s` is on the monotonic clock.
-    Without rollbacks, `guess` is tried first; it gets the masks of predecessors.
+    operations that another node answered in a later term. `end_s` is on the monotonic clock. If
+    there are no rollbacks, `guess` is tried first, with the masks of predecessors.
     """
     strict = Fact(None, None)
     classes: dict[Fact, int] = {}

@@ -1,10 +1,11 @@
-"""A depth-first search for a legal order under a partial order; it tries likely choices first.
+"""Searches depth-first for a legal order under a partial order, and tries likely choices first.
 
-Chronological backtracking revises the last choices first, but an early choice may be wrong: often
-much later operations show that a power cut lost a state. So the first walks may take an unlikely
-choice at a few points of any depth (limited discrepancy search, Harvey and Ginsberg, IJCAI 1995),
-and the last walk at every point. Hints say which choices are likely. They come from the log of the
-target, as far as answers name its entries. Hints only affect the order of trials.
+Backtracking revises the last choices first, although an early choice may be the wrong one: often
+only much later operations show that a power cut lost a state. So each of the first walks may take
+an unlikely choice at only a few points, but at any depth (limited discrepancy search, Harvey and
+Ginsberg, IJCAI 1995). The last walk may do so at every point. Hints say which choices are likely.
+They come from the entries of the target's log that answers name. Hints only affect the order of
+trials.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Hint = tuple[int, int]
 """The likely place of an operation in the order: a term, and an index or a time."""
 
 RuledOut: TypeAlias = Callable[[Any, Any], int]
-"""From the states before and after a step, the mask of the operations that can never follow."""
+"""Maps the states before and after a step to the mask of operations that can never follow."""
 
 STEPS_MAX: Final = 4_000_000
 DISCREPANCIES: Final = (0, 1, 2, 4)
@@ -30,7 +31,7 @@ DISCREPANCIES: Final = (0, 1, 2, 4)
 
 These walks share half of the steps. A last walk without such a maximum gets the rest."""
 AHEAD: Final = 16
-"""The number of next operations to try in each state to which a rollback can return."""
+"""How many of the next operations are tried in each state to which a rollback can return."""
 CLOCK_EVERY: Final = 512
 HELD_BYTES_MAX: Final = 1 << 30
 """The approximate maximum memory for visited configurations."""
@@ -50,17 +51,18 @@ def _bits(mask: int) -> Iterator[int]:
 _Past: TypeAlias = "array[int]"
 """For each state number, the last change of known outcome since the path was in this state.
 
-The value is -1 if no such change followed, and `_NEVER` if the path was never in this state."""
+The value is -1 if no such change followed, and `_NEVER` if the path was never in this state.
+"""
 
 _NEVER: Final = -2
 _UNHINTED: Final[Hint] = (0, 0)
-# the size of one remembered configuration in bytes, without its parts of variable size
+# the fixed size in bytes of one remembered configuration
 _ENTRY_BYTES: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A point of a path: the operations that are done, the state, and the hint of the last change.
+    """A point of a path, with the operations that are done, the state, and the last change's hint.
 
     Changes that a rollback undid do not count for the hint.
     """
@@ -86,7 +88,7 @@ class _Node:
 
 
 _Choice = tuple[int, Any, _Node | None]
-"""(Operation, state after the operation, and for a rollback the node to which it returns)."""
+"""(Operation, state after it, and the node to which it returns if it is a rollback)."""
 
 
 class Search:
@@ -200,7 +202,7 @@ class Search:
         return None
 
     def _is_dead_end(self, place: _Place, at: int, after: Any) -> bool:
-        """Whether an operation that is left has no place in any order after this step."""
+        """Whether some remaining operation has no place in any order after this step."""
         if self._ruled_out is None:
             return False
         left = self._known & ~(place.done | 1 << at)
@@ -240,7 +242,7 @@ class Search:
         return self._model.step(state, operation.input, operation.said)
 
     def _enabled(self, wanted: int, done: int) -> Iterator[int]:
-        """Yield the `wanted` operations that are not done, but whose predecessors are all done."""
+        """Yield the operations in `wanted` that are not done, but whose predecessors all are."""
         for chain in self._chains:
             for at in _bits(chain & wanted & ~done):
                 if self._before[at] & ~done:
@@ -302,7 +304,7 @@ class Search:
         yield from self._falls(place)
 
     def _falls(self, place: _Place) -> Iterator[_Choice]:
-        """Yield each possible rollback with each earlier state, the latest states first."""
+        """Yield each possible rollback to each earlier state, beginning with the latest states."""
         for at in self._enabled(self._backs, place.done):
             earlier = {
                 node.place.state: node
@@ -316,8 +318,8 @@ class Search:
     def _promising(self, place: _Place, first: int) -> Iterator[_Choice]:
         """Yield the rollbacks that make more of the next operations legal, the best first.
 
-        If the hint of `first` shows that the log has become shorter, entries were lost. Then all
-        rollbacks to states with a short enough log are yielded.
+        If the hint of `first` shows that the log has become shorter, entries were lost. Then the
+        function yields all rollbacks to states with a log that is short enough.
         """
         next_ = sorted(_bits(self._known & ~place.done), key=lambda at: (self._hint(at), at))
         left = self._hint(first)[1] - (self._changes >> first & 1)

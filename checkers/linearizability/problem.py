@@ -1,11 +1,11 @@
-"""A history, prepared for searching: return events, slots, and memoized model steps.
+"""Prepares a history for searches, with return events, slots, and memoized model steps.
 
 At any time, a search handles only a window: the operations that are open around one return event.
-Events are sorted (at equal times calls before returns). Each open operation has a *slot*, a bit
-that is reused after the operation returns. So a configuration consists of three small numbers: the
-position of the next return to pass, the mask of open slots already linearized, and the number of
-the state. Unknown operations (operations of unknown outcome) never return; a second mask has a bit
-for each of them, in call order.
+Events are sorted by time; at equal times, calls come before returns. Each open operation has a
+*slot*, a bit that is reused after the operation returns. So a configuration consists of three small
+numbers: the position of the next return to pass, the mask of open slots that are already
+linearized, and the number of the state. Unknown operations (operations of unknown outcome) never
+return. A second mask has a bit for each of them, in call order.
 
 `Stepper` numbers the states and memoizes every step. Operations with equal input and output share
 their memoized steps, so a model in plain Python is called only for new steps.
@@ -88,10 +88,10 @@ def contradiction(
 
 
 def _class_key(operation: Operation[Any, Any]) -> Hashable:
-    """Return a key that is equal for operations with equal input and output.
+    """Return a key that is the same for operations with equal input and output.
 
-    The types are part of the key, because 1 == True, but a model may tell them apart. An operation
-    that is not hashable gets a key of its own.
+    The types are part of the key, because a model may distinguish 1 from True, which are equal. An
+    operation that is not hashable gets a key of its own.
     """
     output = operation.said
     key = (operation.input, output, type(operation.input), type(output))
@@ -148,10 +148,11 @@ class Problem:
     def relevant(self, position: int, mask: int) -> int:
         """Return the footprint of all operations that can affect the return at `position`.
 
-        Let R be the operation that returns there. If an earlier operation in a legal order shares
+        Let R be the operation that returns there. If an operation before R in a legal order shares
         no part of the state with R, directly or through other operations before R, it commutes with
-        them and can move right after R (it is still open, or of unknown outcome). So a search needs
-        to try only operations before R that footprints connect to R. Open reads connect, too.
+        all of them. Since it is still open or of unknown outcome, it can move right after R. So a
+        search needs to try only operations before R that footprints connect to R. Open reads also
+        connect operations.
         """
         footprints = self.footprints
         reach = footprints[self.returns[position]]
@@ -242,8 +243,8 @@ class Problem:
     def advance(self, position: int, mask: int, state: int) -> tuple[int, int]:
         """Absorb open reads that are legal, and pass returns of linearized operations.
 
-        Absorbing legal reads loses no order: reads change nothing, so in any legal order they can
-        move to this point. Returns the new position and mask.
+        Absorbing legal reads loses no order: reads change nothing, so they can move to this point
+        in any legal order. Returns the new position and mask.
         """
         bits = self.return_bits
         end = len(bits)
@@ -265,13 +266,13 @@ class Problem:
         return position, mask
 
     def replay(self, choices: Sequence[int]) -> list[int]:
-        """Return the whole order, with absorbed reads, that the `choices` of a search lead to."""
+        """Return the whole order to which a search's `choices` lead, including absorbed reads."""
         order: list[int] = []
         state = self.stepper.initial
         done = [False] * len(self.operations)
         position = 0
         for choice in (None, *choices):
-            # the replay may already have absorbed a read that the search chose
+            # if the search chose a read, the replay may already have absorbed it
             if choice is not None and not done[choice]:
                 after = self.stepper.step(state, choice)
                 assert after != ILLEGAL_STEP, "a search took an illegal step"

@@ -1,19 +1,19 @@
-"""Prove the verdict of a linearizability check, and make the `CheckResult` that reports it.
+"""Proves the verdict of a linearizability check, and makes the `CheckResult` that reports it.
 
 `judged` turns the outcome of a check into a result. Checkers of runs and models of imported
-histories call it; each caller describes an invalid history in its own words (see `Told`). `certify`
-proves the outcome by a `Certificate`, which `verify` verifies:
+histories call it, and describe invalid histories in their own words (see `Told`). `certify` proves
+the outcome by a `Certificate`, which `verify` verifies:
 
 * valid: one legal order for each part, and the operations of unknown outcome that never took
-  effect. An order is always replayed completely, because a replay takes near-linear time.
+  effect. An order is always replayed completely, which takes near-linear time.
 * invalid: a core of operations (see `core`) and the problem in which they contradict each other:
   the whole history, one of its parts, or one of the model's projections.
 
-If the verifier needs too many steps to enumerate a core, searches in pure Python try to confirm the
-core. If these searches do not finish either, they try to confirm the core of all returned
-operations instead. The certificate names the method that confirmed a core. The confirmation ends
-after a number of steps, after `CONFIRM_S_MAX` seconds, and at (or shortly after) the deadline of
-the check.
+If the verifier needs too many steps to enumerate a core, searches in pure Python try to confirm it.
+If these searches do not finish either, they try the core that consists of all returned operations.
+The certificate names the method that confirmed a core. The confirmation ends after a number of
+steps, after `CONFIRM_S_MAX` seconds, or at (or shortly after) the deadline of the check, whichever
+comes first.
 
 `CertificateError` is raised if a proof is wrong. If no method confirms a certificate within the
 limits, its `confirmed_by` is empty, and the reported verdict is `unknown`.
@@ -54,10 +54,10 @@ BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "a search found a verdict, but no independent method could confirm it in time"
 OPERATIONS_MAX: Final = 64  # the maximum number of operations in each list of a result's details
 VERIFIER_STEPS_MAX: Final = 300_000
-# the maximum size of a core to enumerate; larger cores take more time per step
+# the maximum size of a core to enumerate, since steps take longer for larger cores
 VERIFIER_CORE_MAX: Final = 200
 CONFIRM_S_MAX: Final = 60.0  # the maximum time to confirm a core
-# the minimum time to confirm a verdict, even if the check has no time left
+# the time to confirm a verdict even if the check has no time left
 CONFIRM_S_MIN: Final = 0.5
 SHOWN_MAX: Final = 100_000  # the maximum number of ids in the orders of a result
 ENUMERATION: Final = "the verifier, by enumeration"
@@ -76,7 +76,7 @@ def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
 
 
 class Told(NamedTuple):
-    """The description of an invalid history: its subject, its reasons, the operations to blame.
+    """The description of an invalid history, with its subject, reasons, and operations to blame.
 
     `rule` is the short name of the broken rule; reports group failures by this name.
     """
@@ -88,7 +88,7 @@ class Told(NamedTuple):
 
 
 def offenders(failure: Failure) -> tuple[int, ...]:
-    """Return the operations to blame: the failing operation, then the rest of its core.
+    """Return the operations to blame, which are the failing operation and the rest of its core.
 
     If the core is too large, the operation before the failing operation replaces the rest.
     """
@@ -116,7 +116,7 @@ class Certificate:
     confirmed_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the certificate as plain data; orders of more than 100,000 ids are left out."""
+        """Return the certificate as plain data, without orders if they have over 100,000 ids."""
         if self.verdict is Result.ILLEGAL:
             return {
                 "core": list(self.core),
@@ -177,10 +177,10 @@ def certify(
     *,
     limits: Limits | None = None,
 ) -> Certificate | None:
-    """Return a certificate of `outcome`, if possible confirmed; `None` for an undecided outcome.
+    """Return a certificate of `outcome`, confirmed if possible; `None` if it is undecided.
 
     `operations` are the operations that `check_operations` checked. Raises `CertificateError` if
-    the outcome is wrong, and `ValueError` for an invalid outcome without an explanation.
+    the outcome is wrong, and `ValueError` for an illegal outcome without an explanation.
     """
     labelled = [o if o.id >= 0 else replace(o, id=n) for n, o in enumerate(operations)]
     if outcome.result is Result.OK:
@@ -202,7 +202,7 @@ def certify(
 
 
 def _left_s(end_s: float) -> float:
-    """Return the seconds left until `end_s` to confirm a verdict: at least `CONFIRM_S_MIN`."""
+    """Return the seconds until `end_s` to confirm a verdict, but at least `CONFIRM_S_MIN`."""
     return max(CONFIRM_S_MIN, end_s - time.monotonic())
 
 
@@ -285,7 +285,7 @@ def _confirmed(
     limits: Limits,
     clock: Clock,
 ) -> tuple[Sequence[int], bool, str]:
-    """Confirm `core`, or else the core of all returned operations.
+    """Confirm `core`, or if that fails the core that consists of all returned operations.
 
     Returns the core, whether it is minimal, and the name of the method that confirmed it. The name
     is empty if no method confirmed the core.
@@ -302,8 +302,8 @@ def _confirmed(
     confirmed = _confirm(part, core, limits, steps // 10, clock)
     if confirmed:
         return core, minimal, confirmed
-    # Next, all returned operations are the core: with fewer optional operations, a search has fewer
-    # possibilities to try.
+    # Next, take all returned operations as the core: with fewer optional operations, a search has
+    # fewer possibilities to try.
     core = [operation.id for operation in part.operations if not operation.is_unknown]
     return core, False, _confirm(part, core, limits, steps, clock)
 
@@ -313,8 +313,8 @@ def _confirm(
 ) -> str:
     """Confirm `core` by searches in Python; return the name of the search that confirmed it.
 
-    Returns an empty name if no search finishes in time. The native breadth-first search finds
-    cores, so an independent implementation has to confirm them.
+    Returns an empty name if no search finishes in time. The native breadth-first search found the
+    core, so an independent implementation must confirm it.
     """
     problem = Problem(*relaxed(part.model, part.operations, set(core)))
     most = limits.configurations_max
@@ -334,7 +334,7 @@ def _confirm(
 def details_of(
     outcome: CheckOutcome, proof: Certificate | None, operations: Sequence[AnyOperation]
 ) -> dict[str, Any]:
-    """Return the details of a result: the size of the search, the proof, and the failure."""
+    """Return the details of a result, with the size of the search, the proof and the failure."""
     details: dict[str, Any] = {
         "operations": len(operations),
         "unknown": sum(operation.is_unknown for operation in operations),

@@ -1,11 +1,11 @@
-"""The rounds of one check: a direct method, and searches that take turns with limited budgets.
+"""Runs a check in rounds: a direct method, and searches that take turns with limited budgets.
 
-The direct method of a model (`Model.decide`), if it has one, runs before all searches, or after
-searches that took some steps without a verdict. Every part (partition or projection) gets three
-searches: the lean depth-first search, the complete depth-first search, and the breadth-first search
-with dominance. The first search that decides a part gives its verdict. An invalid part ends the
-whole check, since no other part can make the history valid. Budgets are counted in steps. Limits of
-time and memory can only turn a verdict into `UNKNOWN`.
+If the model has a direct method (`Model.decide`), it runs either before all searches, or after some
+search steps without a verdict. Every part (partition or projection) gets three searches: the lean
+depth-first search, the complete depth-first search, and the breadth-first search with dominance.
+The first search that decides a part gives its verdict. An invalid part ends the whole check, since
+no other part can make the history valid. Budgets are counted in steps. Limits of time and memory
+can only turn a verdict into `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from checkers.linearizability.part import Part, explained_part, projected, unexp
 DIRECT_STEPS = 16
 """The number of search steps per operation before a direct method runs.
 
-On the native core, these steps take less time than the direct method and mostly find an order."""
+On the native core, these steps take less time than the direct method, and mostly find an order.
+"""
 EXPLAINED_BY_TRIALS_MAX = 2_000
-"""Above this number of operations, a direct method looks for the core of a refuted part first."""
+"""In a refuted part with more operations, a direct method is the first to look for the core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,9 @@ class CheckOutcome:
     `witness` (only for `OK`) has one legal order of operation ids for each partition; operations of
     unknown outcome that are not in an order never took effect. `failure` (only for `ILLEGAL`, if
     requested) explains the verdict. `decided_by` names the method, and for `ILLEGAL` also the part.
-    For an undecided or illegal part, `returns` is the number of its returns, and `progress` is how
-    many of them the best path passed. `end_s` is the deadline of the check, including its proof, on
-    the monotonic clock.
+    If a part is undecided or illegal, `returns` is the number of its returns, and `progress` is the
+    number of returns that the best path passed. `end_s` is the deadline of the check, including its
+    proof, on the monotonic clock.
     """
 
     result: Result
@@ -148,8 +149,8 @@ class Check:
     def _illegal(self, part: Part, *, explained: bool) -> CheckOutcome:
         """Return the outcome for the refuted `part`, with an explanation if `explained`.
 
-        For a large part, a direct method is tried first, because it finds a small core much sooner
-        than a search does.
+        For a large part, a direct method is tried first, since it finds a small core much sooner
+        than searches do.
         """
         large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
         if explained and large and part.decision is None and not self._clock.is_over():

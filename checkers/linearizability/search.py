@@ -1,21 +1,22 @@
-"""Depth-first search over configurations that describe a window of the history (see `problem`).
+"""Searches depth-first over configurations that describe a window of the history (see `problem`).
 
 A configuration is (next return to pass, mask of linearized open slots, used unknown operations,
-state). Operations of unknown outcome are called unknown. The search succeeds when it passes every
-return. It follows Wing and Gong (1993) with Lowe's cache (2017), except for these differences:
+state). An unknown operation is an operation of unknown outcome. The search succeeds when it passes
+every return. It follows Wing and Gong (1993) with Lowe's cache (2017), except for these
+differences:
 
 * the cache key does not grow with the history (see `problem`);
 * reads are absorbed, never branched on;
-* configurations that differ only in the unknown operations used are compared by inclusion: a
-  configuration that used fewer operations can reach everything that a configuration with more can,
-  so the configuration with more operations is dropped (dominance);
+* if two configurations differ only in the unknown operations that they used, and the first used a
+  subset of the second's operations, the second is dropped, because the first can reach everything
+  that the second can (dominance);
 * interchangeable unknown operations are used in call order;
 * the search tries the operation that must return next, then operations that make it legal, then
   other open operations (latest call first), and finally unknown operations.
 
-The *lean* variant uses unknown operations only right before an operation that they make legal.
-Most valid histories with many lost answers have such a linearization. The lean variant finds it
-even if the complete search would try too many ways to apply changes that no answer needs. The lean
+The *lean* variant uses unknown operations only right before an operation that they make legal. Most
+valid histories with many lost answers have such a linearization. The lean variant finds it even
+where the complete search would try too many ways to apply changes that no answer needs. The lean
 variant can prove a history valid, but never invalid: if it finds no order, it ends as
 `EXHAUSTED_LEAN`.
 
@@ -55,7 +56,7 @@ class Status(enum.Enum):
 
 
 def dominated(chain: list[int], used: int) -> bool:
-    """Whether `chain`, an antichain of sets, has a subset of `used`.
+    """Whether `chain`, an antichain of sets, contains a subset of `used`.
 
     If it has none, `used` is added to the chain and replaces its supersets.
     """
@@ -73,7 +74,7 @@ Move = tuple[tuple[int, ...], int, int, int]
 
 @dataclass(slots=True)
 class _Frame:
-    """One configuration on the stack, its remaining moves, and the choices that led to it."""
+    """One configuration on the stack, with its remaining moves and the choices that led to it."""
 
     position: int
     mask: int
@@ -88,7 +89,7 @@ class _Frame:
 
 
 class DepthFirst:
-    """A resumable depth-first search. `best` is the position of the furthest return reached."""
+    """A resumable depth-first search; `best` is the position of the furthest return so far."""
 
     def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
         self._problem = problem
@@ -120,8 +121,8 @@ class DepthFirst:
                 break
             frame = stack[-1]
             if frame.moves is None:
-                # Try the operation that must return next before computing anything else: on an easy
-                # stretch of history it is always legal.
+                # Before computing anything else, try the operation that must return next: on an
+                # easy stretch of the history, it is always legal.
                 frame.moves = self._lean_moves(frame) if self._lean else self._moves(frame)
                 must = problem.returns[frame.position]
                 self.steps += 1
@@ -243,7 +244,7 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield moves: an open write, or unknown operations and an operation that they enable."""
+        """Yield moves of an open write, or of unknown operations and the operation they enable."""
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
@@ -268,7 +269,7 @@ class DepthFirst:
     def _chains(self, frame: _Frame, must: int, bit: int) -> Iterator[Move]:
         """Yield short chains of unknown operations that make `must` legal, followed by `must`.
 
-        The operation `must` has to return next; shorter chains come first.
+        `must` is the operation that has to return next. Shorter chains come first.
         """
         stepper = self._problem.stepper
         stop = self.steps + CHAIN_EVALUATIONS_MAX
@@ -302,7 +303,7 @@ class _Resumable(Protocol):
 def run_sliced(search: _Resumable, budget: int, is_over: Callable[[], bool]) -> Status:
     """Run `search` for about `budget` more steps in slices, or until `is_over()` is true.
 
-    `is_over` is called before each slice of some milliseconds. The state of the search after the
+    `is_over` is called before each slice of a few milliseconds. The state of the search after the
     whole budget does not depend on the slices.
     """
     end, size = search.steps + budget, SLICE_STEPS

@@ -1,4 +1,4 @@
-"""Verify certificates independently of the searches.
+"""Verifies certificates independently of the searches.
 
 This module and the searches share only the vocabulary and the model's own `step`. The module uses
 the simplest methods and is short enough to be checked by reading:
@@ -8,13 +8,13 @@ the simplest methods and is short enough to be checked by reading:
   that had returned before its call. Every step must be legal;
 * a **core** (verdict invalid) is decided by Wing and Gong's enumeration (1993) with a memory.
 
-A core weakens the history as follows. The operations of the core took effect, with the answers they
-gave, between their calls and their returns. Every other operation is *optional*: it took effect
+A core represents a weaker history. In it, the operations of the core took effect with their
+answers, between their calls and their returns. Every other operation is *optional*: it took effect
 with its answer (if it has one) at some moment after its call, or never. If even this weaker history
 has no legal order, then the original history has none either, since every legal order of the
 original is also legal for the weaker history. This holds for every model, with any `read_only` and
-any treatment of unknown outcomes. Leaving operations out instead would prove nothing: without a
-create, the read of the created object is already a contradiction.
+any treatment of unknown outcomes. Leaving the other operations out would prove nothing: without a
+create, a read of the created object is already a contradiction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CertificateError(InternalError):
 
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
-    """Return the model without hints, i.e. without answers known in advance that prune steps."""
+    """Return the model without hints, which are answers that it uses in advance to prune steps."""
     if type(model).for_operations is Model.for_operations:
         return model
     return model.for_operations([replace(operation, return_time=None) for operation in operations])
@@ -123,7 +123,8 @@ def verify_core(
     while todo:
         done, used, state = todo.popleft()
         visited = seen.setdefault((done, state), [])
-        # An earlier visit that used fewer optional operations reaches all that this visit reaches.
+        # An earlier visit that used fewer optional operations reaches everything that this visit
+        # can.
         if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in visited):
             continue
         visited.append(used)

@@ -1,9 +1,10 @@
-"""The value that registers of a run hold at first: null, or the default value of the system.
+"""Finds out what registers of a run hold at first: null, or the default value of the system.
 
-Most systems say that an unwritten register has no value. Others answer with the default of their
-language or column, 0 or an empty text. No operation of the workloads writes these values, so a
-register that shows one before its first change began with it. One initial value must explain the
-whole history: a default that appears after an acknowledged write is a violation, as before.
+Most systems say that an unwritten register has no value. Others answer with the default value of
+their language or column: 0 or an empty text. No workload writes these values. So if a register
+shows one of them before its first change, the register began with it. A single initial value must
+explain the whole history: a default value that appears after an acknowledged write is still a
+violation.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def judged_from_start(
     """Judge a history whose registers hold null at first or, if this is invalid, a default value.
 
     `judge` gets the initial value and a time limit in seconds. The result for a default value names
-    it; it counts unless it is invalid, too.
+    this value. It counts unless it is also invalid.
     """
     end_s = time.monotonic() + time_limit_s
     strict = judge(None, time_limit_s)
@@ -44,7 +45,7 @@ def judged_from_start(
 
 
 def _defaults_read(pairs: Iterable[Pair]) -> list[Any]:
-    """Return the default values that reads show and no operation asks to write."""
+    """Return the default values that reads show, but that no operation asked to write."""
     answers, written = set(), set()
     for pair in pairs:
         asked, done = pair.invoke.value, pair.completion

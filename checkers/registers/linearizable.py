@@ -1,4 +1,4 @@
-"""The checker `linearizable-register`: one register, as clients of a run saw it."""
+"""The checker `linearizable-register` judges one register as the clients of a run saw it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.vocabularies import fields_of
 
 
 def _rule(pair: Pair) -> str:
-    """Return the short name of the rule that `pair` broke; reports group failures by this name."""
+    """Name the rule that `pair` broke, by which reports group failures."""
     if pair.invoke.f == "read":
         return "stale-read"
     result = "ok" if pair.completion is None else fields_of(pair.completion).get("result", "ok")
@@ -41,8 +41,10 @@ class _Register(CasRegister):
 
 
 class RegisterLinearizable(SearchChecker, judges_prefixes=True):
-    """Checks that one register is linearizable: read, write, compare-and-set. It is null at first,
-    or has the default value of the system (`checkers.registers.initial`).
+    """Checks that one register is linearizable, with read, write and compare-and-set.
+
+    The register is null at first, or has the default value of the system
+    (`checkers.registers.initial`).
     """
 
     name = "linearizable-register"

@@ -1,13 +1,13 @@
-"""Bank sums: the balances of a group of rows have the same sum at every moment.
+"""Checks bank sums: the balances of a group of rows have the same sum at every moment.
 
-A *group* is derived from the history: rows of one table that are always written together, to one
-tablet, with cells in the column `balance` that have the same sum each time. The operation that
-writes the rows moves amounts between them, knows all balances, and takes effect as a whole or not
-at all. So a scan of the tablet at one instant shows all rows of the group or none, and the balances
-have the sum of the group.
+A *group* consists of rows of one table that the history always writes together, to one tablet, with
+cells in the column `balance` whose sum is the same each time. The operation that writes the rows
+moves amounts between them, knows all balances, and takes effect as a whole or not at all. So a scan
+of the tablet at one instant shows all rows of the group or none, and the balances have the sum of
+the group.
 
-This rule does not depend on lost answers, on clocks or on other writers: rows that were also
-written in another way are not a group. A read shows a single row and is not judged.
+This rule does not depend on lost answers, on clocks or on other writers: rows that any operation
+wrote in another way are not a group. A read shows a single row and is not judged.
 """
 
 from __future__ import annotations

@@ -1,27 +1,27 @@
-"""Rows as transactions for Elle, ordered by timestamps.
+"""Checks rows as transactions of Elle that are ordered by timestamps.
 
-A *part* of a write (its rows in one tablet) is a transaction that writes the cells of these rows.
-A *look* is the answer of a read or of a scan of one tablet. All looks at one timestamp form a
-single transaction that reads cells, since there is a single state at each timestamp (the anomaly
-`internal` reports looks that disagree). A cell is a register. Cells to which one value was written
-twice are left out, so all writes of a cell have different values.
+A *part* of a write (its rows in one tablet) is a transaction that writes the cells of these rows. A
+*look* is the answer of a read or of a scan of one tablet. All looks at one timestamp form a single
+transaction that reads cells, since there is a single state at each timestamp; if looks disagree,
+this is the anomaly `internal`. A cell is a register. A cell to which the same value was written
+twice is left out, so that all writes of a cell have different values.
 
 **What Kudu promises.** Kudu promises little in real time: timestamps of two tablets are ordered
 only if clients propagated them. So a scan may show a change but miss another change that was
 acknowledged earlier, and a scan of the past is stale on purpose. Strict serializability in real
-time would be too strong. Serializability alone would be too weak, since it lets a scan see any
-consistent past. However, each transaction takes effect at its timestamp: a part takes effect
-atomically, on one tablet; a scan takes effect at an instant, since each tablet waits until no write
-at or before that timestamp can still come (safe time). So this checker orders transactions by their
-timestamps, and checks that Kudu is strictly serializable in that order, with every single cell
-linearizable. This implies that scans at one timestamp agree, that later scans do not go back, and
-that a scan sees all rows of a part or none. `linearizable-rows` and `read-your-writes` judge how
-timestamps follow real time.
+time would therefore be too strong. Serializability alone would be too weak, since it lets a scan
+see any consistent past. However, each transaction takes effect at its timestamp. A part takes
+effect atomically, on one tablet. A scan takes effect at an instant, since each tablet waits until
+no further write at or before this timestamp is possible (safe time). So this checker orders
+transactions by their timestamps, and checks that Kudu is strictly serializable in that order, with
+every single cell linearizable. This implies that scans at one timestamp agree, that later scans do
+not go back, and that a scan sees all rows of a part or none. `linearizable-rows` and
+`read-your-writes` judge how timestamps follow real time.
 
 * A write of unknown outcome begins above the highest timestamp that its process knew, and never
   ends.
-* An absent row shows that its cells were never written, unless a client deleted the row or may have
-  deleted it: an absent row does not show which delete removed it.
+* An absent row shows that its cells were never written. It shows nothing if a client deleted the
+  row, or may have, because it does not show which delete removed the row.
 * Rows that a write refused count as neither read nor written; `snapshot-scans` judges refusals.
 
 **Power cuts.** If a profile lets power cuts undo writes (`permits`), a contradiction in the whole
@@ -66,10 +66,10 @@ def _named(read: RowsHistory, cell: Cell) -> str:
 class _Stretch:
     """The operations that were invoked between two power cuts.
 
-    An operation that is under way at one of the cuts may have any outcome. A cell that shows a
-    value from before the stretch, or no value, counts as unchanged since the start. Later cuts may
-    undo values bit by bit, so all such values count as one version, the first. No write that was
-    invoked within the stretch is lost before the second cut.
+    An operation that is under way at one of the cuts may have any outcome. A cell that shows no
+    value, or a value from before the stretch, counts as unchanged since the start. Earlier values
+    may still come back one after another, so they all count as a single version, the first. No
+    write that was invoked within the stretch is lost before the second cut.
     """
 
     def __init__(self, read: RowsHistory, begin: float, end: float) -> None:
@@ -86,7 +86,7 @@ class _Stretch:
         ]
 
     def shows(self, cell: Cell, value: Any) -> tuple[Any] | None:
-        """Return the version of `cell` that a value shows, as a tuple; `None` if it is uncertain.
+        """Return the version of `cell` that `value` shows, as a tuple; `None` if it is uncertain.
 
         The version is `None` for the state at the start of the stretch, else the value itself.
         """
@@ -132,9 +132,9 @@ class _Cells:
     def writes(self, part: Part) -> Mops:
         """Return the writes of a part as micro-operations.
 
-        If a part has no answer, only its upserts and the writes that a look shows count: these are
-        certain if the part took effect, while other rows may have been refused. If such a part
-        writes a row several times, none of its writes to this row counts.
+        If a part has no answer, only its upserts and the writes that a look shows count. These must
+        have taken effect if the part did, while other rows may have been refused. If such a part
+        writes a row several times, none of its writes to this row count.
         """
         times = Counter(row.key for row in part.rows)
 
@@ -184,9 +184,9 @@ def transactions_in_time(
 ) -> tuple[History, tuple[int, ...]]:
     """Make a history of transactions in the order of timestamps.
 
-    Transaction `n` is executed by process `n`. The second result has, for each transaction, the
-    index of the invocation in the original history. With `apart`, the answers of different reads
-    and scans at one timestamp stay separate transactions.
+    Process `n` executes transaction `n`. The second result has the index of each transaction's
+    invocation in the original history. With `apart`, the answers of different reads and scans at
+    one timestamp stay separate transactions.
     """
     cells, floor = _Cells(read, stretch), floors(read)
     parts, all_looks = (
@@ -265,7 +265,7 @@ class ElleRows(Checker):
         return permitted_result(strict, cuts.permits, counts, strict.operations, strict.details)
 
     def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
-        """Judge the history `timed` with Elle; `origins` has the invocation of each transaction."""
+        """Judge `timed` with Elle; `origins` has the invocation of each transaction."""
         from checkers.elle.infer.columns import columns_of
 
         columns = columns_of(timed, writes_are="w")

@@ -1,7 +1,8 @@
-"""The model of a row that is inserted, upserted, updated, deleted and read.
+"""The model of rows that are inserted, upserted, updated, deleted and read.
 
-A row is absent (`None`) or has cells: (column, value) in the order of columns, without null cells.
-The steps of an operation are its changes of one row, in order; most operations have one step.
+A row is absent (`None`), or it is a sequence of cells (column, value) in the order of columns,
+without null cells. The steps of an operation are its changes of one row, in order; most operations
+have one step.
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ class RowInput(NamedTuple):
 
 
 RowOutput = Seen | tuple[str, ...]
-"""The output of an operation on a row: for a write, "ok", "already-present" or "not-found" per
-step; for a read, the row that it saw."""
+"""The output of an operation on a row.
+
+For a write, this is "ok", "already-present" or "not-found" for each step; for a read, the row that
+it saw.
+"""
 
 
 def _after(row: Row, step: RowStep) -> tuple[str, Row]:
@@ -59,7 +63,7 @@ def _after(row: Row, step: RowStep) -> tuple[str, Row]:
 class Rows(Model[Row, RowInput, RowOutput]):
     """The model of rows for a linearizability search. All rows are absent at first.
 
-    Each row is a partition of its own, so a state describes a single row.
+    Each row is a separate partition, so a state describes a single row.
     """
 
     def init(self) -> Row:
@@ -68,7 +72,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def step(
         self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
     ) -> tuple[bool, Row]:
-        """Apply all steps of an operation; the answer must have their results and show the row."""
+        """Apply all steps of an operation; the answer must agree with the results and the row."""
         if not input_.steps:
             return output is UNKNOWN or output == Seen(state), state
         row, results = state, []

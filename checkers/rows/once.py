@@ -1,6 +1,6 @@
-"""Exactly once: a written row has one effect in one place, and a request has one answer.
+"""Checks exactly-once: a written row has one effect in one place, and a request has one answer.
 
-Each rule is one pass over the history, and is sound no matter how lost operations ended:
+Each rule takes one pass over the history, and is sound no matter how lost operations ended:
 
 | rule           | violation                                                                 |
 |----------------|---------------------------------------------------------------------------|
@@ -166,7 +166,7 @@ def _tell_return(
 ) -> None:
     last, missing, back = looks
     if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
-        return  # the answers contradict each other, but do not show that a value came back
+        return  # the answers contradict each other, but prove no return of an old value
     effective = [writer for writer in writers.of(cell, value) if writer[1].result not in _REFUSALS]
     if len(effective) != 1:
         return

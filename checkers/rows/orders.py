@@ -1,11 +1,11 @@
-"""An order of the operations on one row, derived from the timestamps of its writes.
+"""Derives an order of the operations on one row from the timestamps of its writes.
 
-If tablets stamp writes in the order in which the writes took effect, little is left to search for:
-the writes are in order, and each read (or row of a scan) belongs in a gap between writes, at which
-the row is as the read shows it. This gap must come after every write and every read that returned
-before the read was called, and before every write that was called after the read returned. Each
-read, in the order of calls, takes the first such gap, which leaves the most room for later reads.
-So if timestamps and answers are consistent, this method finds an order in near-linear time.
+If tablets stamp writes in the order in which the writes took effect, little is left to search for.
+The order of the writes is known, and each read (or row of a scan) belongs in a gap between writes
+in which the row is as the read shows it. This gap must come after every write and every read that
+returned before the read was called, and before every write that was called after the read returned.
+Each read, in the order of calls, takes the first such gap, which leaves the most room for later
+reads. So if timestamps and answers are consistent, this method finds an order in near-linear time.
 
 The order is a guess, since timestamps may be wrong. So the guess is verified, and the caller starts
 a search if there is no valid order. Writes of unknown outcome are assumed not to have happened; if

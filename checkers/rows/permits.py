@@ -1,16 +1,17 @@
-"""Deviations of rows from strict rules that a run's profile permits (`harness.permits`).
+"""Judges rows under the deviations that a run's profile permits (`harness.permits`).
 
 * `stale-read`: a leader without a lease may answer from the past until it learns that it was
   deposed. So a look (a read or scan of the latest state at a leader) in some term may miss writes
   that another node acknowledged, or showed, in a *later* term. All other rules hold: writes are
-  linearizable, and a node may not take back a write that it showed in its term. This permit is
-  decided exactly, for each row that no strict order explains.
+  linearizable, and a node must not take back a write that it showed in its term. For each row that
+  no strict order explains, a search decides exactly whether this permit explains it.
 * `lost-after-power-cut`: a write acknowledged before a power cut may be gone after the cut. In real
-  time a row may fall back, at any time after a cut, to an earlier state, but loses no write that
-  was invoked after the cut. A write that was under way at the cut may take effect a second time,
-  since the node's record of the write is lost, too (see `relaxed`). A checker that does not search
-  for orders permits a contradiction if the contradicting operations (with the writers of values
-  that they saw) are on both sides of a cut; if all are on one side, this is a violation.
+  time, a row may fall back to an earlier state at any time after a cut, but loses no write that was
+  invoked after the cut. A write that was under way at the cut may take effect a second time, since
+  the node also loses its record of the write (see `relaxed`). A checker that does not search for
+  orders looks at the contradicting operations and the writers of the values that they saw. If these
+  are on both sides of a cut, the contradiction is permitted; if all are on one side, it is a
+  violation.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def relaxed(
 def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
     """Return the operations that were called before a cut.
 
-    A write that had not returned at the cut becomes a write of unknown outcome; a read is left out.
+    A write that had not returned at the cut becomes a write of unknown outcome. Such a read is left
+    out.
     """
     operations_before = []
     for operation in operations:
@@ -98,7 +100,7 @@ def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
 def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
-    """Search for an order in which reads may miss writes of later terms (`facts` has the terms).
+    """Search for an order in which reads may miss writes of terms later than theirs in `facts`.
 
     An operation with an id below 0 is a power cut, at which the row may fall back.
     """
@@ -126,7 +128,7 @@ def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> li
 
 
 class PowerCuts:
-    """The power cuts of a history that may undo writes; none without the permit for lost writes."""
+    """The power cuts of a history that may undo writes; empty unless the profile permits this."""
 
     def __init__(self, history: History) -> None:
         self._pairs = {pair.invoke.index: pair for pair in history.pairs}
@@ -134,7 +136,7 @@ class PowerCuts:
         self.at = [cut.index for cut in lossy_cuts(history, self.permits)]
 
     def explain(self, operations: Iterable[int]) -> bool:
-        """Return whether a power cut came between the first call and last answer of `operations`.
+        """Return whether a power cut came between the first call and the last answer.
 
         An answer may still arrive after its node lost power. A single operation explains nothing.
         """
@@ -150,7 +152,7 @@ class PowerCuts:
 
 
 class RowFindings(Findings):
-    """The findings of a checker of rows; contradictions that a power cut explains are permitted."""
+    """The findings of a checker of rows, which permit contradictions that a power cut explains."""
 
     def __init__(self, checker: str, history: History) -> None:
         super().__init__(checker, permits_of(history))
@@ -166,7 +168,7 @@ class RowFindings(Findings):
             super().violate(rule, sentence, *operations, permit=permit)
 
     def take_back(self, *operations: int) -> None:
-        """Count a contradiction between `operations` that a power cut explains, as permitted."""
+        """Count a contradiction between `operations`, which a power cut explains, as permitted."""
         self.permit(LOST_AFTER_POWER_CUT, *operations)
 
     def conclude(self) -> CheckResult:

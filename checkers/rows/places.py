@@ -1,4 +1,4 @@
-"""Places of rows: each row is in one tablet of one table, and a scan shows only requested rows.
+"""Checks places: each row is in one tablet of one table, and a scan shows only requested rows.
 
 | rule       | violation                                                                     |
 |------------|-------------------------------------------------------------------------------|
@@ -8,8 +8,8 @@
 | no-table   | an answer says that an existing table is missing, although no operation       |
 |            | deleted or renamed it                                                         |
 
-If the profile lets leaders answer from the past (`harness.permits`), the rule `no-table` is not
-judged.
+The rule `no-table` is not judged if the profile lets leaders answer from the past
+(`harness.permits`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations on single rows, and the writers of cells, derived from a history of rows."""
+"""Derives operations on single rows, and the writers of cells, from a history of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOBODY: Final = Fact(None, None)
 class RowProblem:
     """Operations on single rows for a linearizability search, numbered by position.
 
-    `pairs` has the pair of ops in the history for each operation, and `facts` the node and term of
+    For each operation, `pairs` has its pair of ops in the history, and `facts` the node and term of
     its answer.
     """
 
@@ -105,7 +105,7 @@ def floors(history: RowsHistory) -> Mapping[int, int]:
 
 
 def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, Any]:
-    """Replace the operation numbers of `problem` in result details by indices of the history."""
+    """Replace operation numbers of `problem` in result details with indices of the history."""
 
     def named(number: int) -> int:
         return problem.pairs[number].invoke.index
@@ -162,7 +162,7 @@ class Writers:
         return writers[0] if len(writers) == 1 else None
 
     def repeated(self) -> frozenset[Cell]:
-        """Return the cells to which one value was written more than once.
+        """Return the cells to which the same value was written more than once.
 
         Refused writes do not count.
         """

@@ -1,13 +1,13 @@
-"""Convert a history in the vocabulary `rows` to *parts* of writes, and *looks* at rows.
+"""Converts a history in the vocabulary `rows` to *parts* of writes, and *looks* at rows.
 
 A *part* consists of the rows that one operation wrote to one tablet. A part is one RPC, which took
-effect at one timestamp or not at all, and the results of its rows are known for all rows or for
-none. If an answer does not name the tablets of rows, the rows of each tablet that other answers
-name are one part, and each other key is a part of its own. A *look* is the answer of a read, or of
-a scan of one tablet.
+effect at one timestamp or not at all. The results of its rows are either all known or all unknown.
+If an answer does not name the tablets of its rows, other answers may name them; then the rows of
+each tablet are one part, and each remaining row is a separate part. A *look* is the answer of a
+read, or of a scan of one tablet.
 
 * A write that ended in `fail` did nothing and is left out. Rows that were refused as "invalid" or
-  "failed" are left out, too.
+  "failed" are also left out.
 * A write that ended in `info` may contain parts with known results; its other parts may take effect
   at any time after the call, or never. Reads that are not `ok` prove nothing.
 * Tables are identified by their ids. If an answer was lost, the operation may concern any table
@@ -19,7 +19,7 @@ a scan of one tablet.
   not show when the alter took effect. A cell that was never written and a cell with null are the
   same.
 
-Operations other than write, read and scan are left out, since a run may do DDL as well.
+Operations other than write, read and scan are left out; a run may contain DDL as well.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Written(NamedTuple):
 class Part:
     """The rows that one operation wrote to one tablet.
 
-    `table` is a table id. `results` are the results of all rows in the answer; `rows` leaves out
-    rows that had no effect. `again` holds (timestamp, results) of further answers to the same
-    request.
+    `table` is a table id. `results` has the results of all rows in the answer, and `rows` only the
+    rows that may have had an effect. `again` has (timestamp, results) of further answers to the
+    same request.
     """
 
     pair: Pair
@@ -76,7 +76,7 @@ class Look:
     """The `ok` answer of a read or scan about one tablet; `rows` are the rows that it shows.
 
     `timestamp` is the time of the shown state, if the answer names one. `tablet` may be unknown.
-    `mode` and `replica` belong to a scan; a read always reads the latest state from the leader.
+    `mode` and `replica` are fields of a scan; a read always reads the latest state from the leader.
     """
 
     pair: Pair
@@ -125,7 +125,7 @@ class RowsHistory:
         return self.names.get(table, table)
 
     def seen_by(self, look: Look) -> Iterator[tuple[str, Row]]:
-        """Yield every row that the answer `look` covers, as (key, row): shown and absent rows.
+        """Yield (key, row) for every row that the answer `look` covers, including absent rows.
 
         The row is `None` if the look shows that the row is absent.
         """
@@ -353,9 +353,10 @@ def _unstable_columns(history: History) -> frozenset[str]:
 
 
 def _by_tablet(part: Part, tablets: Mapping[tuple[str, str], str]) -> Iterator[Part]:
-    """Yield the parts of rows whose own answer names no tablet, by what `tablets` knows of others.
+    """Split a part whose answer names no tablet into parts of single tablets.
 
-    All of them together are no part, since each tablet executes its own rows.
+    `tablets` has the tablets that other answers name. The rows cannot stay one part, since each
+    tablet executes its own rows.
     """
     if part.tablet is not None or part.results:
         yield part

@@ -1,16 +1,16 @@
-"""Rows as registers: two checkers of single rows, in real time and in the order of timestamps.
+"""Checks rows as registers, with one checker in real time and one in the order of timestamps.
 
 Every operation of the history becomes one operation on each row that it wrote or saw. Two checkers
 judge these operations under the same model:
 
-* `linearizable-rows`, in **real time**, which is the order of indices: all writes, all reads, and
-  the rows that scans of the mode `latest` saw at the leaders, absent rows included;
+* `linearizable-rows`, in **real time**, which is the order of indices. It judges all writes, all
+  reads, and the rows (including absent rows) that scans of the mode `latest` saw at the leaders;
 * `snapshot-scans`, in the **order of timestamps**: a write takes effect at its timestamp, and a
   read or scan with a timestamp sees exactly the writes at or before this timestamp. So all scans at
   one timestamp agree, later scans do not go back, no acknowledged write is missing, and every row
-  shown was written. Only a write without an answer has no place in this order: it may have any
-  timestamp above the highest timestamp that its process knew when it invoked the write (see the
-  vocabulary).
+  that a scan shows was written. Only a write without an answer has no fixed place in this order: it
+  may have any timestamp above the highest timestamp that its process knew when it invoked the write
+  (see the vocabulary).
 
 The order of timestamps (`orders`) decides most rows, and a search decides the other rows. Messages
 translate the contradicting operations that a search finds to operations of the history.
@@ -52,8 +52,10 @@ from harness.plugins import Checker
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 """Answers of reads and scans, each with all rows that it covers (`None` for an absent row)."""
 LOOKS_MAX: Final = 2_000_000
-"""The maximum number of rows in all answers of reads and scans. If a history has more, absent rows
-are not judged."""
+"""The maximum number of rows in all answers of reads and scans.
+
+If a history has more, absent rows are not judged.
+"""
 
 
 Place = tuple[str, str]
@@ -61,10 +63,11 @@ Place = tuple[str, str]
 
 
 def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
-    """Return `operations`, and the writers of the values that these operations showed for a row.
+    """Return `operations`, plus the writers of the values that they showed for a row.
 
-    Until other replicas hear of a power cut, they may show a write that the cut undid elsewhere.
-    Then two reads long after the cut contradict each other, and only the write came before the cut.
+    A replica may still show a write that a power cut undid on other nodes, until it hears of the
+    cut. Then two reads long after the cut contradict each other, and only the write came before the
+    cut.
     """
     table, key = place
     writers, blamed = Writers(read), list(operations)
@@ -77,7 +80,7 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
 
 
 class _RowsChecker(Checker):
-    """The base class of `LinearizableRows` and `SnapshotScans`: a search and its explanation."""
+    """The common part of `LinearizableRows` and `SnapshotScans`: a search and its explanation."""
 
     api_version = 1
     name = ""
@@ -122,9 +125,9 @@ class _RowsChecker(Checker):
         excused: Sequence[int],
         end_s: float,
     ) -> CheckResult:
-        """Revise the result `strict` under permits: failing rows are permitted one after another.
+        """Revise the result `strict` under permits, which are tried on each failing row in turn.
 
-        Returns the invalid result of a row that fails under the permits, too, if there is one.
+        If a row also fails under the permits, its invalid result is returned.
         """
         counts = Counter({LOST_AFTER_POWER_CUT: 1} if excused else {})
         blamed, result = list(excused), strict
@@ -167,7 +170,7 @@ class _RowsChecker(Checker):
 
     @abc.abstractmethod
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
-        """Return all operations on single rows, on the time axis of this checker."""
+        """Return all operations on single rows, in the kind of time that this checker uses."""
 
     def _judged(self, read: RowsHistory, problem: RowProblem, end_s: float) -> CheckResult:
         model, operations = Rows(), problem.operations
@@ -310,9 +313,10 @@ class SnapshotScans(_RowsChecker):
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than the search or a float can represent, so they become
-        # ranks. At each timestamp, its writes come first, then its looks (answers), then unknown
-        # writes of processes that knew the timestamp. A tablet gives no timestamp twice, so no
-        # other write comes between a row's write and look at one timestamp: they belong together.
+        # ranks. At each timestamp, writes come first, then looks (answers), then unknown writes of
+        # processes that knew the timestamp. A tablet never uses a timestamp twice, so no other
+        # write comes between the write and the look of a row at one timestamp, and the two are
+        # joined.
         writes: dict[tuple[Place, int], int | None] = {}
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:

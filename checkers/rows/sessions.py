@@ -1,19 +1,20 @@
-"""The guarantees of one client: the client reads its own writes, and its timestamps rise.
+"""Checks what one client is guaranteed: it reads its own writes, and its timestamps rise.
 
-A session is one process. The process sends with each request the highest timestamp that it received
-in answers (see the vocabulary), its *own timestamp*. So these rules hold:
+A session is one process. With each request, the process sends its *own timestamp*: the highest
+timestamp that it has received in answers (see the vocabulary). So these rules hold:
 
-* **read-your-writes**: a scan in the mode `read-your-writes` has at least its process's own
-  timestamp. For every row that the process itself wrote, the scan shows that write or a later
-  write;
-* **own-time**: a scan in the mode `snapshot` that named no timestamp has at least this timestamp,
-  too;
-* **asked-time**: a scan in one of these two modes has the same timestamp in all its tablets; if the
-  scan named a timestamp, it has that timestamp;
+* **read-your-writes**: the timestamp of a scan in the mode `read-your-writes` is at least its
+  process's own timestamp. For every row that the process itself wrote, the scan shows that write or
+  a later write;
+* **own-time**: the same holds for the timestamp of a scan in the mode `snapshot` whose request
+  named no timestamp;
+* **asked-time**: a scan in one of these two modes has the same timestamp in all its tablets; if its
+  request named a timestamp, it is this timestamp;
 * **causality**: a later write of the process has a higher timestamp, on any tablet. This rule makes
   scans at a timestamp causally consistent across tablets.
 
-A process that ended in `info` is a new client afterwards and knows no timestamp.
+After an operation that ended as `info`, the process continues as a new client, which knows no
+timestamp.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _asked_time(read: RowsHistory, findings: RowFindings) -> None:
 
 
 class _Session:
-    """The knowledge of one process: its highest timestamp, and its last write to each row."""
+    """The highest timestamp that one process knows, and its last write to each row."""
 
     def __init__(self) -> None:
         self.timestamp = 0

@@ -1,8 +1,8 @@
-"""Disturbances of a run, and the rule for judging liveness and bounds under disturbances.
+"""Reads the disturbances of a run, and decides what liveness and bounds mean under disturbances.
 
-A disturbance is a failure outside the target: the harness itself did not run, or its engine or its
-host failed. A bound is a promise of the target. During a disturbance, it is unknown whether the
-target alone would have kept the bound. The rule is:
+A disturbance is a failure outside the target: the harness itself did not run, or its container
+engine or its host failed. A bound is the target's promise to do something within a time. During a
+disturbance, it is unknown whether the target alone would have kept the bound. The rule is:
 
 * If the target kept the bound, the verdict is `valid` under any disturbance, since a disturbance
   can only delay the target.
@@ -16,9 +16,9 @@ Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-g
 `infrastructure`, and `node-exit` by the host or by an unknown sender.
 
 Disturbances of two kinds (`TIMED`) have a start and an end, and excuse only the time between them
-(see `excuses`): if a stretch as long as the bound was undisturbed, the target had its full bound in
-that stretch. Starvation for less than a tenth of the bound excuses nothing, since bounds are wide
-enough for this much starvation, which is normal when nodes start together.
+(see `excuses`): if there was an undisturbed stretch as long as the bound, the target had all the
+time that it was promised. Starvation for less than a tenth of the bound excuses nothing: it is
+normal when nodes start together, and bounds are wide enough for it.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from harness.timeline import how_ended
 
 CITED_MAX = 5
 BREAK_NS_MIN = NS_PER_S // 10
-"""Two intervals of processor starvation with a shorter gap between them count as one interval."""
+"""If the gap between two intervals of processor starvation is shorter, they count as one."""
 FOREIGN_EXITS = frozenset({"host", "unknown"})
 """Causes of a node's end for which neither the nemesis nor the target is responsible."""
 
 TIMED = frozenset({"heartbeat-gap", "starvation"})
-"""The kinds of disturbances with a known start and end. Of an infrastructure failure, only the time
-of its discovery is known."""
+"""The kinds of disturbances with a known start and end.
+
+For an infrastructure failure, only the time of its discovery is known.
+"""
 STARVED_SHARE_MIN = 0.1
-"""The share of a bound for which nodes must starve before starvation excuses a delay, since bounds
-are wide enough for less starvation."""
+"""The share of a bound for which nodes must starve before starvation excuses a delay."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
-"""The phases in which the harness restarts nodes that are down: nodes of the core, then all."""
+"""The phases in which the harness restarts nodes that are down: first the core, then all."""
 
 
 class Disturbance(msgspec.Struct, frozen=True):
@@ -90,9 +91,9 @@ def excuses(
 ) -> list[Disturbance]:
     """Return the disturbances that may explain why the target exceeded a bound in a window.
 
-    If all disturbances are of the kinds `TIMED`, an undisturbed stretch longer than the bound makes
-    the result empty. With `at_end`, only the last stretch of the window counts, because the target
-    was checked only at the end. Starvation for less than `tolerated_s` explains nothing.
+    If all disturbances are of the kinds `TIMED` and an undisturbed stretch is longer than the
+    bound, the result is empty. With `at_end`, the target was checked only at the end of the window,
+    so only the last stretch counts. Starvation for less than `tolerated_s` explains nothing.
     """
     within = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
     if bound_s is None or any(each.kind not in TIMED for each in within):
@@ -115,7 +116,7 @@ def starved_ns(disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int) 
 
 
 def weight(disturbances: Iterable[Disturbance]) -> int:
-    """Return the number of faults that `disturbances` count as.
+    """Return how many faults `disturbances` count as.
 
     Each disturbance counts as one fault, and starvation as one fault per second.
     """
@@ -142,7 +143,7 @@ def _node(op: Op) -> str | None:
 
 
 def _time_ns(op: Op, name: str) -> int:
-    """Return in ns the time that field `name` of a fact gives in s, or else the fact's own time."""
+    """Return, in ns, the time in s in a fact's field `name`, or else the fact's own time."""
     value = _field(op, name)
     if isinstance(value, int | float) and math.isfinite(value):
         return int(value * NS_PER_S)
@@ -210,7 +211,7 @@ def _failure(op: Op, end_ns: int) -> Disturbance:
 def _exits(history: History) -> Iterator[Disturbance]:
     """Yield a disturbance for each exit of a node by the host or an unknown sender.
 
-    The disturbance lasts until the harness restarts nodes while healing, or to the end of the run.
+    The disturbance lasts until the harness heals by restarting nodes, or to the end of the run.
     """
     heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
     for op in history.facts("node-exit"):

@@ -1,4 +1,4 @@
-"""The findings of a checker: violations, counts of judgements, and the final result."""
+"""Collects the findings of a checker, and makes its result from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.ops import CheckResult, Verdict
 from harness.permits import PERMITTED, Permit
 
 NAMED_MAX: Final = 4
-"""The maximum number of violations of a rule whose operations the result names."""
+"""For each rule, the maximum number of violations whose operations the result names."""
 GAPS_MAX: Final = 10
 OPERATIONS_MAX: Final = 100
 INCOMPLETE: Final = "incomplete"
@@ -32,10 +32,11 @@ class Violation(NamedTuple):
 class Findings:
     """The findings of one checker about one history.
 
-    `looked` counts judgements by rule. `exempted` counts, by rule, cases that cannot be held
-    against the target, for example because of an operation of unknown outcome. `gaps` are reasons
-    why the history could not be judged completely. `permitted` maps each permit that was needed to
-    the operations that needed it. `incomplete` is the rule of the first gap.
+    `looked` counts judgements by rule. `exempted` counts, by rule, cases that were not judged
+    because they cannot be held against the target, for example because of an operation of unknown
+    outcome. `gaps` are reasons why the history could not be judged completely. `permitted` maps
+    each permit that was needed to the operations that needed it. `incomplete` is the rule of the
+    first gap.
     """
 
     checker: str
@@ -87,7 +88,7 @@ class Findings:
     ) -> None:
         """Add a violation of `rule`; with a `permit`, count a use of the permit instead.
 
-        The use is about the last of `operations`.
+        Such a use concerns the last of `operations`.
         """
         if permit is not None:
             about = operations[-1] if operations else None
@@ -115,8 +116,9 @@ class Findings:
     def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:
         """Return the checker's result; `valid` is the reason if the verdict is `valid`.
 
-        The verdict is `invalid` if there are violations that the profile does not permit, else
-        `unknown` if there are gaps, else `permitted` if a permit was used, else `valid`.
+        The verdict is the first that applies: `invalid` if there are violations that the profile
+        does not permit, `unknown` if there are gaps, `permitted` if a permit was used, and
+        otherwise `valid`.
         """
         permitted = {permit: len(noted) for permit, noted in self.permitted.items()}
         every: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""The named invariants I1 to I9 of a replicated catalog with rows, in one table.
+"""One table of the named invariants, I1 to I9, of a replicated catalog with rows.
 
-There are many small checks, but users ask about invariants. So a violation names its invariant
-first and then the check. Results count the judgements of each invariant (`counted_by_name`), so
+There are many small checks, but users ask about invariants. So a violation first names its
+invariant, then the check. Results count the judgements of each invariant (`counted_by_name`), so
 that an invariant without a judgement is not reported as held. The checker `catalog-invariants`
 judges I1 to I8, `linearizable-catalog` judges I4, the checkers of rows judge I8, and `crash` judges
 I9; the certificate of a run adds up the judgements of all these checkers.
@@ -20,7 +20,7 @@ KEY: Final = "invariants"
 
 
 class Invariant(NamedTuple):
-    """A named invariant: `says` is the promise, and `checks` are the names of its checks.
+    """A named invariant; `says` is the promise, and `checks` are the names of its checks.
 
     `sources` are the parts of a history that the checks read.
     """

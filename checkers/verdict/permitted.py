@@ -1,4 +1,4 @@
-"""Results of checkers that found only deviations that the run's profile permits."""
+"""Makes the results of checkers that found only deviations that the run's profile permits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int
 def gone_nodes(
     history: History, permits: Mapping[str, Permit], *, before: float = math.inf
 ) -> dict[str, tuple[str, Op]]:
-    """Map each node that ended as permitted and was down at op `before` to its permit and exit."""
+    """Map the nodes that ended as permitted and were down at op `before` to permit and exit."""
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():
@@ -40,7 +40,7 @@ def gone_nodes(
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """Return the name of a permit whose sign is in the node's log, if the node ended by itself."""
+    """Name a permit whose sign is in the log of a node that ended by itself."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]
@@ -67,7 +67,7 @@ _DEVIATIONS: Final = (
     (re.compile(r"\bit is a contradiction\b"), "it is a deviation"),
     (re.compile(r"^(\d+) violation(s?) of "), r"\1 deviation\2 of "),
 )
-"""Patterns of words about a violation, each with milder words for a permitted deviation."""
+"""Patterns of words about violations, each with milder words for a permitted deviation."""
 
 
 def _deviation(sentence: str) -> str:

@@ -1,8 +1,8 @@
-"""The common parts of checkers that search for an order of a history's operations.
+"""The parts that checkers share if they search for an order of a history's operations.
 
-A checker first tries searches that are likely to be short, within their shares of the budget
-(`first_order`). Then the checker searches without additional assumptions. If no order explains the
-history, the checker judges the history again under the permits of the profile (`under_permits`).
+A checker first tries searches that are likely to be short, each within a share of the budget
+(`first_order`). Then it searches without additional assumptions. If no order explains the history,
+the checker judges the history again under the permits of the profile (`under_permits`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Attempt(NamedTuple):
 
 
 def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
-    """Run the search of an attempt; the outcome does not explain why no order was found."""
+    """Run the search of an attempt, without an explanation if it finds no order."""
     return check_operations(
         attempt.model,
         attempt.operations,
@@ -85,9 +85,9 @@ def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutco
 class Relaxed(NamedTuple):
     """The result of a search for an order under permits.
 
-    `counts` has the number of uses of each permit, for the given `operations`. `counts` is `None`
-    if no order was found; `exhausted` is set if no order exists. `stuck` is an operation that has
-    no place in any order.
+    `counts` has the number of uses of each permit, and `operations` the operations that needed
+    them. If no order was found, `counts` is `None`; if none exists, `exhausted` is set as well.
+    `stuck` is an operation that the search could not place.
     """
 
     counts: Mapping[str, int] | None

@@ -1,4 +1,4 @@
-"""Descriptions of operations of any workload: index, kind, time, and the answering node."""
+"""Describes operations of any workload by index, kind, time and the answering node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Registers with one client each, which reads its register once, and then after each of its writes.
+"""Registers with one client each, which reads its register at first and after each of its writes.
 
-A client takes a new register after some writes, or when an outcome is unknown. Now and then another
-client reads the register at the same time, and may see any state. The vocabulary is
+A client takes a new register after some writes, or when an outcome is unknown. Occasionally,
+another client reads the register at the same time, and may see any state. The vocabulary is
 `harness.vocabularies.registers`.
 """
 
@@ -29,9 +29,9 @@ VISIT_PERCENT: Final = 20
 class _CausalOps:
     """An endless generator.
 
-    `at` maps a process to the number of its register, and to the number of operations that it did
-    there; every second one is a write. `visiting` are the processes that are reading another
-    process's register, and `visited` is the next register to read in this way.
+    `at` maps a process to the number of its register and to the number of operations that it has
+    requested there; every second one is a write. `visiting` are the processes that are reading
+    another process's register, and `visited` is the next register to read in this way.
     """
 
     writes: int
@@ -76,7 +76,7 @@ class _CausalOps:
     def with_place(
         self, process: int | str, at: tuple[int, int] | None, *, newest: int | None = None
     ) -> _CausalOps:
-        """Return the generator with the process at this place, or at no place if `at` is `None`."""
+        """Return the generator with `at` as the entry of the process; with none for `None`."""
         kept = {who: place for who, place in self.at.items() if who != process}
         if at is not None:
             kept[process] = at
@@ -84,7 +84,7 @@ class _CausalOps:
 
 
 class CausalWorkload(Workload):
-    """Reads and writes of registers, each by one client."""
+    """Reads and writes of registers, each of which has a single client."""
 
     api_version = API_VERSION
     name = "causal"
@@ -107,6 +107,6 @@ class CausalWorkload(Workload):
         return (Request.of(Write(key, probe_number(attempt, retry))), Request.of(Read(key)))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Request no final reads: only the client of a register has to see its writes."""
+        """Request no final reads, since only the client of a register has to see its writes."""
         del case
         return ()

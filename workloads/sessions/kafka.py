@@ -1,10 +1,10 @@
 """Sends of messages to a few logs, and polls of each log from its beginning.
 
-After `jepsen/tests/kafka.clj`, but with one send or one poll per operation. The vocabulary is
-`harness.vocabularies.logs`.
+This follows `jepsen/tests/kafka.clj`, but with one send or one poll per operation. The vocabulary
+is `harness.vocabularies.logs`.
 
-In the end a client assigns itself all logs and polls them to their ends, which shows acknowledged
-messages that were lost.
+In the end, a client assigns itself all logs and polls them to their ends. This shows which
+acknowledged messages were lost.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ KEYS_MAX: Final = 100
 ASSIGN_PERCENT: Final = 3
 """The percentage of operations that change which keys a client polls."""
 POLLED: Final = 20
-"""A number of messages of all logs that each poll at the end is assumed to get, at least."""
+"""The number of messages that each poll at the end is assumed to get at least."""
 EMPTY_POLLS: Final = 20
-"""The number of additional polls at the end, which show that nothing more comes."""
+"""The number of additional polls at the end, which show that no more messages come."""
 FINAL_POLLS_MAX: Final = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LogOps:
-    """An endless generator. `assigned` are the processes that have keys; `count` makes messages
-    unique.
+    """An endless generator.
+
+    `assigned` are the processes that have keys; `count` makes messages unique.
     """
 
     send_percent: int

@@ -1,8 +1,8 @@
-"""One lock with leases that clients acquire, and then release or let expire.
+"""A lock with leases, which clients acquire and then release or allow to expire.
 
-Of four leases, clients release one while it lasts, leave one to expire, and try to release two
-after their end, when another client may hold the lock. A client never acquires a lock that it may
-hold. The vocabulary is `harness.vocabularies.leases`.
+Of every four leases, clients release one while it lasts and allow one to expire. They try to
+release the other two after the lease has ended, when another client may hold the lock. A client
+never acquires a lock that it may hold. The vocabulary is `harness.vocabularies.leases`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _LeaseOps:
             if plan == "release" or end_ns <= ctx.time_ns:
                 return self._emitted(process, plan)
             starts[process] = end_ns
-        # All free clients wait for the end of a lease.
+        # All free clients wait for a lease to end.
         process = min(starts, key=lambda each: starts[each])
         return self._emitted(process, self.held[process][1], starts[process])
 
@@ -96,8 +96,9 @@ class LeaseWorkload(Workload):
 
     @override
     def serves(self, completion: Completion) -> bool:
-        """Whether the answer shows that the lock works. A refusal does, too: another client may
-        still have a lease.
+        """Whether the answer shows that the lock works.
+
+        A refusal also shows this, since another client may still have a lease.
         """
         refused = completion.type is OpType.FAIL and completion.value is not None
         return refused or super().serves(completion)

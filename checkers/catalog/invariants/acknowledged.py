@@ -1,11 +1,11 @@
 """Compare acknowledged changes with the final rows (I3 and I5 of `checkers.verdict.invariants`).
 
-The final snapshot is taken after all answers, and rows of removed tables are kept forever. So
-every table that an answer showed must have a row, no matter which answers were lost. A lost delete
-can explain only that a row's *state* is "removed", and only if the table had the name in the delete
-at or after the delete's invocation. (A lost delete may take effect at any time after its
-invocation, never before.) One delete removes at most one table. If the target hides removed tables,
-a table without a row counts as removed.
+The final snapshot is taken after all answers, and rows of removed tables are kept forever. So every
+table that an answer showed must have a row, no matter which answers were lost. A lost delete can
+only explain why a row's *state* is "removed". It explains this only if the table had the name in
+the delete at or after the delete's invocation, since a lost delete may take effect at any time
+after its invocation, but not before. One delete removes at most one table. If the target hides
+removed tables, a table without a row counts as removed.
 
 Each row shows the nonce of the create that made it. This create must have been invoked and not
 refused, and no two rows may show the same nonce.
@@ -33,12 +33,12 @@ INVARIANT: Final = "acknowledged"
 
 @dataclass(slots=True)
 class _Story:
-    """The facts about one table that the answers of a history prove."""
+    """The facts that the answers of a history prove about one table."""
 
     seen: Pair
     version: int = -1
     changed: Pair | None = None  # the acknowledged change that made `version`
-    unversioned: int = 0  # acknowledged changes whose answers state no version
+    unversioned: int = 0  # the number of acknowledged changes without a version in the answer
     deleted: Pair | None = None
     firm: bool = False  # whether an answer proves that the create took effect
     # name -> the highest version that answers showed under this name
@@ -123,7 +123,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
     """Compare the final rows with the tables in answers; a lost change may explain a difference."""
     stories = _stories(history, findings.may)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
-    # An acknowledged delete that does not say which table it removed explains one, too.
+    # An acknowledged delete that does not say which table it removed explains one removed table.
     unnamed = [pair for pair in history.pairs if pair.invoke.f == "delete" and _names_no_id(pair)]
     deletes = [*unnamed, *(pair for pair in lost if pair.invoke.f == "delete")]
     renames = [pair for pair in lost if pair.invoke.f == "rename"]
@@ -204,7 +204,7 @@ def _last_name(story: _Story) -> str:
 
 
 class _Slack(NamedTuple):
-    """The numbers of further changes that may have followed an acknowledged change.
+    """The number of further changes that may have followed an acknowledged change.
 
     `lost` counts changes whose answers were lost, and `repeated` changes that were sent twice.
     """
@@ -214,7 +214,7 @@ class _Slack(NamedTuple):
 
 
 def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Report a table without a row; no delete explains this, since removed tables keep rows."""
+    """Report a table without a row; a delete is no explanation, since removed tables keep rows."""
     if snapshot.rows_left_out:
         findings.exempt(INVARIANT)
         return
@@ -272,7 +272,7 @@ def _demand(
 
 
 def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
-    """Assign a different candidate to each table, and return the tables that get none.
+    """Give each table a candidate of its own, and return the tables for which none is left.
 
     The assignment is a maximum matching, found by augmenting paths.
     """
@@ -303,7 +303,7 @@ def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _rows_from_creates(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Report each row that no create can have made, and each create that made two rows."""
+    """Report each row that no create can have made, and each create with two rows."""
     creates = {
         str(pair.invoke.value.get("nonce")): pair
         for pair in history.pairs

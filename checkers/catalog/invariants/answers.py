@@ -3,15 +3,15 @@
 The linearizability checker judges names, ids and versions in answers. The rules of this module are:
 
 * `locate` shows the tablets of a table. The tablets cover the key space exactly once, and have the
-  number that the create requested. Each tablet belongs to one table and keeps its key range for
-  ever. Its leader is one of its replicas, and the replicas are on different servers. The final rows
-  contain the tablet, with the same replicas if its configuration never changed.
-* An answer with `done` does not come too early. At the revision of the answer, every tablet ran
-  (the final rows have the revision at which a tablet began to run), and some replica of each tablet
-  had the version that the answer calls applied (checkpoints have the time). A change that was done
-  once stays done, even if only `locate` or `get` proved that it was done. While a table is being
-  deleted, its creation is not judged: Kudu removes the tablets before the table, and answers "not
-  done" in between.
+  number that the create requested. Each tablet always belongs to the same table and keeps its key
+  range. Its leader is one of its replicas, and the replicas are on different servers. The final
+  rows contain the tablet, with the same replicas if its configuration never changed.
+* An answer with `done` does not come too early. At the revision of the answer, every tablet ran;
+  the final rows contain the revision at which a tablet began to run. Some replica of each tablet
+  had the version that the answer calls applied; checkpoints contain the time at which a replica got
+  it. A change that is done stays done, even if only `locate` or `get` proved that it was done.
+  While a table is being deleted, its creation is not judged: Kudu removes the tablets before the
+  table, and answers "not done" in between.
 * After the target has settled, `done` is true for every table, and `get` shows the newest version
   of the table as the applied version.
 """
@@ -85,9 +85,9 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Catalog
 def _complain(
     findings: CatalogFindings, invariant: str, answer: _Shown, what: str, may_be_lost: bool = False
 ) -> None:
-    """Report that `answer` violates `invariant`, with the explanation `what`.
+    """Report that `answer` violates `invariant`; `what` completes the sentence "..., but ...".
 
-    If `may_be_lost`, a permit for power cuts may excuse the violation.
+    If `may_be_lost`, the permit for losses after power cuts may excuse the violation.
     """
     permit = findings.may.lost(answer.pair) if may_be_lost else None
     text = f"{sentence(answer.pair)}, but {what}."
@@ -98,7 +98,7 @@ def _complain(
 
 
 def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFindings) -> None:
-    """Check that a `locate` answer covers the key space once, with the requested tablet count.
+    """Check that a `locate` answer has the requested tablets, and that they cover all keys once.
 
     Keys are hexadecimal; the empty key is both the start and the end of the key space.
     """
@@ -194,9 +194,10 @@ def _keep_their_voters(
 ) -> None:
     """Check that each located tablet has as many voters as its table asks for.
 
-    In the scheme 3-4-3, a replica is evicted after its replacement has become a voter. A replica
-    whose disk failed may be evicted before, so runs with faults of disks are not judged. So may a
-    replica that lost entries in a power cut, which a profile has to permit.
+    In the scheme 3-4-3, a replica is evicted only after its replacement has become a voter. A
+    replica whose disk failed may be evicted earlier, so runs with disk faults are not judged. A
+    replica that lost entries in a power cut may also be evicted earlier, if the profile permits
+    such losses.
     """
     if not snapshot.keeps_voters:
         return
@@ -218,10 +219,10 @@ def _keep_their_voters(
 def _other_leader(
     answer: _Shown, tablet: Mapping[str, Any], consensus: Mapping[str, Any], snapshot: Snapshot
 ) -> str | None:
-    """Return the error in the leader that an answer names for a tablet; `None` if right.
+    """Describe how the leader that an answer names for a tablet is wrong; `None` if it is right.
 
-    The leader is part of the rows, so an answer of the final rows' own term and revision must name
-    the leader that these rows have.
+    The rows include the leader. So an answer with the term and the revision of the final rows must
+    name the leader in these rows.
     """
     rows = snapshot.masters[snapshot.leader]
     of_rows = (rows.get("term"), rows.get("revision"))
@@ -290,7 +291,7 @@ def _done_stays_done(
 
 
 def _is_being_deleted(answer: _Shown, deletes: Iterable[Pair]) -> bool:
-    """Whether the answer says that a table is not created that a delete was removing meanwhile."""
+    """Whether the answer is "not created" about a table that a delete was removing at the time."""
     if answer.pair.invoke.f != "is-create-done" or answer.value.get("done") is not False:
         return False
     assert answer.pair.completion is not None
@@ -316,9 +317,9 @@ def _subject(answer: _Shown) -> tuple[str, Any]:
 def _done_at_rest(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
     """Judge answers to requests that were invoked after the target had settled.
 
-    A table that lacks servers stays unfinished. A request that was delayed on its way may have
-    changed the state after the target settled. So only answers about the state in which the target
-    settled are judged.
+    A table with too few servers stays unfinished and is not judged. A request that was delayed in
+    the network may have changed the state after the target settled. So only answers about the
+    settled state are judged.
     """
     settled = list(history.facts("converged"))
     at = settled[-1].value.get("at") if settled and settled[-1].value.get("ok") else None
@@ -346,8 +347,8 @@ def _done_at_rest(history: History, snapshot: Snapshot | None, findings: Catalog
 def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Check that every tablet of a table ran at the revision of an answer with `done`.
 
-    A tablet that ran is never replaced. So the answer was about the tablets of the table that are
-    not REPLACED at the end of the run.
+    A tablet that ran is never replaced. So the answer was about the table's tablets that are not
+    REPLACED at the end of the run.
     """
     tablets: dict[str, list[dict[str, Any]]] = {}
     for row in _fixed_tablets(snapshot):
@@ -378,7 +379,7 @@ def _fixed_tablets(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def _delays_news(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
-    """Whether the disturbance may delay the announcements of replicas between two moments.
+    """Whether the disturbance may delay replicas' announcements between these two moments.
 
     Starvation delays announcements only while it lasts.
     """

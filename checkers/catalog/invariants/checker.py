@@ -31,7 +31,7 @@ AFTER_LOSS: Final = (
     *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "replica-columns"),
     *("schema-versions", "replicas", "orphans", "replica-checksums"),
 )
-"""The checks that compare nodes. After a power cut, some nodes may lack data that others kept."""
+"""The checks that compare nodes; after a power cut, some nodes may lack data that others kept."""
 
 
 class CatalogInvariantsChecker(Checker):
@@ -92,7 +92,9 @@ class CatalogInvariantsChecker(Checker):
 
 
 def _summary(findings: CatalogFindings) -> str:
-    """Return the reason of a valid result: invariants judged and not judged, and exempt cases."""
+    """Return the reason of a valid result, which counts judged and unjudged invariants and exempt
+    cases.
+    """
     by_name = counted_by_name(findings.looked, CATALOG)
     held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"

@@ -1,16 +1,17 @@
-"""Compare the nodes' dumps in the final snapshot: progress, members, key coverage and row digests.
+"""Compares the nodes' dumps in the final snapshot by progress, members, key coverage and row
+digests.
 
 * Masters apply the same log, so the dump of a master that lags is an earlier state of the same
-  catalog (I5). Compared with the lagging master, a master that is ahead has no earlier state of a
-  table or tablet, no missing row, and no smaller number.
-* At rest all masters have the same members and name the same leader, which is a member (I7).
+  catalog (I5). Compared with the lagging master, a master that is ahead lacks no row, and has no
+  table or tablet in an earlier state and no smaller number.
+* At rest, all masters have the same members and name the same leader, which is a member (I7).
 * The tablets of a live table cover each of its partitions exactly once (I6). Keys are hexadecimal,
-  and the empty key is both the start and the end of the key space. If a dump says `is_bounded`, the
-  tablets show the table's ranges, and `custom_ranges` lists the ranges with a hash schema of their
-  own.
+  and the empty key is both the start and the end of the key space. If `is_bounded` is true in a
+  table's row, the table's ranges are the ranges of its tablets, and `custom_ranges` lists the
+  ranges that have a hash schema of their own.
 * Replicas of a tablet with the same applied index hold the same rows (I8). A dump may contain the
-  number of rows (`live_rows`) and their `digest`, as of `applied_index`. A replica without these
-  values in its dump is not judged.
+  number of rows (`live_rows`) and their `digest` at `applied_index`. A replica without these values
+  in its dump is not judged.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
             other = first.setdefault((replica["tablet_id"], index), held)
             if other is held:
                 continue
-            # two replicas without rows prove nothing about rows
+            # two empty replicas are equal, but prove nothing
             if (other[1], held[1]) != (0, 0):
                 findings.look("replica-checksums")
             if other[1:] != held[1:]:
@@ -170,7 +171,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
-    """Check that in the leader's rows the tablets of each live table cover its keys once."""
+    """Check that each live table's tablets, in the leader's rows, cover its keys exactly once."""
     for table in snapshot.live_tables:
         findings.look("coverage")
         words = table_words(table["id"], table["name"])

@@ -9,7 +9,7 @@ Real time is the order of indices. The invariants are:
   alter's version;
 * the revision and the term of an answer are at least the revision and the term of every change
   that was acknowledged before the operation's invocation;
-* at most one node leads in a term (I1 of the bug catalogue).
+* at most one node leads in a term (I1 in the bug catalogue's list of invariants).
 """
 
 from __future__ import annotations
@@ -115,12 +115,13 @@ def _monotone(
     *,
     ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
-    """Check that no operation shows a lower number than answers that came before its invocation.
+    """Check that no operation shows a lower number than any answer before its invocation.
 
     `observations` has (operation, subject, number); numbers of different subjects are independent.
-    Only answers for which `ack` is true bound later numbers. If the profile permits stale answers,
-    an answer of another node in a later term is not a bound. So the sweep over calls and returns
-    keeps the highest number of each term and node.
+    Only answers for which `ack` is true set a minimum for later numbers. If the profile permits
+    stale answers, an answer from another node in a later term sets no minimum. So the function
+    keeps the highest number for each term and node while it goes through calls and returns in
+    order.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:

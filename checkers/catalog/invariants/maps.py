@@ -8,8 +8,8 @@ has two checks:
 
 * Each master's dump lists where the master's maps differ from a scan of its rows
   (`unlike_rows`), and this module compares the dump's `name_map` with the dump's rows.
-* A refusal that names a tablet (TABLET_NOT_RUNNING) is an answer from the maps. Rows are kept for
-  ever, so the final rows must contain this tablet.
+* A refusal that names a tablet (TABLET_NOT_RUNNING) is an answer from the maps. Rows are kept
+  forever, so the final rows must contain this tablet.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Permissions:
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 
     def later(self, pair: Pair, other: Pair) -> bool:
-        """Whether `stale-read` permits `pair` to miss the state that `other` changed or showed.
+        """Whether `stale-read` permits `pair` to miss a state that `other` produced or showed.
 
         The permit applies if another node answered `other` in a later term. A leader that does not
         know yet that it was deposed may lack changes of later terms.

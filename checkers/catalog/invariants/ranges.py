@@ -1,12 +1,13 @@
-"""Tables whose ranges are added and dropped: coverage (I6) and acknowledged alters (I3).
+"""Judges tables whose ranges are added and dropped, for coverage (I6) and acknowledged alters (I3).
 
-The dump of such a table says `is_bounded`. Its live tablets show its ranges, and
-`custom_ranges` lists the ranges with a hash schema of their own. Keys are hexadecimal; if the table
-has hash buckets, the bucket comes first.
+In the dump of such a table, `is_bounded` is true. The ranges of its live tablets are its ranges,
+and `custom_ranges` lists the ranges that have a hash schema of their own. Keys are hexadecimal; if
+the table has hash buckets, the bucket comes first.
 
-The last acknowledged alter that added or dropped a range decides if the range exists at the end:
-the version in its answer gives its place among all changes of the table. An alter of unknown
-outcome may have taken effect at any time, so a range that such an alter names is not judged.
+The last acknowledged alter that added or dropped a range decides whether the range exists at the
+end. The version in an alter's answer gives its place among all changes of the table. An alter of
+unknown outcome may have taken effect at any time, so a range that such an alter names is not
+judged.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from harness.vocabularies.ddl import Alter
 Json = Mapping[str, Any]
 Range = tuple[str, str]
 BUCKET_DIGITS: Final = 8
-"""The number of hexadecimal digits in front of a key that say its hash bucket."""
+"""The number of hexadecimal digits in front of a key that encode its hash bucket."""
 
 
 def cover_ranges(table: Json, words: str, tablets: Sequence[Json], findings: Findings) -> None:
     """Check the tablets of a table with bounded ranges, which alters add and drop.
 
-    No two tablets overlap, each range has one tablet per hash bucket, and the partition schema
-    lists each range with a hash schema of its own once, while the range exists.
+    No two tablets overlap, and each range has one tablet per hash bucket. A range that has a hash
+    schema of its own occurs in the partition schema once, as long as the range exists.
     """
     usual = table["num_hash_buckets"]
     held = _ranges(table, tablets)

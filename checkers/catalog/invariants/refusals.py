@@ -46,7 +46,7 @@ CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
 KEY_COLUMN: Final = "key"
 NAME_BYTES_MAX: Final = 256
 COLUMNS_MAX: Final = 290
-"""A table with this number of columns may refuse an additional column."""
+"""The number of columns from which a table may refuse another column."""
 PARTITIONS_MAX: Final = 60
 REPLICAS: Final = (1, 7)
 """The smallest and the largest replication factor; even numbers are always refused."""
@@ -78,9 +78,9 @@ def _servers(history: History) -> float:
 
 
 def check_refusals(history: History, findings: CatalogFindings) -> None:
-    """Check every refusal against the table of this module.
+    """Check every refusal against the table in this module's docstring.
 
-    A run that was frozen has no snapshot, which would declare the limits of the target.
+    Refusals of a frozen run are exempt: it has no snapshot to declare the target's limits.
     """
     if any(history.facts("frozen")):
         findings.exempt("refusals")
@@ -111,7 +111,9 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
 
 
 def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
-    """Return the kinds of operations refused since `since_ns` due to the target's own limits."""
+    """Return the kinds of operations that the target refused since `since_ns` due to its own
+    limits.
+    """
     limits = _Limits.declared(history)
     if limits == _Limits():
         return frozenset()
@@ -221,9 +223,9 @@ class _Context:
     def may_be_full(self, more: int) -> bool:
         """Whether some table may have no room for `more` additional columns.
 
-        Every version of a table may have added as many columns as the largest alter. Dropped
-        columns are not subtracted, so in long runs the result is often true although every table
-        has room.
+        The estimate assumes that every version of a table added as many columns as the largest
+        alter, and it ignores dropped columns. So in long runs the result is often true although
+        every table has room.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most
@@ -234,7 +236,9 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can lack the column; true for the key column: dropping it may fail."""
+        """Whether some table can lack the column; true for the key column, since dropping it may
+        fail.
+        """
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
     def _possible(
@@ -242,7 +246,7 @@ class _Context:
     ) -> bool:
         """Whether some table may have (`has`) or lack the column when `pair` is answered.
 
-        Such a table needs a create, or an alter other than `pair`, that began before the answer.
+        This requires a create, or an alter other than `pair`, that was invoked before the answer.
         """
         first = self._first.get((column, has))
         if first is None:
@@ -270,7 +274,7 @@ def _never(context: _Context, pair: Pair) -> str | None:
         return "the request is valid"
     asked = fields_of(pair.invoke)
     columns = [KEY_COLUMN, *(asked.get("columns") or ())]
-    # Kudu cannot read a schema with such columns, and gives the error no code of its own.
+    # Kudu cannot read a schema with empty or repeated names, and has no error code for this case.
     unreadable = not all(columns) or len(set(columns)) != len(columns)
     many = asked.get("partitions", 1) > PARTITIONS_MAX
     return None if many or unreadable else "the request is valid"
@@ -310,7 +314,7 @@ def _schema(context: _Context, pair: Pair) -> str | None:
 
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
-    """Whether a step of an alter may fail, because a table to which it does not apply may exist."""
+    """Whether a step of an alter may fail, since the table may have or lack the step's columns."""
     changed: dict[str, bool] = {}  # column -> whether it exists after the steps so far
 
     def may_have(column: str) -> bool:
@@ -372,7 +376,7 @@ def _unplaceable(context: _Context, pair: Pair) -> str | None:
 
 
 def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:
-    """Whether the create exceeds the limit of replicas that its refusal code is about."""
+    """Whether the create exceeds the limit of replicas to which its refusal code refers."""
     assert pair.completion is not None
     replicas = pair.invoke.value.get("replicas", 1)
     if str(pair.completion.error).startswith("TOO_MANY_TABLETS"):
@@ -415,7 +419,7 @@ def _metastore(context: _Context, pair: Pair) -> str | None:
 
 
 TIMELESS: Final = (_never, _replicas)
-"""The rules that depend on the request alone, so that stale state cannot excuse a violation."""
+"""The rules that depend only on the request, so that stale state cannot excuse a violation."""
 OBSERVATIONS: Final = {
     ("TABLE_NOT_FOUND", "NOT_FOUND"),
     ("TABLE_ALREADY_PRESENT", "ALREADY_PRESENT"),

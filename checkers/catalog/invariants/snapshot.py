@@ -1,12 +1,13 @@
-"""Invariants on the final snapshot: the dumps of all masters and tablet servers.
+"""Checks invariants of the final snapshot, which has the dumps of all masters and tablet servers.
 
 The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`; the dump of a node that did
-not answer is `None`. The rows of the ready leader count as the catalog, and the dumps of the other
-nodes are compared with these rows. Each missing part is reported as a gap, so that the verdict is
-`unknown`. A follower may lack the newest entries, so logs are compared only at common indices.
+not answer is `None`. The rows of the master that leads and is ready count as the catalog. The dumps
+of the other nodes are compared with these rows. Each missing part is reported as a gap, so that the
+verdict is `unknown`. A follower may lack the newest entries, so logs are compared only at common
+indices.
 
-From the bug catalogue's list of invariants: I1 one leader per term, I2 log matching, I5 names and
-ids, I6 coverage, I7 everything settled after healing.
+The invariants, with their numbers in the bug catalogue, are: one leader per term (I1), log matching
+(I2), names and ids (I5), coverage (I6), and everything settled after healing (I7).
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class Snapshot:
     ) -> None:
         """Create a snapshot in which the rows of the master `leader` count as the catalog.
 
-        `keeps_voters`: a tablet whose replicas are replaced never has fewer voters than its table
-        asks for. `servers` is the number of tablet servers, including silent ones.
+        If `keeps_voters`, a tablet whose replicas are replaced must never have fewer voters than
+        its table asks for. `servers` is the number of tablet servers, including those without a
+        dump.
         """
         self.servers = servers
         self.masters = masters
@@ -109,8 +111,8 @@ def read_snapshot(
     """Return the snapshot, or `None` if it is too incomplete to judge; report missing parts.
 
     Without a ready leader the catalog cannot be judged at all. A node that did not answer is a
-    missing part, unless it is in `gone`, which maps each ended node to the permit that allows the
-    end and to the op that reports the end.
+    missing part, unless it is in `gone`. `gone` maps each node that has ended to the permit that
+    allows it to end, and to the op that reports this.
     """
     if not isinstance(value, Mapping) or not value.get("masters"):
         findings.gap("the snapshot has no masters")
@@ -163,8 +165,8 @@ def _answered(
 def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
     """Check the invariants on a snapshot.
 
-    If `settled` is false, the target did not come to rest in time, which the liveness checker
-    judges. Then this function leaves out the invariants that hold only at rest.
+    If `settled` is false, the target did not come to rest in time. The liveness checker judges
+    this; here, the invariants that hold only at rest are left out.
     """
     _one_leader(snapshot, findings)
     _logs_agree(snapshot, findings)
@@ -202,7 +204,7 @@ def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _compare_logs(group: str, rafts: Mapping[str, Json], findings: Findings, name: str) -> None:
-    """Check that logs agree at every common index: in entries and in digests of applied entries."""
+    """Check that logs have the same entry, and the same digest so far, at every common index."""
     digests: dict[int, tuple[str, str]] = {}
     entries: dict[int, tuple[tuple[int, int], str]] = {}
     reported = False

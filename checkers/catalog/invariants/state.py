@@ -1,11 +1,12 @@
-"""Compare the nodes' states: rows, columns of replicas, column ids, checkpoints and leaders.
+"""Compares nodes by their rows, replicas' columns, column ids, checkpoints and leaders.
 
 * Masters with the same applied index have equal rows, in any role.
-* A replica has the columns (with ids) and the name that the catalog has for the replica's schema
-  version. Replicas of one table at the same version have the same columns and name.
+* At the replica's schema version, a replica has the same name and columns (with ids) as the
+  catalog. Replicas of one table at the same version have the same columns and name.
 * The column ids of a table are unique and less than its `next_column_id`. The id of a dropped
   column never comes back (KUDU-461), neither in answers along the history nor in the rows. An id
-  always belongs to the same column: renames that clients requested connect all names of the id.
+  always belongs to the same column: if it has several names, renames that clients requested must
+  connect these names.
 * Two replicas that reached the same index of a group, at any time of the run, had applied the same
   entries and had the same state. The harness compares replicas (`harness.run.divergence`).
 * All nodes that name a leader of a tablet in the same term name the same leader (I1).
@@ -147,7 +148,7 @@ def _compare_replica(
 def _one_leader_named(snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Check that masters' rows and replicas name one leader for each tablet and term.
 
-    If a power cut destroys a tablet completely, it is created again with terms from the start. So a
+    If a power cut destroys a tablet completely, it is created again, and its terms start over. So a
     permit for power cuts may excuse a second leader.
     """
     named: dict[tuple[str, int], tuple[str, str]] = {}
@@ -179,8 +180,8 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
 def check_checkpoints(history: History, findings: CatalogFindings) -> None:
     """Report the divergences between replicas that the harness found by comparing checkpoints.
 
-    Some targets announce no checkpoints. The number of comparisons is recorded at the end of a run;
-    a divergence is a violation even if the run has no such record.
+    The number of comparisons is recorded at the end of a run, if the target announces checkpoints.
+    A divergence is a violation even if the run has no such record.
     """
     for op in history.facts("checkpoints"):
         findings.look("checkpoints", op.value.get("compared", 0))
@@ -313,7 +314,9 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
 
 
 class _Renames:
-    """Sets of column names, joined by requested renames: one column may have had all of a set."""
+    """Sets of column names that requested renames connect; one column may have had all names of a
+    set.
+    """
 
     def __init__(self, history: History) -> None:
         self._parent: dict[str, str] = {}

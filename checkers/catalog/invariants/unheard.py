@@ -1,7 +1,7 @@
 """Finds the moment from which a master may not know all tablet servers, and so may refuse a create.
 
 All tablet servers heartbeat to all masters. A master that no fault disturbed knows all tablet
-servers, no matter which master led before. If the masters are not known by name, any fault and any
+servers, no matter which master led before. If the names of the masters are not known, any fault or
 second leader may explain a refusal.
 """
 
@@ -37,7 +37,8 @@ def first_disturbance(history: History) -> float:
 _STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
 """The kinds of faults whose effects are limited to their targets."""
 ALL: Final = ("all",)
-"""Targets that are no known master, so that the disturbance counts for all masters."""
+"""Replaces the targets of a disturbance that names no known master, so it counts for all masters.
+"""
 
 
 def first_that_hides_servers(history: History) -> dict[str, float]:

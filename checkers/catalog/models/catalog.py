@@ -1,4 +1,4 @@
-"""The model of the whole catalog: names, tables, versions and the columns of every version.
+"""The model of the whole catalog, with names, tables, versions and the columns of every version.
 
 A state maps names to tables. The model identifies a table by its *key*: the nonce of the create
 that made the table. Answers show table ids. `bindings` maps an id to its key; it is computed in
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id`: an id that a step bound; `chain`: the number of its last `_Link`."""
+    """A live table. A step may have bound `late_id`; `chain` is the number of its last `_Link`."""
 
     key: str
     late_id: str | None
@@ -313,9 +313,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return table.late_id or self._bound_keys.get(table.key)
 
     def versions(self, state: State, other: State) -> dict[str, int]:
-        """Map each table of known id that `state` and `other` do not have in common to its version
-        in `state`.
-        """
+        """Map the tables of `state` that differ in `other`, by id, to their versions in `state`."""
         versions: dict[str, int] = {}
         for number, same in zip(state[:-1], other, strict=False):
             table = self._tables.things[number] if number != same else None

@@ -1,4 +1,4 @@
-"""Facts about tables that answers prove; they limit the steps of unknown operations.
+"""Facts about tables that answers prove, and that limit which steps unknown operations can take.
 
 An unknown operation is an operation of unknown outcome. Every change of a table (alter, rename)
 makes one new version. So a table has exactly one name and one list of columns at each version, and
@@ -11,8 +11,8 @@ hold in every order of operations that explains all answers:
 * the operation that deleted the table, so that no other operation can have deleted it.
 
 If a step of an unknown operation contradicts these facts, no order after this step explains all
-answers. So leaving out such steps loses no order. Without these facts, a history with a hundred
-lost answers has far too many possible orders.
+answers. So a search that leaves out such steps misses no order. Without these facts, a history with
+a hundred lost answers has far too many possible orders.
 
 Two kinds of unknown operations can be left out because no answer could show them (`alter_matters`,
 `create_matters`). An order with these operations stays legal without them:
@@ -65,7 +65,7 @@ class TableFacts:
         self._changes: dict[Version, Alter | Rename] = {}
         self._last: dict[str, int] = {}
         self._deleted: dict[str, int | None] = {}
-        # the ids in answers that depend on a version but do not show it; `None` if an id is missing
+        # the ids in answers that depend on a version without showing it (`None` if they show no id)
         self._vague: set[str | None] = set()
         self._taken: set[str] = set()  # the names about which an answer was "exists"
         self._shown: set[str] = set()

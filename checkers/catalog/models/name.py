@@ -1,16 +1,17 @@
 """Models of one name of the catalog, which refute invalid histories at low cost.
 
 If the whole catalog has a legal order, each name also has a legal order. The model of a name has
-the operations that touch the name, each reduced to its statement about the name:
+the operations that concern the name, each reduced to its statement about the name:
 
 * a rename from the name or a delete removes a table; a rename to the name or a create adds a table;
 * a list shows the table with the name, or that no table has the name;
-* "not-found" and "exists" say whether a table has the name.
+* "not-found" and "exists" say whether some table has the name.
 
-The state of the model is no table, a table (id, version), or *some* table that an operation of
-unknown outcome added. Every answer about *some* table is legal. The model ignores columns, and
-operations of unknown outcome on other names. So it can refute histories that a search over the
-whole catalog cannot: with 20 names and 50 lost answers, the whole catalog has too many states.
+The state of the model is either no table, or a table (id, version), or *some* table that an
+operation of unknown outcome added. Every answer about *some* table is legal. The model ignores
+columns. It also ignores operations of unknown outcome on other names. So it can refute histories
+that a search over the whole catalog cannot: with 20 names and 50 lost answers, the whole catalog
+has too many states.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class _Translation:
                 yield name, Said("take")
                 yield new_name, Said("put")
             case _:
-                pass  # reads and renames to the same name have no effect
+                pass  # a read, or a rename to the same name, has no effect
 
     def _answered(
         self, given: Create | Alter | Rename | Delete | Get | Look, answer: Answer

@@ -1,13 +1,15 @@
-"""Projections for histories in the format "catalog table"; they keep counterexamples small.
+"""Projections for histories in the format "catalog table", which keep counterexamples small.
+
+A projection is a model of a part of the catalog, with the operations on this part.
 
 If the whole catalog has a legal order, each projection also has a legal order. The projections are:
 
-* **a name for a short time** (`NameWindow`): the operations on a name within a window of time.
+* **a name in a window** (`NameWindow`): the operations on a name within a window of time.
 * **the tenants of a name** (`Tenancy`): if only one operation can have given the name to an id, the
   id has the name for one interval without a break.
 * **an id** (`IdView`): the operations on a table under all of its names. An id that several creates
-  make has no projection, since it has several lifetimes. An id that no create can have made must
-  not be in any answer.
+  made has no projection, since it has several lifetimes. No answer may show an id that no create
+  can have made.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ TableOperation = Operation[CatalogInput, Answer]
 NameProjection = Projection[Slot, Said, bool]
 
 STRIDE: Final = 32
-"""The number of operations between the starts of two windows; a window has twice as many."""
+"""The number of operations between the starts of successive windows; a window has twice as many."""
 
 WINDOWS_MAX: Final = 200
 """The maximum number of windows of one name; longer histories get wider windows."""
@@ -57,26 +59,26 @@ ANYTHING: Final[Slot] = (None, -1, None)
 def table_projections(
     names: Sequence[NameProjection], operations: Sequence[TableOperation]
 ) -> list[Projection[Any, Any, Any]]:
-    """Return all projections: for each window of a name, each name, its tenants, and each id."""
+    """Return the projections for each window of a name, for each name, its tenants, and each id."""
     windows = (window for name in names for window in _windows(name))
     return [*windows, *names, *map(_tenants, names), *_ids(operations)]
 
 
-# --- names for a short time -------------------------------------------------------------------
+# --- windows of names -------------------------------------------------------------------------
 
 
 class NameWindow(NameView):
     """The model of one name within a window of time.
 
-    In a long history a name has many tables. A core that proves that the name is free must show
-    that each of these tables has lost the name. So the model starts at some moment, at which any
-    table may have the name, and the first change determines the state. The model ends at a later
-    moment. Operations that are open at one of the moments may take effect in the window or not. The
-    same holds for operations that return at the end, since operations that were called at the end
-    may take effect first.
+    In a long history, many tables have the name in turn. A counterexample over the whole history
+    would have to show that each of these tables has lost the name. So the model starts at a moment
+    at which any table may have the name, and the first change determines the state. The model ends
+    at a later moment. An operation that is open at one of these two moments may take effect in the
+    window or outside it. The same holds for an operation that returns exactly at the end, since an
+    operation that is called at this moment may take effect before it.
 
-    The model is a projection for any two moments: in an order of the whole catalog, leave out the
-    operations that took effect before the first moment or after the second moment.
+    The model is a projection for any two moments: a legal order of the whole catalog stays legal
+    without the operations that took effect before the first moment or after the second moment.
     """
 
     def init(self) -> Slot:
@@ -138,7 +140,7 @@ def _seen_from(
 
 
 def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
-    """Make the projection of a name's tenants: the ids that can get the name only once."""
+    """Make the projection of a name's tenants, for the ids that can get the name only once."""
     arrivals = Counter(o.input.ident for o in whole.operations if o.input.f == "put")
     any_id = arrivals.pop(None, 0) > 0
     changes = {"put": "enter", "take": "leave"}
@@ -198,7 +200,8 @@ def _ids(operations: Sequence[TableOperation]) -> Iterator[Projection[Any, Any, 
             continue
         begin = min(o.return_time for o in statements if o.return_time is not None)
         last = max(o.call for o in statements)
-        # A list without the id can be a contradiction only between answers that show the id.
+        # A list without the id can be a contradiction only if answers show the id before and after
+        # it.
         for listing, listed in lists[bisect_right(calls, begin) :]:
             if listing.call >= last:
                 break

@@ -17,8 +17,7 @@ class Rules(NamedTuple):
     """The version number of a newly created table."""
     rename_makes_version: bool = True
     payload: bool = False
-    """Whether a table has a single column, its payload. Every alter sets the payload, and every
-    get shows the newest payload."""
+    """Whether tables have a payload as their only column, which alters set and gets show."""
 
 
 DDL: Final = Rules()
@@ -29,7 +28,7 @@ TABLES: Final = Rules(first=1, rename_makes_version=False, payload=True)
 
 
 class Create(NamedTuple):
-    """Create a table. `key` is the nonce, or a text that equal creates without answers share."""
+    """Create a table. `key` is its nonce, or a text that interchangeable lost creates share."""
 
     name: str
     key: str
@@ -105,9 +104,9 @@ CatalogOperation = Operation[CatalogInput, Answer]
 def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | None:
     """Return the columns after the steps of an alter, or `None` if a step does not apply.
 
-    The steps are ("add", column), ("drop", column), ("rename", old, new), and ("set", column),
-    which replaces all columns. The steps "add-range" and "drop-range" change no column, and always
-    apply here.
+    The steps are ("add", column), ("drop", column), ("rename", old, new), and ("set", column). A
+    "set" replaces all columns. The steps "add-range" and "drop-range" change no column and always
+    apply.
     """
     current = list(columns)
     for step in steps:

@@ -1,7 +1,7 @@
-"""Three small models, each of one name or one table of a catalog.
+"""Three small models, each of a single name or a single table of a catalog.
 
-`models.name`, `models.tables` and `catalog.passes` translate operations into the statements of
-these models.
+`models.name`, `models.tables` and `catalog.passes` translate operations into statements about a
+name or a table, which are the inputs of these models.
 
 * `NameView`: the table that has a name, with its version and payload. Every answer about an unknown
   part of the state is legal.
@@ -10,8 +10,9 @@ these models.
 * `IdView`: a table's versions only grow, each version is made once and has one payload, and a
   deleted table does not come back.
 
-In `Tenancy` and `IdView`, changes that no answer reports may happen at any time: the state becomes
-the state that the next operation requires. So these models need no operations of unknown outcome.
+In `Tenancy` and `IdView`, changes that no answer reports may happen at any time: if the next
+operation requires another state, the model goes to that state. So these models need no operations
+of unknown outcome.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Said(NamedTuple):
 
     @property
     def may_be_any_table(self) -> bool:
-        """Whether the statement is about a table, but does not show its id."""
+        """Whether the statement says that there is a table without showing its id."""
         unnamed = self.ident is None and self.f not in {"absent", "never"}
         return self.f == "present" or unnamed
 
@@ -113,9 +114,10 @@ class NameView(Model[Slot, Said, bool]):
     ) -> Sequence[Operation[Said, bool]]:
         """Leave out the changes of tables that the core is not about.
 
-        While a table with another id has the name, all operations of the core are illegal, unless
-        they are about any table. So leaving out all changes of such a table keeps the operations
-        before and after them legal. A change without an id may be about a table of the core.
+        While a table with another id has the name, no operation of the core is legal, except
+        statements that hold for any table. So without the changes of such a table, the operations
+        before and after these changes stay legal. A change without an id may be about a table of
+        the core.
         """
         changes = [other for other in others if not self.read_only(other.input, True)]
         if any(operation.input.may_be_any_table for operation in core):
@@ -141,7 +143,7 @@ def _fits(state: Entry, said: Said) -> bool:
 
 
 class _FreeView(Model[S, I, bool]):
-    """The base class of models whose state becomes the state that the next operation requires."""
+    """The base class of models that go to any state that the next operation requires."""
 
     def blurred(
         self, core: Sequence[Operation[I, bool]], others: Sequence[Operation[I, bool]], /
@@ -155,10 +157,10 @@ class _FreeView(Model[S, I, bool]):
 
 
 class TenancyInput(NamedTuple):
-    """A statement about the tenant of a name; a tenant is a table, or one version of a table.
+    """A statement about the tenant of a name: the table, or version of a table, that has the name.
 
-    `f` is "at", "enter" or "leave" with the tenant, "alter" with the tenants before and after the
-    operation, or "absent" if the name has no tenant.
+    If `f` is "at", "enter" or "leave", the statement contains the tenant. If `f` is "alter", it
+    contains the tenants before and after the operation. "absent" means that the name has no tenant.
     """
 
     f: str
@@ -211,8 +213,8 @@ GONE: Final[Life] = (-2, None)
 class IdView(_FreeView[Life, Said]):
     """The model of one table. Its state is (version, payload), or `GONE` after a delete.
 
-    The version before the first version means that the table is not created yet. The model allows
-    versions for which the history has no operation.
+    A version one below the first version means that the table does not exist yet. Versions may be
+    skipped, since operations that the history lacks may have made them.
     """
 
     def __init__(self, *, first: int = 1) -> None:

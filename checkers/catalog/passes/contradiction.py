@@ -21,8 +21,8 @@ Listing = tuple[CatalogOperation, Answer]
 class Contradiction:
     """Operations whose answers cannot all be right; the first operation of `core` is to blame.
 
-    `part` has only these operations, as statements to the model in which they contradict each
-    other. `rule` is a sentence that says which rule they break.
+    `part` has only these operations, as inputs of the model in which they contradict each other.
+    `rule` is a sentence about the rule that they break.
     """
 
     core: tuple[int, ...]
@@ -35,7 +35,8 @@ def contradiction_of(
 ) -> Contradiction:
     """Make a contradiction that blames the first operation of `about`.
 
-    `about` has operations with their statements. The other operations are sorted by their returns.
+    `about` has operations with their statements. The operations after the first are sorted by
+    return.
     """
     first, *others = about
     others.sort(key=lambda pair: (end_of(pair[0]), pair[0].id))

@@ -1,9 +1,9 @@
-"""Passes that find contradictions about the versions of tables, and about lists without a table.
+"""Passes that find contradictions in the versions of tables, and lists that miss a table.
 
-`broken_lifetimes` finds an operation that shows a lower version after an operation that showed a
-higher version or deleted the table, two operations that made the same version, and a version that
-is higher than the version at the deletion. `torn_lists` finds lists that leave out a table that
-answers showed before the list and after it. The model `IdView` confirms these contradictions.
+`broken_lifetimes` finds three kinds of contradictions: an operation that shows a lower version than
+an earlier operation, or a deleted table; two operations that made the same version; and a version
+above the version at the deletion. `torn_lists` finds lists that leave out a table that answers
+showed before the list and after it. The model `IdView` confirms these contradictions.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from checkers.catalog.passes.contradiction import (
     end_of,
 )
 
-# the maximum number of torn lists to report; each takes a scan of all operations on its table
+# the maximum number of torn lists to report; each needs a scan of all operations on its table
 LISTS_MAX = 3
 
 
 class _Sight(NamedTuple):
-    """An operation that shows version v of a table; its rank is 2v, or 2v - 1 if it made v."""
+    """An operation that shows version v of a table. Its rank is 2v, or 2v - 1 if it made v."""
 
     rank: int
     operation: CatalogOperation
@@ -98,7 +98,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
             version = next((sight.rank + 1) // 2 for sight in sights if sight.operation is earliest)
-            if rank % 2:  # blame the operation that saw the effect before the change was invoked
+            if rank % 2:  # blame the operation that saw the change before its invocation
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
                 rule = f"table {table} was at version {version} before {what}"
                 yield _about(table, (earliest, late), rule)
@@ -140,7 +140,7 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """Of the operations called after `after` had returned, return the one that returned first."""
+    """Of the operations invoked after `after` returned, return the one with the first return."""
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > end_of(after)]
@@ -150,7 +150,7 @@ def _soonest(
 def torn_lists(
     listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Yield at most `LISTS_MAX` contradictions: lists without a table that surely existed then.
+    """Yield at most `LISTS_MAX` contradictions about lists without a table that existed.
 
     `tables` maps each table id to the operations that show the table.
     """

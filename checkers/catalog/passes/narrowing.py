@@ -5,9 +5,10 @@ after the change that made this version, and before the next change. All operati
 table come after its create and before its delete. A list without a table comes after all operations
 that show the table, or before all of them, and often only one of these is possible. If an operation
 must come before another operation, it took effect before the other operation returned. So its
-return may be moved back to the other return; calls may be moved forward in the same way. These
-moves shorten the intervals of lists, which show every table. Lists are the main obstacle for a
-search with lost answers, because a search finds out late that a list no longer fits anywhere.
+return may be moved back to the other operation's return. Calls may be moved forward in the same
+way. These moves shorten above all the intervals of lists, since a list shows every table. Lists are
+the main obstacle for a search with lost answers, because a search finds out late that a list no
+longer fits anywhere.
 
 Proof that no legal order is lost: if a comes before b in a legal order, a took effect no later than
 b's return. So the order also respects real time if a's return is moved to b's return, or b's call
@@ -35,7 +36,7 @@ from checkers.catalog.models.types import (
 from checkers.catalog.passes.lifetimes import versions_of
 
 ROUNDS_MAX: Final = 4
-"""The maximum number of rounds; a new bound of one operation may tighten bounds of others."""
+"""The maximum number of rounds; repeated rounds help, since one bound may tighten other bounds."""
 PAIRS_MAX: Final = 4_000_000
 """The maximum number of (list, table) pairs; if there are more, lists are not narrowed."""
 
@@ -145,11 +146,11 @@ class _Bounds:
             self.changed = True
 
     def order(self, life: _Life) -> None:
-        """Shrink intervals, because operations with lower ranks come before higher ranks."""
+        """Shrink intervals by the rule that lower ranks come before higher ranks."""
         ranked = life.ranked
         if not ranked:
             return
-        # the latest call of lower ranks, and the latest call up to this rank
+        # the latest call among lower ranks, and the latest call among ranks up to this one
         latest = pending = -float("inf")
         rank_now = ranked[0][0]
         for rank, position in ranked:
@@ -176,7 +177,7 @@ class _Bounds:
     def leave_out(
         self, listings: Sequence[tuple[int, frozenset[str]]], lives: dict[str, _Life]
     ) -> None:
-        """Shrink intervals: a list lacks a table only before its create or after its delete.
+        """Shrink intervals, since a list lacks a table only before its create or after its delete.
 
         A list that returned before all calls of the table's operations, or was called after all
         their returns, cannot change any interval, so only other lists are examined. Intervals only

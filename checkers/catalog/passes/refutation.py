@@ -1,4 +1,4 @@
-"""Refute a history in near-linear time, by a few operations that contradict each other.
+"""Refutes a history in near-linear time, by a few operations that contradict each other.
 
 "Before" means that one operation had returned before another operation was called. Every pass
 (`lifetimes`, `shape`, `tenancy`) is sound: a history that it refutes is invalid. No pass is
@@ -6,9 +6,9 @@ complete: it may miss contradictions.
 
 A pass turns operations into statements about one table or one name, for a small model. Each model
 is a projection of the whole catalog: if the history is linearizable, its statements have a legal
-order in the model. Changes that no statement mentions may happen at any time: the state becomes the
-state that the next statement requires. So operations of unknown outcome are left out, and every
-subset of the statements is a projection as well.
+order in the model. Changes that no statement mentions may happen at any time: if the next statement
+requires another state, the model goes to that state. So operations of unknown outcome are left out,
+and every subset of the statements is a projection as well.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
 
 
 def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
-    """Yield the contradictions that each pass finds: at most a few for each table and name."""
+    """Yield the contradictions that each pass finds, at most a few for each table and name."""
     answered: list[CatalogOperation] = []
     listings: list[Listing] = []
     tables: dict[str, list[CatalogOperation]] = {}
@@ -107,7 +107,7 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 
 
 def _minimal(contradiction: Contradiction) -> Contradiction:
-    """Remove operations that the contradiction does not need, in smaller and smaller parts."""
+    """Remove operations that the contradiction does not need, at first many at once, then fewer."""
     kept = list(contradiction.part.operations)
     size = max(1, len(kept) // 2)
     while True:

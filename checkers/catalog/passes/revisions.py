@@ -1,13 +1,13 @@
-"""Prove a history linearizable in near-linear time, by a replay in the order of revisions.
+"""Proves a history linearizable in near-linear time, by a replay in the order of revisions.
 
-If every answer shows the catalog's revision, no search is needed: the operations are sorted by
-revision, changes before reads of the same revision, and replayed once through the model. Operations
-whose answers were lost have no revision. If the next answer is illegal, `replay` inserts one lost
-operation about the same names before it, or else two lost operations.
+If every answer shows the catalog's revision, no search is needed: `replay` sorts the operations by
+revision (a change comes before the reads of its revision) and replays them once through the model.
+Operations whose answers were lost have no revision. If the next answer is illegal, `replay` tries
+to make it legal by inserting one or two lost operations about the same names before it.
 
-The order is a proof no matter how `replay` guessed it, and `certify` verifies it like every order.
-If `replay` returns `None`, nothing is proven: a revision was wrong, a lost operation was needed
-earlier, or answers had no revisions. Then the search decides.
+The order is a proof no matter how `replay` found it, and `certify` verifies it like every order. If
+`replay` returns `None`, nothing is proven: perhaps a revision was wrong, a lost operation was
+needed earlier, or answers had no revisions. Then the search decides.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHANGES: Final = (Create, Alter, Rename, Delete)
 TRIALS_MAX: Final = 20_000
 """The maximum number of model steps in trials of lost operations."""
 CANDIDATES_MAX: Final = 40
-"""The maximum number of lost operations to try before one answer; early calls are tried first."""
+"""The maximum number of lost operations to try before one answer, in the order of their calls."""
 
 
 def replayed(
@@ -101,7 +101,7 @@ def replay(
 
 
 class _Walk:
-    """A replay in progress: the state, the order so far, and the lost operations not yet used."""
+    """A replay in progress, with the state, the order so far, and the unused lost operations."""
 
     def __init__(
         self, model: Model[Any, CatalogInput, Answer], lost: list[CatalogOperation]
@@ -146,7 +146,7 @@ class _Walk:
         return tuple(self._order)
 
     def _attempts(self, operation: CatalogOperation) -> Iterator[tuple[CatalogOperation, ...]]:
-        """Yield the lost operations to try before `operation`: none, then one, then two."""
+        """Yield what to try before `operation`: no lost operation, then each one, then each two."""
         yield ()
         names = self._model.footprint(operation.input)
         assert operation.return_time is not None, "only answered operations have a revision"

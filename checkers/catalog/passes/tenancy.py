@@ -2,9 +2,10 @@
 
 A tenant of a name is a (table, version). A name has one tenant at a time, and each tenant has the
 name only once, without a break. If two answers show the same tenant, the tenant has the name from
-the return of the first to the call of the second; alters do not end this interval, but renames do.
-The pass finds answers within such an interval that show another tenant, or none. The intervals are
-the zones of Gibbons and Korach (1997): no zone may lie within another zone or overlap with it.
+the return of the first to the call of the second. Alters of the table do not end this interval, but
+renames do. The pass finds answers within such an interval that show another tenant or none. The
+intervals are the zones of Gibbons and Korach (1997): no zone may lie within another zone or overlap
+with it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """Yield (name, statement) for each name in the operation; not for names that a list lacks."""
+    """Yield (name, statement) for each name in the operation, except names that a list lacks."""
     call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
@@ -56,7 +57,7 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
     version = 0 if isinstance(call, Create) else answer.version
     if answer.table_id is None or version is None:
         # Without an id and a version, the answer shows only that a name was free: before a create,
-        # after a delete, and for a rename the new name before it and the old name after it.
+        # after a delete, the new name before a rename, and the old name after a rename.
         if isinstance(call, Create | Delete | Rename):
             yield call.name, TenancyInput("absent")
         if isinstance(call, Rename):
@@ -116,7 +117,7 @@ Saying = tuple[CatalogOperation, TenancyInput]
 def broken_tenancies(
     known: Sequence[CatalogOperation], listings: Sequence[Listing]
 ) -> Iterator[Contradiction]:
-    """Yield contradictions about the tenants of names: at most two for each name."""
+    """Yield contradictions about the tenants of names, at most two for each name."""
     sayings: dict[str, list[Saying]] = {}
     for operation in known:
         for name, about in tenancies(operation):
@@ -218,7 +219,7 @@ def _intruders(
 ) -> Iterator[Contradiction]:
     """Yield a contradiction if an operation inside a zone shows another tenant, or no tenant."""
     if any(a.end > b.begin for a, b in pairwise(zones)):
-        return  # overlapping zones are reported as a contradiction elsewhere
+        return  # `broken_tenancies` reports overlapping zones itself
     begins = [zone.begin for zone in zones]
     for operation, about in others:
         at = bisect_left(begins, operation.call) - 1

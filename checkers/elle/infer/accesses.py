@@ -19,12 +19,12 @@ Edges = tuple[LongArray, LongArray]
 
 @dataclass(slots=True)
 class Accesses:
-    """The accesses that other transactions can see: one row per transaction and key it accessed.
+    """The accesses that other transactions can see, with one row per transaction and key.
 
-    `read` is the version that the transaction's first access to the key read, if this access is a
-    read and the transaction is `ok`. `wrote` is the version of its last write to the key. `read`
-    and `wrote` are `NOTHING` without such an access. Versions are numbered key by key, nil first:
-    `nil[key]` is the nil version of a key. Rows are sorted by transaction.
+    If the transaction is `ok` and its first access to the key is a read, `read` is the version that
+    it read. `wrote` is the version of the transaction's last write to the key. Without such a read
+    or write, the column is `NOTHING`. Versions are numbered key by key, nil first: `nil[key]` is
+    the nil version of a key. Rows are sorted by transaction.
     """
 
     columns: Columns
@@ -32,7 +32,7 @@ class Accesses:
     key: IntArray
     read: LongArray
     wrote: LongArray
-    version: LongArray  # per micro-operation: version written or read; NOTHING without answer
+    version: LongArray  # per micro-operation: version written or read; NOTHING if unknown
     nil: LongArray
     count: int  # number of versions
     value: IntArray  # per version: its value; NIL for the nil version
@@ -47,8 +47,9 @@ class Accesses:
     def found(self) -> LongArray:
         """For each row, the version of the key that the transaction found.
 
-        If the transaction wrote the key and had not read it, or had read only nil, the row has the
-        written version, as in the original Elle. No order is lost: nil precedes every version.
+        If the transaction wrote the key without reading it before, or after reading only nil, this
+        is the written version, as in the original Elle. No order is lost, since nil precedes every
+        version.
         """
         nil_read = (self.read < 0) | (self.read == self.nil[self.key])
         return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)

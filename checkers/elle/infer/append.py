@@ -1,4 +1,4 @@
-"""Inference for lists that only grow: version orders, dependencies, and anomalies without cycles.
+"""Infers version orders, dependencies and anomalies without cycles for lists that only grow.
 
 A read shows the whole history of its key. If all reads of a key are prefixes of the longest read,
 the longest read is the key's version order. Nearly everything else then follows from the length of
@@ -27,8 +27,8 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # An append replaced the version before it; an append that no read shows replaced the last known
-    # version.
+    # An append replaced the version before it. If no read shows the append, it replaced the last
+    # known version.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -147,7 +147,7 @@ def _incompatible(index: AppendIndex) -> IntArray:
 
 
 def _dirty(index: AppendIndex) -> IntArray:
-    """Return the versions by committed transactions that follow a version by a failed one.
+    """Return the versions of committed transactions that follow a failed transaction's version.
 
     Only versions by transactions with an unknown outcome may be in between.
     """
@@ -191,7 +191,7 @@ class _Groups:
         return np.where(before >= self.first, before, -1)
 
     def internal(self) -> IntArray:
-        """Return the first read per transaction that contradicts its accesses to the key before."""
+        """Return each transaction's first read that contradicts its earlier accesses to the key."""
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         wrong = np.zeros(len(self.mops), np.bool_)
@@ -256,9 +256,9 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Find groups of reads of the same version after which the readers appended to the list.
+        """Find reads of the same version after which each reader appended to the list.
 
-        Returns an array with the groups' numbers, and the groups (as rows of reads).
+        Returns an array with the numbers of the groups, and each group as rows of reads.
         """
         columns, index = self.index.columns, self.index
         before = self._previous_read()

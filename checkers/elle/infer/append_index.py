@@ -15,10 +15,10 @@ from checkers.elle.search.kernels import BoolArray, expand, slices_equal
 class AppendIndex:
     """The version orders of all keys, and the version of each read and append.
 
-    Versions are numbered over all keys: key `k` has the versions first[k] (the empty list) to
-    first[k+1]-1. `element` is the last element of each version, and `writer` the append of this
-    element. Both are -1 for an empty list; `writer` is also -1 if no transaction appended the
-    element.
+    Versions are numbered over all keys: the versions of key `k` are first[k], which is the empty
+    list, to first[k+1] - 1. `element` is the last element of each version, and `writer` the append
+    of this element. Both are -1 for an empty list; `writer` is also -1 if no transaction appended
+    the element.
     """
 
     columns: Columns
@@ -27,14 +27,12 @@ class AppendIndex:
     element: IntArray
     writer: IntArray
     reads: IntArray  # micro-operation of each read of an ok transaction
-    # per read: whether it is not a prefix of the longest read, or its key has duplicates
+    # per read: whether it contradicts the longest read, or some read of its key has duplicates
     straying: BoolArray
     contradicts: BoolArray  # per read: whether it is not a prefix of the longest read
     # per read: the version that it returned; -1 if its last element is not in the order
     version: LongArray
-    position: (
-        LongArray  # per append (as micro-operation): the version that it made; -1 if no read saw it
-    )
+    position: LongArray  # per micro-operation that appends: its version; -1 if no read saw it
     stray_row: LongArray  # per element in a straying read: the position of this read in `reads`
     stray_value: IntArray
     stray_writer: IntArray
@@ -48,8 +46,8 @@ class AppendIndex:
 def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
     """Return for each key the row of its longest read; -1 if all reads are empty.
 
-    If several longest reads differ, the first read with the most elements from ok transactions is
-    chosen.
+    If several longest reads differ, the read with the most elements from ok transactions is chosen,
+    and among equals the first.
     """
     key, length = columns.key[reads], columns.list_length[reads]
     best = np.zeros(len(columns.keys), np.int32)
@@ -147,7 +145,7 @@ def index_appends(columns: Columns) -> AppendIndex:
 
 
 def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
-    """Return the append of each key that has a single append and no read with elements.
+    """For each key with a single append and only empty reads, return this append.
 
     Appends of failed transactions do not count.
     """

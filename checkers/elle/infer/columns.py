@@ -1,14 +1,15 @@
-"""Transactions as columns: the common representation for all inference.
+"""Stores transactions as columns, the common representation for all inference.
 
-A Python object for each of ten million transactions would take too much memory. So everything is a
-numpy array: transactions by number, their micro-operations one after another, and the lists that
-reads returned as slices of one pool. Keys and values of any type become small integers.
+A Python object for each of ten million transactions would take too much memory. So everything is in
+numpy arrays. Transactions are numbered, their micro-operations follow each other in the arrays, and
+the lists that reads returned are slices of a single pool. Keys and values of any type become small
+integers.
 
 Three choices matter:
 
 * **Real time is two numbers per transaction.** The history is cut at each invocation that follows
   an `ok` completion; the pieces are called *runs*. A transaction that completes in run `end`
-  precedes a transaction that is invoked in run `start` exactly if `end < start`.
+  precedes a transaction that is invoked in run `start` if and only if `end < start`.
 * **Numbering is canonical.** Transactions are numbered by (start, end, process). If lines are
   swapped without changing real time, or keys and values are renamed, the numbers and all results
   stay the same.
@@ -39,10 +40,10 @@ NIL: Final = -1
 LIST: Final = -2
 """The value of a read that returned a list, which may be empty."""
 NEVER: Final = 2**31 - 1
-"""The end of a transaction that failed or whose answer was lost; it precedes no transaction."""
+"""The end of a transaction that failed or whose answer was lost, so that it precedes no other."""
 
 _PLAIN: Final = frozenset({int, str, type(None)})
-"""Types of values that are the same data if equal. Lists with other elements share no memory."""
+"""Types whose equal values are the same data. Only lists of such elements share memory."""
 
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
 
@@ -56,7 +57,7 @@ class Transaction:
     """One transaction, for callers without a `History`.
 
     `value` holds micro-operations `[f, key, value]`. `call` and `end` are positions or times on one
-    clock; at equal times, a call comes before an end. `end` is `None` without an answer.
+    clock; at equal times, a call comes before an end. `end` is `None` if there was no answer.
     """
 
     value: Sequence[Sequence[Any]]
@@ -72,9 +73,9 @@ class Columns:
 
     All arrays are in canonical order; `offset` has the first micro-operation of each transaction.
     `start` and `end` are runs; `end` is `NEVER` unless the transaction is `ok`. `index` is the
-    index of the transaction's invocation in the history, the only number that users see. `value` is
-    the value that a micro-operation wrote or read from a register. `list_start` and `list_length`
-    give the slice of `pool` that a read of a list returned.
+    index of the transaction's invocation in the history; users see only this number. `value` is the
+    value that a micro-operation wrote or read from a register. `list_start` and `list_length` give
+    the slice of `pool` that a read of a list returned.
     """
 
     writes_are: str
@@ -305,7 +306,8 @@ class _Builder:
         self.list_lengths.append(length)
         # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A negative start means the longest list of key -start-1, which `finish` stores last.
+        # A negative `start` refers to the longest list of the key -start - 1, which `finish` stores
+        # last.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:
@@ -317,7 +319,7 @@ class _Builder:
             self.stray_elements += length
 
     def _ranked(self) -> IntArray:
-        """Return each process's rank by name, so that the order of lines has no influence."""
+        """Return each process's rank by name, which does not depend on the order of lines."""
         names = sorted(self.process_names, key=lambda name: (type(name).__name__, name))
         ranked = np.zeros(len(names), np.int32)
         for place, name in enumerate(names):

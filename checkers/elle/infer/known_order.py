@@ -1,7 +1,7 @@
-"""The order of versions that reads show, and the pairs of writers in unknown order, for `orders`.
+"""Finds the order of versions that reads show, and the pairs of writers whose order is open.
 
-This module shares no code with the inference of anomalies, so a bug in one of the two does not
-affect the other.
+The search in `orders` uses this module. It shares no code with the inference of anomalies, so that
+a bug in one of the two does not affect the other.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
     """Yield the pairs (before, after) of transactions by `order`: "process" or "realtime".
 
-    For real time, numbers above the transactions are gates. A gate marks the start of a run:
-    edges lead to it from transactions that ended before, and from it to all later transactions.
+    For real time, numbers above the numbers of transactions are *gates*. A gate marks the start of
+    a run: edges lead to the gate from transactions that ended before the run, and from the gate to
+    all later transactions.
     """
     start, end = columns.start.tolist(), columns.end.tolist()
     sure = [txn for txn in happened if end[txn] != NEVER]

@@ -1,15 +1,15 @@
-"""A search for orders of versions that a consistency model allows.
+"""Searches for an order of versions that a consistency model allows.
 
 Reads show which write they saw. They do not show the order of a register's versions, nor the order
 of list appends that no read contains. A model holds if some order of all versions satisfies its
-`Rule`; this module decides that for small histories. The search closes the known edges under
-reachability, and settles the pairs of writers whose order follows, until no further order follows.
-It tries the remaining pairs in the order of time, then by a topological sort, and finally pair by
-pair with backtracking.
+`Rule`. This module decides this for small histories. The search closes the known edges under
+reachability, and settles each pair of writers whose order follows from these edges, until nothing
+more follows. It then tries to order the remaining pairs by time, next by a topological sort, and
+finally pair by pair with backtracking.
 
 The search is bounded (`TRANSACTIONS_MAX`, `PAIRS_MAX`, `STEPS_MAX`, the time limit of the request).
-If it reaches a bound, it does not decide the model. The search shares no code with the graphs that
-the anomalies come from.
+If it reaches a bound, it does not decide the model. The search shares no code with the graphs in
+which anomalies are found.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def allowed(
     deadline_passed: Callable[[], bool],
     without: Collection[int] = (),
 ) -> bool | None:
-    """Return whether some order of all versions satisfies `rule`; `None` at a bound of the search.
+    """Return whether some order of all versions satisfies `rule`; `None` if a bound was reached.
 
     The search leaves out the transactions in `without` and all reads of their writes. The caller
     has checked that no anomaly makes reads ambiguous (a value without a writer, lists that
@@ -146,7 +146,7 @@ class _Search:
         """Return true if an order exists; raise `_Unsatisfiable` if none does, `_Bound` at a limit.
 
         The search first tries the order of time, which most stores follow even if they do not
-        promise this.
+        promise to.
         """
         self._require_invisible()
         saved = self._state.copy()
@@ -268,7 +268,7 @@ class _Search:
             self._require_invisible()
 
     def _follows_one_sort(self) -> bool:
-        """Settle all open pairs by one topological order; return whether this satisfies the rule.
+        """Order all open pairs by a topological sort; return whether the result satisfies the rule.
 
         If the order does not satisfy the rule, the state stays unchanged.
         """

@@ -1,30 +1,31 @@
-"""Inference for predicate reads in a closed universe: the version of each key that a read selected.
+"""Infers which versions predicate reads selected, in a closed universe (all keys are known).
 
 A predicate read selects one version of *every* key and shows the versions that match. A key that
-the read does not show is evidence, too: the selected version does not match the predicate. If only
-one version of the key does not match, the read selected this version. So there are dependencies
-through keys that no read shows.
+the read does not show is evidence as well: the selected version of this key does not match the
+predicate. If only one version of the key does not match, the read selected this version. So there
+are dependencies through keys that no read shows.
 
 **Versions.** The versions of a key are its initial value in the universe (possibly none) and the
-last value that each transaction wrote to the key, except failed transactions; a delete leaves no
-value.
+last value that each transaction wrote to the key. Failed transactions do not count. After a delete,
+a key has no value.
 
 **Version orders.** Only one fact is certain: the initial version of a key comes before every other
-version. This fully orders a key that was written only once. If a key was written more often, the
-writes stay unordered. Hence there is never a `ww` edge between two transactions. (The original Elle
-orders writes by their place in the history, which is right only if each key is written once.)
+version. So the order is complete if the key was written only once. If it was written more often,
+the order of the writes stays unknown. Hence there is never a `ww` edge between two transactions.
+(The original Elle orders writes by their place in the history, which is right only if each key is
+written once.)
 
 **Edges.** `wr` and `wrp`: the writer of the version that a read saw, or must have selected, comes
 before the reader. `rw`: a reader of the initial version comes before all writers of the key. `rwp`:
 a transaction that selected the initial version by a predicate comes before all writers whose
-version changes the result of that read: every version if the read shows the key, otherwise every
-matching version. A transaction whose answer was lost counts if some read saw or selected its
-version. No operation writes by a predicate, so there is no `wwp`.
+version changes the result of that read. If the read shows the key, every version changes the
+result; otherwise, every matching version does. A transaction whose answer was lost counts if some
+read saw or selected its version. No operation writes by a predicate, so there is no `wwp`.
 
-The inference assumes that reads return committed data: no aborted version (G1a), and no version
-that its own transaction overwrote (G1b). If a read breaks this assumption, an inferred cycle may be
-wrong, but the refuted models are right: every model that forbids a cycle over `wr`, `wrp`, `rw` or
-`rwp` also forbids G1a and G1b.
+The inference assumes that reads return committed data, that is, no aborted version (G1a) and no
+version that its own transaction overwrote (G1b). If a read breaks this assumption, an inferred
+cycle may be wrong, but the refuted models are right: every model that forbids a cycle over `wr`,
+`wrp`, `rw` or `rwp` also forbids G1a and G1b.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ INITIAL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A version of a key: its value (`None` if the key is absent), and its writer.
+    """A version of a key, with its value (`None` if the key is absent) and its writer.
 
     `final` is set if the writer did not write the key again later.
     """
@@ -150,7 +151,8 @@ class _Index:
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
         """Return the versions that a read by `predicate` may have selected without showing the key.
 
-        Keys that cannot lead to a finding are left out, for example keys with three such versions.
+        Keys that cannot lead to a finding are left out; an example is a key with three such
+        versions.
         """
         candidates = self._unseen.get(predicate)
         if candidates is None:
@@ -192,7 +194,7 @@ class _Index:
             )
 
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
-        """Count an anomaly of type `name`; keep a case for each of the first `CASES_MAX`."""
+        """Count an anomaly of type `name`; keep the case if it is among the first `CASES_MAX`."""
         self.counts[name] = self.counts.get(name, 0) + 1
         cases = self.cases.setdefault(name, [])
         if len(cases) < CASES_MAX:

@@ -1,10 +1,10 @@
-"""Transactions with predicate reads: their micro-operations, and the universe of keys.
+"""Converts transactions with predicate reads to columns, and reads the universe of keys.
 
-A history begins with an operation `init`; its value holds all keys that exist, with their values.
-The `init` must complete before any transaction begins. The `init` is not a transaction itself, and
-its value is assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`,
-`[r k v]` and predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok`
-transaction took effect.
+A history begins with an operation `init`, whose value maps all keys that exist to their values. The
+`init` must complete before any transaction begins. The `init` is not a transaction itself, and its
+value is assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k
+v]` and predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok` transaction
+took effect.
 
 Keys are compared as text, because the parsers of EDN and JSON return the keys of maps as text.
 """
@@ -125,9 +125,10 @@ class _Reader:
         self.keys: dict[str, int] = {}
         self.names: list[Any] = []
         self.initial: dict[int, Any] = {}
-        self.mod: int | None = None  # the first op whose predicate computes a remainder
+        self.mod: int | None = None  # the first op with a `mod` predicate
         self.unfit: tuple[int, Any] | None = None  # the first op with a value that has no remainder
-        # key number: type of the key outside maps (a parser turns the keys of maps into text)
+        # key number -> type of the key, from places other than maps, whose keys a parser turns into
+        # text
         self._kinds: dict[int, type] = {}
 
     def key(self, name: Any, index: int, *, in_map: bool = False) -> int:

@@ -1,18 +1,20 @@
-"""Inference for registers: dependencies from values, and from the order of versions.
+"""Infers dependencies between transactions over registers, from values and the order of versions.
 
 A read shows which write it saw (`wr`), since writes are unique per key. The order of a key's
-versions comes from the sources in `versions`: an edge from version v to w gives `ww` from the
-writer of v to the writer of w, and `rw` from the readers of v to the writer of w. Only accesses
-visible from outside count: a transaction's first access to a key if this access is a read, and its
-last write.
+versions comes from the sources in `versions`. An edge from version v to version w gives `ww` from
+the writer of v to the writer of w, and `rw` from the readers of v to the writer of w. Only accesses
+that are visible from outside count: the first access of a transaction to a key, if it is a read,
+and its last write to the key.
 
 Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f: writes of transactions without an
 answer count in version orders only. With `unknown_writes`, a write without an answer counts like
-others if it was read, since it did happen. Declared initial values are an addition to Elle.
+any other write if it was read, since it must have happened. Declared initial values are an addition
+to Elle.
 
-With `every_rule`, registers have rules that Elle has only for lists: a `future-read`; a
-`garbage-read` if a key would need two initial values, nil included (a single value without a writer
-becomes the initial value); and no `lost-update` of a value that the reader wrote itself.
+With `every_rule`, three rules that Elle has only for lists also apply to registers: the anomaly
+`future-read` exists; a read is a `garbage-read` if the key would need two initial values, nil
+included (a single value without a writer counts as the initial value); and a value that the reader
+wrote itself causes no `lost-update`.
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
 
 
 def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
-    """Map each key's number to its declared initial value's number, if the history has both."""
+    """Map the numbers of keys to the numbers of their declared initial values."""
     if not declared:
         return {}
     keys = {_hashable(name): number for number, name in enumerate(columns.keys)}
@@ -172,7 +174,8 @@ class _Dependencies:
         """Rebuild the graph with exactly the real-time pairs of the original Elle.
 
         Only the keys that `txns` accessed get these pairs. Returns `None` if nothing changes, or if
-        the pairs take too much work; the complete real-time relation is correct, too.
+        the pairs take too much work. Then the graph keeps the complete real-time relation, which is
+        also correct.
         """
         order = self._order
         if order.time is None or not len(txns):
@@ -214,7 +217,7 @@ def _local_anomalies(
     inference.add("internal", internal[earliest].astype(np.int32), texts.internal)
 
     updates = _updates(accesses, mops, group)
-    if every_rule:  # not a lost update, since the reader itself wrote the value that it read
+    if every_rule:  # a read of one's own write starts no lost update
         writer = writers.find(columns.key[updates], columns.value[updates])
         updates = updates[(writer < 0) | (columns.txn[writer] != columns.txn[updates])]
     members = collisions(accesses.version[updates], updates)

@@ -1,10 +1,10 @@
-"""Shorten cycles by real time, and find cycles of two transactions without a search.
+"""Shortens cycles by real time, and finds cycles of two transactions without a search.
 
-Within a component, real time is a chain: only neighbours in time have an edge, or all real-time
-edges pass through gates. A search along these edges finds a cycle of the right kind, but the cycle
-may visit hundreds of transactions although a single real-time step would be enough. If a component
-is too large for searches, one pass over its edges still finds pairs of transactions that contradict
-each other.
+Within a component, the graph stores real time as a chain: either only neighbours in time have an
+edge, or all real-time edges pass through gates. A search along these edges finds a cycle of the
+right kind, but this cycle may visit hundreds of transactions where a single real-time step would be
+enough. If a component is too large for searches, one pass over its edges still finds pairs of
+transactions that contradict each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from checkers.elle.kinds import Cycle, Walk, cycle_of
 from checkers.elle.search.graph import REALTIME, RW, RWP, WR, WRP, WW, Component
 
 STEPS_MAX: Final = 4096
-"""The maximum number of consecutive steps to shorten at once, since the work is quadratic."""
+"""The maximum number of consecutive steps to shorten at once; the work is quadratic in them."""
 
 _ANTI: Final = RW | RWP
 

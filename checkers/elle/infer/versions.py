@@ -1,4 +1,4 @@
-"""The order of register versions that follows from the assumptions of the caller.
+"""Derives the order of register versions from the assumptions of the caller.
 
 A read of a register shows one value, not the register's history, so the order of a key's versions
 comes from assumptions, here called *sources*. Each source adds edges between versions of a key. As
@@ -14,16 +14,16 @@ of any key cyclic is reported (`cyclic-versions`), and none of its edges are use
 | linearizable-keys | a completed transaction's version comes before any later transaction's |
 
 **Real time in less than quadratic time.** `linearizable-keys` relates every pair of transactions on
-a key that do not overlap, which is quadratic. So each version gets two times: `exit`, when the
-first transaction that left the version behind completed, and `entry`, when the last transaction
-that found the version was invoked. Version v precedes w exactly if exit(v) < entry(w). Two versions
-contradict each other if each precedes the other: the condition of Gibbons and Korach (1997) on
-zones. Without a contradiction, each version needs edges only to its nearest successors.
+a key that do not overlap, which is quadratic. So each version gets two times. `exit` is when the
+first transaction that left the version behind completed. `entry` is when the last transaction that
+found the version was invoked. Version v precedes w if and only if exit(v) < entry(w). Two versions
+contradict each other if each precedes the other; this is the condition on zones of Gibbons and
+Korach (1997). Without a contradiction, each version needs edges only to its nearest successors.
 
 **The pairs of the original Elle.** Elle walks the reduced real-time graph and does not pass through
-transactions on the same key, so it misses some pairs. The difference matters only for a history
-with a cycle: if the graph with more edges has no cycle, neither has Elle's graph. So the complete
-relation is used first, and Elle's exact relation (`walked_pairs`) only for keys with a
+transactions on the same key, so it misses some pairs. The difference matters only if the history
+has a cycle: if the graph with more edges has no cycle, Elle's graph has none either. So the
+complete relation is used first, and Elle's exact relation (`walked_pairs`) only for keys with a
 contradiction.
 """
 
@@ -47,7 +47,7 @@ NO_EDGES: Final = np.zeros(0, np.int64)
 
 @dataclass(slots=True)
 class RealTime:
-    """The complete real-time relation between versions: v before w if exit[v] < entry[w]."""
+    """The complete real-time relation between versions: v precedes w if exit[v] < entry[w]."""
 
     exit: LongArray
     entry: LongArray
@@ -68,9 +68,9 @@ def realtime_of(accesses: Accesses) -> RealTime:
 def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
     """Return the keys with two versions that each precede the other in real time.
 
-    A version's zone lies between its exit and its entry. The zone is forward if the exit is first,
-    else backward. Two versions contradict each other if both zones are forward and overlap, or if a
-    backward zone lies within a forward zone.
+    A version's zone lies between its exit and its entry. The zone is forward if the exit comes
+    first, and otherwise backward. Two versions contradict each other if both zones are forward and
+    overlap, or if a backward zone lies within a forward zone.
     """
     key = accesses.key_of(np.arange(accesses.count))
     used = (time.exit != NEVER) & (time.entry >= 0)
@@ -122,7 +122,8 @@ def nearest(
     at = key[goals] * stride + entry[goals]
     sources = np.flatnonzero(usable & (time.exit != NEVER) & (time.exit < stride - 1))
     low = np.searchsorted(at, key[sources] * stride + time.exit[sources], side="right")
-    # A goal with its entry after the exit of the first goal follows that goal, so needs no edge.
+    # A goal whose entry is after the exit of the first goal follows the first goal, so it needs no
+    # edge.
     capped = np.minimum(time.exit[goals], stride - 1)
     hide = np.append(
         np.minimum.accumulate((key[goals] * stride + capped)[::-1])[::-1], np.iinfo(np.int64).max
@@ -167,7 +168,7 @@ def wfr_edges(accesses: Accesses) -> Edges:
     """Return the edges from each version that a transaction read to the version that it wrote.
 
     If a transaction read its own later write, the edge leads from a version to itself. As in the
-    original Elle, this edge stays: it puts the readers of the version before its writer.
+    original Elle, this edge is kept; it makes the readers of the version precede its writer.
     """
     rows = accesses.ok & (accesses.read >= 0) & (accesses.wrote >= 0)
     rows &= accesses.read != accesses.nil[accesses.key]
@@ -206,9 +207,9 @@ class VersionOrder:
     """The edges between versions from the accepted sources, by source.
 
     `cycles` has the versions on each cycle that led to the rejection of a source, with the names of
-    the sources that form the cycle. `time` is set if `linearizable-keys` was accepted. Of this
-    source, `edges` has only the edges of keys in `exact_keys`; `nearest` and `walked_pairs` compute
-    the edges of other keys.
+    the sources that form the cycle. `time` is set if `linearizable-keys` was accepted. The edges of
+    this source are in `edges` only for keys in `exact_keys`; for other keys, `nearest` and
+    `walked_pairs` compute them.
     """
 
     accesses: Accesses
@@ -265,7 +266,7 @@ class VersionOrder:
         ).astype(np.int32)
         walked = walked_pairs(accesses, suspects, deadline_passed)
         if walked is None:
-            # Walking takes too much work, so use the complete relation, which is correct, too.
+            # Walking takes too much work, so use the complete relation, which is also correct.
             if len(suspects):
                 self._refuse("linearizable-keys", bad + self._whole_keys(keys))
                 return
@@ -278,7 +279,7 @@ class VersionOrder:
         return [np.arange(nil[key], nil[key + 1]) for key in keys.tolist()]
 
     def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
-        """Sort the cycles by their number of sources, and each cycle's versions by first access."""
+        """Return the cycles by their number of sources, each with its versions by first access."""
         accesses = self.accesses
         first = np.full(accesses.count, len(accesses.version), np.int64)
         accessed = np.flatnonzero(accesses.version >= 0)
@@ -290,7 +291,7 @@ class VersionOrder:
         return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
 
     def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
-        """Return real-time edges to the nearest versions in `written` of keys not in `exact_keys`.
+        """Return real-time edges to the nearest versions in `written`; skip keys in `exact_keys`.
 
         For keys in `exact_keys`, `edges` already has the real-time edges.
         """

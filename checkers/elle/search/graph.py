@@ -1,6 +1,7 @@
 """The dependency graph of transactions, and its strongly connected components.
 
-An edge says that its source must come before its target in any serial order. Relations are bits:
+An edge says that its source must come before its target in any serial order. Each edge has a
+relation, which is stored as a bit:
 
 | relation | why the source comes first                                            |
 |----------|-----------------------------------------------------------------------|
@@ -12,11 +13,11 @@ An edge says that its source must come before its target in any serial order. Re
 | process  | one process did both, in this order                                   |
 | realtime | the source's completion came before the target's invocation           |
 
-Real time is never stored: it follows from the runs of the transactions (`columns`), and within a
-component it becomes a chain of *gates*, nodes that mean "everything so far has completed". If many
+Real time is not stored, since it follows from the runs of the transactions (`columns`). Within a
+component, it becomes a chain of *gates*: nodes that mean "everything so far has completed". If many
 transactions read a version that many others replaced, the graph does not store an edge for each
 pair of reader and writer. Instead, two chains of auxiliary nodes, called *joints*, connect each
-reader with every writer except itself, which has the same meaning.
+reader with every writer except itself. This has the same meaning.
 """
 
 from __future__ import annotations
@@ -36,17 +37,21 @@ RW: Final = 4
 PROCESS: Final = 8
 REALTIME: Final = 16
 JOINT: Final = 32
-"""The relation of an edge out of a joint; the edge into the joint has the step's real relation."""
+"""The relation of edges out of joints; the edge into the joint has the step's actual relation."""
 WRP: Final = 64
 RWP: Final = 128
 
 REDUCED_EDGES_MAX: Final = 32
-"""The maximum number of real-time edges per transaction of a component; a component with more
-edges gets gates instead."""
+"""The maximum number of real-time edges per transaction.
+
+A component that would need more edges gets gates instead.
+"""
 
 PRODUCT_EDGES_MAX: Final = 64
-"""The maximum number of edges per transaction between a group of readers and a group of writers;
-larger groups are connected by joints."""
+"""The maximum number of edges per transaction between groups of readers and writers.
+
+Groups that would need more edges are connected by joints.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,9 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A dependency graph with `count` nodes: the transactions of `columns`, then the joints.
+    """A dependency graph. Its `count` nodes are the transactions of `columns`, then the joints.
 
-    `loops` are transactions that read a value which they themselves wrote only later. As in the
+    `loops` are the transactions that read a value before they wrote it themselves. As in the
     original Elle, such a loop alone is not a component, but within a component it is a cycle.
     """
 
@@ -127,7 +132,8 @@ class Graph:
     def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
         """Return the subgraph of `nodes` and `edges`, with real time if `self.realtime` is set.
 
-        Real time becomes gates. With `direct`, it becomes edges unless these would be too many.
+        Real time becomes gates; with `direct`, it becomes edges instead, unless there would be too
+        many.
         """
         place = np.zeros(self.count, np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
@@ -202,7 +208,7 @@ class GraphBuilder:
         self.touched = False  # whether any dependency was found
 
     def add_loops(self, txns: IntArray) -> None:
-        """Set the transactions that read a value which they themselves wrote only later."""
+        """Set the transactions that read a value before they wrote it themselves."""
         self.touched |= bool(len(txns))
         self._loops = np.unique(txns).astype(np.int32)
 

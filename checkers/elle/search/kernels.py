@@ -1,16 +1,16 @@
-"""Inner loops on plain arrays: slices, longest paths, strongly connected components.
+"""The inner loops for slices, longest paths and strongly connected components, on plain arrays.
 
 Nothing here depends on transactions. All functions take and return arrays, so that a native version
 may replace each function separately.
 
 **Components without walking the graph.** Almost every edge of a dependency graph points forward in
-time, and a valid history has no cycle at all. So each node gets a level, at first the run in which
-it was invoked, and is raised above its predecessors until no level changes (`settle`). If every
-edge then leads to a higher level, the levels prove that there is no cycle. Real-time edges need not
-be stored, since it is enough that a node stays below the run after its completion. An edge that
-does not lead to a higher level *falls*. A cycle can return to a lower level only by a falling edge,
-so every cycle lies within the intervals of levels that the falling edges span. Tarjan's algorithm
-runs only on these intervals.
+time, and a valid history has no cycle at all. So each node gets a level. At first this is the run
+in which the node was invoked; then `settle` raises nodes above their predecessors until no level
+changes. If every edge then leads to a higher level, the levels prove that there is no cycle.
+Real-time edges need not be stored, since it is enough that a node stays below the run after its
+completion. An edge that does not lead to a higher level *falls*. A cycle can return to a lower
+level only by a falling edge, so every cycle lies within the intervals of levels that the falling
+edges span. Tarjan's algorithm runs only on these intervals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 LEVELS_PER_RUN: Final = 1 << 20
-"""The number of levels per run, for dependencies between the transactions of one run."""
+"""The number of levels per run, which leaves room for dependencies within a run."""
 
 _ROUNDS_MAX: Final = 4096
 _WORK_FACTOR: Final = 24
@@ -115,7 +115,7 @@ def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
 def stretches(
     level: LongArray, ceiling: LongArray, source: IntArray, target: IntArray
 ) -> tuple[LongArray, LongArray]:
-    """Return the nodes and edges in which all cycles lie, after raising `level` with `settle`."""
+    """Raise `level` with `settle`, and return nodes and edges that include all cycles."""
     falling = settle(level, ceiling, source, target)
     if not len(falling):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -183,8 +183,8 @@ def strong_components(count: int, source: IntArray, target: IntArray) -> IntArra
 def cyclic_components(level: LongArray, source: LongArray, target: LongArray) -> list[LongArray]:
     """Return the strongly connected components with several nodes, sorted by their smallest node.
 
-    `level` is a guess at an order of the nodes. The function is faster if fewer edges contradict
-    this order.
+    `level` is a guess at an order of the nodes; the fewer edges contradict it, the faster the
+    function is.
     """
     apart = source != target
     source, target = source[apart], target[apart]

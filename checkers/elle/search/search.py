@@ -1,18 +1,18 @@
-"""The cycles of a component: first whether cycles exist, then the shortest cycle of each kind.
+"""Finds out whether a component has cycles, and then the shortest cycle of each kind.
 
-**Existence.** For each model there is a subgraph that must have no cycle. Tarjan's algorithm tells
-in linear time whether the subgraph has a cycle, for any number of cycles. For snapshot isolation
-the cycle may use anti-dependencies, but never two in a row. Such a cycle is a plain cycle in the
-graph of (node, whether the last step was an anti-dependency). The search skips kinds of cycles that
-could only refute models which this step did not refute.
+**Existence.** For each model, there is a subgraph that must have no cycle. Tarjan's algorithm shows
+in linear time whether the subgraph has a cycle, no matter how many cycles there are. For snapshot
+isolation, the cycle may use anti-dependencies, but never two in a row. Such a cycle is a plain
+cycle in the graph of (node, whether the last step was an anti-dependency). The search below skips a
+kind of cycle if it could only refute models that this step did not refute.
 
 **Search.** Each kind is a small automaton over relations. A breadth-first search over (node, state)
-from each edge that a cycle of the kind must contain finds the shortest closed walk; of several
-shortest walks, it finds the walk through the smallest transactions. A walk that visits a
+starts at each edge that can be the first of such a cycle, and finds the shortest closed walk; among
+several shortest walks, it finds the one through the smallest transactions. A walk that visits a
 transaction twice is not a cycle, but a combination of smaller cycles of other kinds. If only such
-walks are found, simple paths are enumerated. Every search counts its steps, and the result reports
-a search that runs out of steps. The refuted models are still right, since the existence of cycles
-is already known.
+walks are found, simple paths are enumerated. Every search counts its steps. If a search runs out of
+steps, the result reports this; the refuted models are still right, since the existence of cycles is
+already known.
 
 The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee6f).
 """
@@ -93,7 +93,7 @@ _REFUTED_BY: Final = {
 
 
 def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
-    """Return the kinds of cycles that can exist if cycles refute only the models in `refuted`.
+    """Return the kinds of cycles that can exist if cycles refute no models except `refuted`.
 
     Without `predicates`, kinds of cycles that need an anti-dependency over a predicate are left
     out.
@@ -129,7 +129,7 @@ class Search:
 
     @cached_property
     def _named(self) -> Adjacency:
-        """The edges of each node; between two transactions, only the edge that names the step."""
+        """The edges of each node; for each target, only the edge that names the step."""
         return _adjacency(self._component.count, *_named(self._component, self._preference))
 
     # --- existence ---------------------------------------------------------------------------
@@ -141,7 +141,8 @@ class Search:
         """
         labels = self._labels.get((relations, extended))
         if labels is None:
-            # All relations of an edge count here, not only the relation that names the step.
+            # All relations between two transactions count here, not only the one that names the
+            # step.
             whole = self._component
             count = whole.count
             keep = (whole.relation & (relations | JOINT)) != 0
@@ -165,7 +166,7 @@ class Search:
         return labels
 
     def _members(self, model: str) -> int:
-        """Return the number of transactions in the smallest component that refutes `model`, or 0.
+        """Return the size of the smallest component that refutes `model`, in transactions, or 0.
 
         Only components of the subgraph that must have no cycle under `model` count.
         """
@@ -203,7 +204,7 @@ class Search:
     ) -> tuple[list[Cycle], list[str]]:
         """Find the shortest cycle of each kind, and name the kinds whose search did not finish.
 
-        The search leaves out the kinds in `skipped`, and kinds that a cycle found before implies.
+        The search leaves out the kinds in `skipped`, and kinds that an already found cycle implies.
         """
         redundant = set(skipped)
         cycles: list[Cycle] = []
@@ -264,7 +265,7 @@ class Search:
         return self._label(kind.free, extended=False), False
 
     def any_cycle(self) -> Cycle:
-        """Return some cycle of the component, for a search that found none in time."""
+        """Return any cycle of the component, for use when a search found none in time."""
         place: dict[int, int] = {}
         walk: list[tuple[int, int]] = []
         node = 0

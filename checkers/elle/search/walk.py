@@ -1,7 +1,7 @@
-"""Pairs of register versions that the original Elle relates by real time, computed key by key.
+"""Computes, key by key, the pairs of register versions that the original Elle relates by real time.
 
-Elle's relation has fewer pairs than the complete real-time relation and takes longer to compute. At
-a limit of work or of time, callers use the complete relation, which is correct, too.
+Elle's relation has fewer pairs than the complete real-time relation and takes longer to compute. If
+the work or the time reaches its limit, callers use the complete relation, which is also correct.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEADLINE_EVERY_RUNS: Final = 64
 
 
 def never() -> bool:
-    """Return false; the default for `deadline_passed`, a deadline that never passes."""
+    """Return false. This is the default of `deadline_passed`: a deadline that never passes."""
     return False
 
 

@@ -1,11 +1,11 @@
-"""Verify the anomalies of histories with predicate reads by deriving each anomaly again.
+"""Verifies the anomalies of histories with predicate reads, by deriving each one independently.
 
 `docs/elle.md` defines versions. A key's versions are its initial value in the universe and the last
 value of each transaction that did not fail. The initial version is the first; the order of the
 others is unknown. A read *selects* the version whose value it shows. If a read shows nothing for a
-key (a predicate read that leaves the key out, or nil), it selected a version that does not match;
-if only one version does not match, the read selected this version. The reader's own write is not a
-candidate: before the write its version did not exist, and after the write the read shows no other
+key (a predicate read leaves the key out, or a read by key shows nil), it selected a version that
+does not match. If there is only one such version, the read selected it. The reader's own write is
+not a candidate: a read before this write cannot show it, and a read after it shows no other
 writer's version.
 
 This module shares nothing with `predicate` or `predicate_columns`.
@@ -115,7 +115,7 @@ class PredicateVerifier:
                 raise CaseError(f"the same value is written to key {key} more than once")
 
     def verify(self, case: Any) -> None:
-        """Raise `CaseError` if the history does not contain the case, `NotVerified` if in doubt."""
+        """Raise `CaseError` if the history lacks the case, `NotVerified` if undecided."""
         require_operations(case, self.ops)
         if case.type not in _SINGLE:
             self._verify_cycle(case)
@@ -143,7 +143,7 @@ class PredicateVerifier:
     def _precedes(self, reason: Any, source: Txn, target: Txn) -> bool:
         """Return whether `source` precedes `target` for this reason.
 
-        An `info` transaction may be the target: the next step of the cycle shows its effect.
+        An `info` transaction may be the target, since the next step of the cycle shows its effect.
         """
         if "fail" in (source.type, target.type) or source is target:
             return False
@@ -159,8 +159,9 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # If the read shows the key, any later version changes the result. If the read leaves it
-        # out, a later version without a match makes two versions possible, so `selected` is empty.
+        # If the read shows the key, any later version changes the result. If the read leaves the
+        # key out, a later version that does not match would be a second candidate, so `selected`
+        # would be empty.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)
@@ -188,7 +189,7 @@ class PredicateVerifier:
         return looks
 
     def selected(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
-        """Return the committed version that a read selected, or nothing if it is not certain."""
+        """Return the committed version that a read selected, or nothing if this is not certain."""
         versions = [v for v in self.candidates(txn, key, look) if v.last and not v.failed]
         return versions if len(versions) == 1 else []
 
@@ -214,7 +215,7 @@ def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | Non
 def _dirty(
     raw: PredicateVerifier, reader: Txn, key: str, fits: Callable[[_Version], bool]
 ) -> bool | None:
-    """Return whether a read can only have selected uncommitted versions, and one of them `fits`.
+    """Return whether a read must have selected an uncommitted version, and `fits` holds for one.
 
     Returns `None` if both a failed and an overwritten version are possible.
     """

@@ -1,4 +1,4 @@
-"""Verify the anomalies that are not cycles, with one function per type of anomaly, for `verify`.
+"""Verifies the anomalies that are not cycles, with one function per type of anomaly.
 
 Every function takes the operations of a case and (key, value, next value, details). It returns
 whether the operations show the anomaly, or `None` if the function cannot decide.
@@ -38,7 +38,7 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     }
     return (
         len(values) > 1 or None
-    )  # a single value without a writer is the initial value, if none was declared
+    )  # if no initial value was declared, a single value without a writer is taken for it
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:

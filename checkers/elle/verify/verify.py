@@ -1,10 +1,11 @@
-"""Derive reported anomalies again, from nothing but the recorded transactions.
+"""Derives reported anomalies independently, from nothing but the recorded transactions.
 
-This module and its parts (`recorded`: the transactions, `versions`: orders of versions, `single`:
-anomalies without a cycle) share nothing with the rest of `checkers.elle`: no columns, no graph, no
-search. The verifier receives one case (its name, its operations, and for a cycle its steps with the
-data behind each step) and inspects the transactions itself. `CaseError` means that the history does
-not contain the case, so the check has a bug. `NotVerified` means that the verifier cannot decide.
+This module uses `recorded` for the transactions, `versions` for the orders of versions, and
+`single` for anomalies without a cycle. These modules share nothing with the rest of
+`checkers.elle`: no columns, no graph, no search. The verifier receives one case: its name, its
+operations, and for a cycle also its steps with the data behind each step. It then inspects the
+transactions itself. `CaseError` means that the history does not contain the case, so the check has
+a bug. `NotVerified` means that the verifier cannot decide.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Verifier(Raw):
     """Verifies reported cases of lists or registers, from the recorded transactions alone."""
 
     def verify(self, case: Any) -> None:
-        """Raise `CaseError` if the history does not contain the case, `NotVerified` if in doubt."""
+        """Raise `CaseError` if the history lacks the case, `NotVerified` if undecided."""
         require_operations(case, self.ops)
         if case.type not in SINGLE:
             self._verify_cycle(case)
@@ -72,8 +73,8 @@ class Verifier(Raw):
     def _precedes(self, kind: str, source: Txn, target: Txn, data: Any, orders: Any) -> bool | None:
         """Return whether `source` precedes `target` by relation `kind`; `None` if undecided.
 
-        An `info` transaction may be the target: the next step of the cycle shows that some read saw
-        its write.
+        An `info` transaction may be the target, since the next step of the cycle shows that some
+        read saw its write.
         """
         key, value, after = data
         if "fail" in (source.type, target.type) or (
@@ -85,8 +86,8 @@ class Verifier(Raw):
             return same and source.end < target.call
         wrote, made = self.wrote(source, key), self.wrote(target, key)
         saw, met = self.reads(source, key), self.reads(target, key)
-        # other transactions can only see the last write of a key, and only a read before any write
-        # sees them
+        # other transactions see only the last write of a key, and only a read before the
+        # transaction's own writes shows the version of another transaction
         if not self.lists:
             wrote, made = wrote[-1:], made[-1:]
             saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]

@@ -1,11 +1,11 @@
-"""The order of one key's versions, read directly from the recorded transactions, for `verify`.
+"""Derives the order of one key's versions directly from the recorded transactions.
 
-For a *list*, the order is its longest read (if several longest reads differ, one that fits all
-steps of a cycle). An append that no read shows comes last, since lists only grow. For a *register*,
-nil or a value that was never written comes first. Other versions are ordered by promises: a version
-that a transaction read comes before the version that it wrote (wfr-keys); a version that was left
-behind comes before a version that was found later, by the same process (sequential-keys) or by any
-process (linearizable-keys).
+For a *list*, the order is its longest read. If several longest reads differ, the order is one of
+them that agrees with all steps of the cycle. An append that no read shows comes last, since lists
+only grow. For a *register*, nil or a value that was never written comes first. Other versions are
+ordered by promises about keys. By `wfr-keys`, a version that a transaction read comes before the
+version that it wrote. By `sequential-keys`, a version that a process left behind comes before a
+version that it found later; by `linearizable-keys`, this holds for any two processes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def precedes(
 ) -> bool:
     """Return whether version `value` of a register precedes version `after`, by `promised`.
 
-    `promised` names the promises about keys; `known` is the result of `promises`, if at hand.
+    `promised` names the promises that hold; `known` is the result of `promises`, if already
+    computed.
     """
     # a value that was never written is the initial value
     if value == NIL or (key, value) not in raw.writer:

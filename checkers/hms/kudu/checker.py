@@ -4,7 +4,7 @@
 |---------------|------------------------------------------------------------------------------|
 | no-entry      | at rest each live table in Kudu has a metastore entry with its name and id   |
 | no-table      | at rest each entry of a table that Kudu created belongs to a live table      |
-| orphan        | at rest each other entry belongs to a live table, too                        |
+| orphan        | at rest each other entry also belongs to a live table                        |
 | names         | at rest an entry has the name of its table                                   |
 | ids           | at rest no two entries have the same table id                                |
 | addresses     | at rest each entry names exactly the voting masters                          |
@@ -12,8 +12,9 @@
 | caught-up     | at rest the leader has stored the newest event                               |
 
 The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). If
-a run has no such record, the verdict is `unknown`, unless another rule is violated. Kudu created a
-table if a create was acknowledged with its id, or a get or a list in Kudu shows the id.
+a run has no such record, the verdict is `unknown`, unless another rule is violated. A table counts
+as created by Kudu if a create was acknowledged with its id, or if a get or a list in Kudu shows the
+id.
 """
 
 from __future__ import annotations

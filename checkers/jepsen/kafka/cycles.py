@@ -1,9 +1,10 @@
-"""The rule G1c: no operation polls messages sent after it, directly or by way of others.
+"""The rule G1c: no operation polls a message that was sent after it, even through other operations.
 
 An operation precedes another if the other polls a message that it sent (wr), or if it ended before
-the other began. In both cases the messages of the first were visible before the messages of the
-second, so a cycle cannot happen. Of all cycles, two kinds are enough: of wr alone, and chains of wr
-whose end was over before their beginning. Each cycle with more steps in real time has such a chain.
+the other began. In both cases, the messages of the first operation were visible before the messages
+of the second, so a correct system has no cycle. It is enough to look for two kinds of cycles:
+cycles of wr steps alone, and chains of wr steps whose last operation ended before the first one
+began. Every cycle with several real-time steps contains such a chain.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Edges = Mapping[int, list[Edge]]
 
 
 def judge_cycles(logs: Logs, findings: Findings) -> None:
-    """Judge each poll of another operation's message: its sender must not follow the poll."""
+    """Judge each poll of another operation's message, whose sender must not follow the poll."""
     edges = _edges(logs)
     by_begin = {op.begin: op for op in logs.ops}
     findings.look("G1c", sum(map(len, edges.values())))
@@ -37,7 +38,7 @@ def judge_cycles(logs: Logs, findings: Findings) -> None:
         findings.violate("G1c", text, *dict.fromkeys(edge[0] for edge in [*path[-1:], *path]))
     if cyclic:
         return
-    # The end of the chain from each operation that was over first, and its first step.
+    # For each operation: the earliest end on the chains from it, and the first step to this end.
     first_end: dict[int, tuple[float, Edge]] = {}
     for begin in order:
         for edge in edges.get(begin, ()):
@@ -55,7 +56,7 @@ def judge_cycles(logs: Logs, findings: Findings) -> None:
 def _edges(logs: Logs) -> dict[int, list[Edge]]:
     """Return the polls of each operation's messages, except its own polls.
 
-    A message from the future is left to the rule `unexpected`.
+    Messages that were sent after the poll are left to the rule `unexpected`.
     """
     edges: dict[int, list[Edge]] = {}
     for name, readers in logs.readers.items():
@@ -69,8 +70,10 @@ def _edges(logs: Logs) -> dict[int, list[Edge]]:
 
 
 def _sorted(edges: Edges) -> tuple[list[int], dict[int, set[int]]]:
-    """Return all operations, each after the operations that poll its messages, and one operation of
-    each strongly connected component of several, with the component.
+    """Return the operations in topological order, and the strongly connected components.
+
+    Each operation comes after the operations that poll its messages. Components of several
+    operations are given by one operation of each.
     """
     polls = [(at, edge[0]) for at, each in edges.items() for edge in each]
     nodes = list(dict.fromkeys([*edges, *(target for _, target in polls)]))

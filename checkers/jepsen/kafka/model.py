@@ -1,4 +1,4 @@
-"""The history model kafka."""
+"""The history model kafka, which applies the rules to the logs of a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on logs, read from a history in Jepsen's form or in the form of our vocabulary."""
+"""Reads operations on logs from a history in Jepsen's form or in our vocabulary `logs`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class LogOp:
     """One operation.
 
     `end` is infinite if the outcome is unknown. `sends` and `polls` have the messages of each key,
-    in order. `polled` is whether it has a poll, answered or not. `keys` are the keys of an
-    assign or subscribe, and `rebalanced` the keys that the process lost or got meanwhile.
+    in order. `polled` is true if the operation has a poll, answered or not. `keys` are the keys of
+    an assign or subscribe, and `rebalanced` the keys that the process lost or got during the
+    operation.
     """
 
     f: str
@@ -62,7 +63,7 @@ class LogOp:
 
 
 class _Keys:
-    """Names of keys: the same for a key in a micro-operation and in a map of messages."""
+    """Names of keys, which are the same in a micro-operation and in a map of messages."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Any] = {}
@@ -129,7 +130,7 @@ def _read(pair: Pair, keys: _Keys) -> LogOp:
 
 
 def _in_mops(pair: Pair) -> Pair:
-    """Return an operation of our vocabulary, whose values are objects, in the form of Jepsen."""
+    """Convert an operation of our vocabulary, whose values are objects, to Jepsen's form."""
     call, done = pair.invoke, pair.completion
     asked = call.value
     key, message = asked.get("key"), asked.get("value")
@@ -209,7 +210,7 @@ class _Mops:
         return offset, exact(message)
 
     def sent(self) -> dict[str, list[Message]]:
-        """The messages that are sent, without their offsets."""
+        """The sent messages of each key, without their offsets."""
         return {key: [message for _, message in places] for key, places in self.sends.items()}
 
 

@@ -12,7 +12,7 @@ from harness.errors import counted
 from harness.ops import OpType
 
 EMPTY_POLLS = 10
-"""The number of polls without a message that show that a consumer has read a log to its end."""
+"""After this number of polls without a message, a consumer has read the log to its end."""
 _SKIPPED_MAX = 5
 
 
@@ -35,7 +35,7 @@ def judge_offsets(logs: Logs, findings: Findings) -> None:
 
 
 def judge_polled(logs: Logs, findings: Findings) -> None:
-    """Judge each polled message by its sends."""
+    """Judge each polled message by the operations that sent it."""
     for (key, message), readers in logs.readers.items():
         senders = logs.senders.get((key, message), [])
         for op in readers:
@@ -170,9 +170,9 @@ def subscribed(ops: Sequence[LogOp]) -> set[int]:
 
 
 def judge_losses(logs: Logs, findings: Findings, exempt: set[int]) -> set[Name]:
-    """Judge the acknowledged messages below the highest message that a poll shows; returns them."""
+    """Judge and return the acknowledged messages below the highest message that a poll shows."""
     below: set[Name] = set()
-    # A consumer of a group may have committed messages whose poll has no answer.
+    # A poll without an answer may have consumed messages for its consumer group.
     unknown = [
         op.begin
         for op in logs.ops
@@ -208,7 +208,7 @@ def judge_losses(logs: Logs, findings: Findings, exempt: set[int]) -> set[Name]:
 
 
 def _tops(logs: Logs, key: str, exempt: set[int]) -> Iterator[tuple[str, tuple[int, LogOp]]]:
-    """Yield the highest offset that a successful poll shows, for both kinds of processes.
+    """Yield the highest offset in successful polls, for assigned and subscribed processes.
 
     Of a message with several offsets, the lowest counts.
     """
@@ -225,7 +225,7 @@ def _tops(logs: Logs, key: str, exempt: set[int]) -> Iterator[tuple[str, tuple[i
 
 
 def judge_unseen(logs: Logs, findings: Findings, exempt: set[int], below: Collection[Name]) -> None:
-    """Judge the acknowledged messages that are not `below` others of their log."""
+    """Judge the acknowledged messages that are not in `below`, at the ends of their logs."""
     ends = list(_read_to_end(logs, exempt))
     open_ = 0
     for op in logs.ops:
@@ -258,9 +258,7 @@ def judge_unseen(logs: Logs, findings: Findings, exempt: set[int], below: Collec
 
 
 def _read_to_end(logs: Logs, exempt: set[int]) -> Iterator[tuple[int, set[str], LogOp]]:
-    """Yield when a process assigned keys, the keys that it read to the end since, and the poll at
-    which this was certain.
-    """
+    """Yield (index of an assign, keys read to the end since then, the poll that showed this)."""
     since: dict[int | str, tuple[int, dict[str, int]]] = {}
     for op in logs.ops:
         if op.f == "assign" and op.did:

@@ -1,4 +1,4 @@
-"""The verdict of a direct method, and the insertion of operations into a legal order."""
+"""The type of a direct method's verdict, and the insertion of operations into a legal order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A verdict on one part of a history: a legal `order`, or a `core` that contradicts itself.
+    """A verdict on one part of a history, with either a legal `order` or a contradictory `core`.
 
-    `order` and `core` hold operation ids. If `elements` is not empty, the core already contradicts
-    itself in the smaller problem that `Model.restricted` makes from these elements.
+    `order` and `core` hold operation ids. If `elements` is not empty, the core is already
+    contradictory in the smaller problem that `Model.restricted` makes from these elements.
     """
 
     method: str
@@ -23,10 +23,11 @@ class Decision:
 
 
 class Insertion:
-    """An order that respects real time, and the insertion of further operations into it.
+    """Inserts further operations into an order that respects real time.
 
     A gap is a position between two operations. Operations must be inserted in the order of their
-    calls, each into the first gap that allows it; this leaves room for operations called later.
+    calls, each into the first possible gap, which leaves room for operations that were called
+    later.
     """
 
     def __init__(self, ids: Sequence[int], calls: Sequence[float], ends: Sequence[float]) -> None:
@@ -45,7 +46,7 @@ class Insertion:
         self._returned: list[tuple[float, int]] = []
 
     def low(self, call: float) -> int:
-        """Return the first gap allowed for an operation called at `call`.
+        """Return the first possible gap for an operation that was called at `call`.
 
         Gap n is the position after the first n operations of the order.
         """

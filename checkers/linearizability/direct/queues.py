@@ -1,4 +1,4 @@
-"""Decide histories of queues and bags, after Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
+"""Decides histories of queues and bags, following Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
 
 Most of the method requires that elements are unique: at most one operation puts each element in.
 
@@ -11,14 +11,14 @@ each of which involves few operations:
 * a dequeue finds nothing, although at each moment of this dequeue some element was surely in the
   queue: the element had been put in, and the dequeue that took it had not been called yet.
 
-In a bag the order of elements does not matter. Without dequeues that find nothing, the elements of
-a bag are independent. Then counting is enough, even if an element was put in several times: before
-its n-th dequeue returns, at least n operations that put it in must have been called.
+In a bag, the order of elements does not matter. If no dequeue finds nothing, the elements of a bag
+are independent. Then counting is enough, even if an element was put in several times: before its
+n-th dequeue returns, at least n operations that put it in must have been called.
 
 An addition of unknown outcome happened if its element was taken out. A dequeue of unknown outcome
-may have taken an element that had to leave. If the elements that had to leave a queue are sorted by
-the latest moment at which they could leave, the n-th element needs n dequeues of unknown outcome
-that were called by that moment. If other dequeues found nothing, the method tries one assignment of
+may have taken an element that must have left the queue. If these elements are sorted by the latest
+moment at which they could leave, the n-th element needs n dequeues of unknown outcome that were
+called by its moment. If some dequeues found nothing, the method tries only one assignment of
 elements to dequeues of unknown outcome, and leaves the other assignments to the search.
 """
 
@@ -109,8 +109,8 @@ def decide_bag(moves: Moves) -> Decision | None:
     core = _never_empty(items, moves)
     if core is not None:
         return core
-    # Give the elements that were put in first to the unanswered dequeues that were called first;
-    # the other assignments are left to the search.
+    # Assign the elements that were put in first to the unanswered dequeues that were called first.
+    # The search tries other assignments.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
         item.take, item.take_call = lost, max(item.put_call, lost.call)
@@ -127,7 +127,7 @@ def _illegal(moves: Iterable[Move], elements: Iterable[Hashable]) -> Decision:
 
 
 def _miscounted(moves: Moves) -> Decision | None:
-    """Find an element that was taken out more often than it can have been put in by then."""
+    """Find an element that was taken out more often than it can have been put in so far."""
     calls: dict[Hashable, list[float]] = {}
     for put in sorted(moves.puts, key=lambda put: put.call):
         calls.setdefault(put.element, []).append(put.call)
@@ -164,7 +164,7 @@ def _overtaken(items: Sequence[_Item]) -> Decision | None:
     """Find two elements that left a first-in-first-out queue in the wrong order."""
     taken = [item for item in items if item.take is not None]
     waiting = sorted(taken, key=lambda item: -item.put_end)
-    # among the elements put in before `item`, the element whose dequeue was called last
+    # of the elements that were put in before `item`, the one whose dequeue was called last
     latest: _Item | None = None
     for item in sorted(taken, key=lambda item: item.put_call):
         while waiting and waiting[-1].put_end < item.put_call:
@@ -188,9 +188,9 @@ def _last_to_leave(one: _Item, other: _Item) -> _Item:
 
 
 def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | None:
-    """Find elements that had to leave before other elements, but that no dequeue can have taken.
+    """Find elements that must have left, but that no dequeue can have taken.
 
-    Assigns the unanswered dequeues to the elements that had to leave.
+    Assigns the unanswered dequeues to elements that must have left before other elements.
     """
     taken = sorted((i for i in items if i.take is not None), key=lambda item: item.put_call)
     calls = [item.put_call for item in taken]
@@ -219,9 +219,9 @@ def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | Non
 def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
     """Find a dequeue that found nothing although the queue or bag had an element.
 
-    Either the queue had, at each moment of the dequeue, an element that no unanswered dequeue took;
-    or the queue had more elements when the dequeue began than unanswered dequeues can have taken
-    before the dequeue ended.
+    There are two cases. At each moment of the dequeue, the queue had an element that no unanswered
+    dequeue took. Or, when the dequeue began, the queue had more elements than unanswered dequeues
+    can have taken before the dequeue ended.
     """
     lost = {move.id for move in moves.lost}
     leaving = [i for i in items if i.take is not None and i.take.id not in lost]
@@ -270,7 +270,7 @@ def _in_order(items: Sequence[_Item]) -> list[_Item] | None:
 
     Element A must come before element B if A's enqueue returned before B's enqueue was called, or
     if A's dequeue returned before B's dequeue was called. Elements that leave come before elements
-    that stay. Of the possible next elements, the element whose enqueue returned first comes first.
+    that stay. If several elements can be next, the one whose enqueue returned first is chosen.
     """
     leaving = _passing([item for item in items if item.take is not None])
     staying = _passing([item for item in items if item.take is None])
@@ -322,9 +322,10 @@ def _schedule(ordered: Sequence[_Item]) -> None:
 def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
     """Order all operations by the moments chosen for `items`.
 
-    Returns `None` if some dequeue found nothing although the queue always has an element during the
-    dequeue. Of several events at one moment, elements that leave come first, then dequeues that
-    find nothing, then elements that come (and perhaps leave at the same moment).
+    Returns `None` if a dequeue found nothing although, by these moments, the queue always has an
+    element during the dequeue. If several events have the same moment, elements that leave come
+    first, then dequeues that find nothing, then elements that enter (and perhaps leave at the same
+    moment).
     """
     events: list[tuple[float, int, int, int, int]] = []
     for number, item in enumerate(items):

@@ -1,14 +1,15 @@
-"""Decide histories of sets that only grow, by the chain of their reads.
+"""Decides histories of sets that only grow, by the chain of their reads.
 
-Nothing leaves a set that only grows, so the results of reads must be nested: sorted by size, the
-results form a chain. The level of an element is the position of the first result that shows it.
-Every operation has a rank: first come the additions of elements of level 1, then the reads with the
-first result, then the additions of level 2, and so on. Last come the additions of elements that no
-read shows. A legal order exists exactly if no operation was called after an operation of a higher
-rank had returned. This test takes a few sorts and one pass over the elements that each read shows.
+Nothing leaves a set that only grows. So the results of reads, sorted by size, must form a chain in
+which each result contains the previous one. The level of an element is the position of the first
+result that shows it. Every operation has a rank: first come the additions of elements of level 1,
+then the reads with the first result, then the additions of level 2, and so on. Last come the
+additions of elements that no read shows. A legal order exists if and only if no operation was
+called after an operation of a higher rank had returned. This test takes a few sorts and one pass
+over the elements that each read shows.
 
-If an element was added more than once, the addition that reported it as new came first; without
-such a report, the addition that was called first can come first. The other additions may come
+If an element was added more than once, the addition that reported it as new came first. If none
+reported this, the addition that was called first can come first. The other additions may come
 anywhere after the reads that lack the element. An addition of unknown outcome happened only if a
 read shows its element.
 """
@@ -25,7 +26,7 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """One addition; `end` is infinite if it did not return; `is_new`: it reported a new element."""
+    """One addition; `end` is infinite without a return, `is_new` if it reported a new element."""
 
     id: int
     call: float
@@ -44,7 +45,7 @@ class Look(NamedTuple):
 
 
 class _Ranked(NamedTuple):
-    """An operation with its rank; a `late` operation may also follow operations of higher ranks."""
+    """An operation with its rank; if `late`, it may also follow operations of higher ranks."""
 
     rank: int
     operation: Addition | Look
@@ -115,13 +116,13 @@ def _illegal(operations: Iterable[Addition | Look], elements: Iterable[Hashable]
 
 
 def _apart(one: Look, other: Look) -> Decision:
-    """Return the contradiction between two reads that each show an element the other lacks."""
+    """Return the contradiction between two reads, each of which lacks an element of the other."""
     first, second = frozenset(one.shown), frozenset(other.shown)
     return _illegal([one, other], [_first(first - second), _first(second - first)])
 
 
 def _first(elements: Iterable[Hashable]) -> Hashable:
-    """Return one of the elements; the choice does not depend on the hash seed."""
+    """Return one of the elements, by a choice that does not depend on the hash seed."""
     return min(elements, key=repr)
 
 

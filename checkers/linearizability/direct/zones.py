@@ -1,24 +1,24 @@
-"""Decide histories of registers whose values are unique, by zones (Gibbons and Korach 1997).
+"""Decides histories of registers whose values are unique, by zones (Gibbons and Korach 1997).
 
-A value that only one operation can have written was in the register for a single interval: from
-this operation to the last operation that observed the value. A successful compare-and-set ends the
-interval of one value and begins the interval of the next. So values that compare-and-sets connect
-form a *block*, which also occupies a single interval. The operations of a block are ranked (write,
-reads, compare-and-set, reads, ...). Block A must come before block B if an operation of A returned
-before an operation of B was called. So
+If only one operation can have written a value, the register held the value for a single interval,
+from this operation to the last operation that observed the value. A successful compare-and-set ends
+the interval of one value and begins the interval of the next value. So values that compare-and-sets
+connect form a *block*, which also occupies a single interval. The operations of a block are ranked
+(write, reads, compare-and-set, reads, ...). Block A must come before block B if an operation of A
+returned before an operation of B was called. So
 
 * within a block, no operation may be called after an operation of a higher rank returned;
-* no two blocks may each have to come before the other. Any longer cycle of blocks contains such a
-  pair: the block with the latest call, and the next block in the cycle.
+* there must be no two blocks of which each must come before the other. Any longer cycle of blocks
+  contains such a pair: the block with the latest call, and the next block in the cycle.
 
-These conditions are also sufficient: blocks sorted by the earlier of their first return and last
-call respect real time. In Gibbons and Korach's words: no two forward zones overlap, and no backward
-zone lies within a forward zone. The method takes a few sorts.
+These conditions are also sufficient: if each block is sorted by its first return or its last call,
+whichever is earlier, the order respects real time. In Gibbons and Korach's words: no two forward
+zones overlap, and no backward zone lies within a forward zone. The method takes a few sorts.
 
 An operation of unknown outcome took effect if some operation observed a value that no other
 operation can have written; otherwise the method leaves the operation out. Only failed
-compare-and-sets could notice that an operation is missing. The method inserts failed
-compare-and-sets into an order that it found without them; if it cannot, the search decides. If an
+compare-and-sets could reveal that an operation is missing. The method first finds an order without
+failed compare-and-sets, and then inserts them; if they do not fit, the search decides. If an
 observed value may have been written twice, contradictions among the other values still count, but
 the method cannot prove the history valid.
 """
@@ -36,13 +36,14 @@ from checkers.linearizability.direct.decision import Decision, Insertion
 
 METHOD: Final = "the zones of unique values"
 LINKS_MAX: Final = 16
-"""How many compare-and-sets between two operations of a core may be missing from the core.
+"""How many compare-and-sets a core may leave out between two of its operations.
 
-The verifier can still find these compare-and-sets among the optional operations."""
+The verifier can find these compare-and-sets among the optional operations.
+"""
 
 
 class _Nothing:
-    """The type of `NOTHING`, which means "no value" because a register may hold `None`."""
+    """The type of `NOTHING`, which means "no value", since a register may hold `None`."""
 
 
 NOTHING: Final = _Nothing()
@@ -139,8 +140,7 @@ class _History:
                 self._makers.setdefault(access.makes, []).append(access)
         self._known = [a for a in accesses if a.end < math.inf and a.excludes is NOTHING]
         self._witness: dict[Hashable, Access] = {}
-        """Maps each value to an operation that proves that the register held the value: of all such
-        operations, the first to return."""
+        """Maps each value to the operation that first proved, by its return, that it was held."""
         self._kept = [*self._known, *self._observe()]
         self.is_exact = all(map(self._is_unique, self._witness))
 
@@ -203,7 +203,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether `access` begins a block: it makes a unique value, but needs no unique value."""
+        """Whether `access` begins a block by making a unique value without needing one."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)
@@ -254,15 +254,15 @@ class _History:
             if access.call > first_end:
                 assert first is not None, "a finite `first_end` is the end of `first`"
                 links = self._links(block, [first, access])
-                # `first` observed a value that needs the write `access`, but returned before this
-                # write was called. So `first` is a contradiction by itself.
+                # `first` observed a value that depends on the write `access`, but returned before
+                # this write was called. So `first` alone is a contradiction.
                 is_maker = access.makes is not NOTHING and not links
                 core = [first] if is_maker else [first, self._shown(access)]
                 raise _ContradictionError([*core, *links])
             pending.append(access)
 
     def check_pairs(self, blocks: Iterable[_Block]) -> None:
-        """Raise `_ContradictionError` if two blocks each have to come before the other."""
+        """Raise `_ContradictionError` if each of two blocks must come before the other."""
         forward = sorted((b for b in blocks if b.is_forward), key=lambda block: block.first_end)
         for before, after in itertools.pairwise(forward):
             if after.first_end < before.last_call:

@@ -105,8 +105,8 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
     ) -> Sequence[Operation[KeyValueInput, str | None]]:
         """Replace all values that the core does not name by one value, if no operation appends.
 
-        The core needs at most one of several equal operations before each of its own operations. So
-        at most as many equal operations are kept as the core has operations.
+        Of several equal operations, the core needs at most one before each of its own operations.
+        So no more of them are kept than the core has operations.
         """
         seen = {o.output if o.input.f == "get" else o.input.value for o in core}
         if SOMETHING in seen or any(o.input.f == "append" for o in (*core, *others)):

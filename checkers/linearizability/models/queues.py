@@ -136,7 +136,7 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
         ]
 
     def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
-        """Decide by counting; a history with a dequeue that found nothing needs unique elements."""
+        """Decide by counting; if a dequeue found nothing, elements must be unique."""
         return decide_bag(_moves(operations))
 
     def partition(

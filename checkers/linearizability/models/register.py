@@ -121,9 +121,8 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         """Replace all values that the core cannot tell apart with a single value.
 
         Values stay distinct if the core names them, or if compare-and-sets can replace them by a
-        value that the core names. The core needs at most one of several equal operations before
-        each of its own operations. So at most as many equal operations are kept as the core has
-        operations.
+        value that the core names. Of several equal operations, the core needs at most one before
+        each of its own operations. So no more of them are kept than the core has operations.
         """
         seen = _told_apart(core, others)
         if SOMETHING in seen:
@@ -197,7 +196,7 @@ def _told_apart(
 
 
 class Txn(NamedTuple):
-    """A transaction: micro-operations ("read" | "write", key, value), applied atomically in order.
+    """A transaction: a sequence of micro-operations ("read" | "write", key, value).
 
     Output: the same micro-operations with the values read; a read of `None` matches any value.
     """

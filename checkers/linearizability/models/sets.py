@@ -1,4 +1,4 @@
-"""The model of a set: operations add, remove or test one element, or read all elements."""
+"""The model of a set whose operations add, remove or test one element, or read all elements."""
 
 from __future__ import annotations
 
@@ -69,8 +69,9 @@ class Set(Model[int, SetInput, SetOutput]):
     def __init__(self, shown: Sequence[frozenset[Element]] = ()) -> None:
         """Create the model; if the set only grows, `shown` rules out steps that lead nowhere.
 
-        `shown` has the results of all reads, each contained in the next result. A set that only
-        grows takes each of these values in turn, so the next value always contains the state.
+        `shown` has the results of all reads, each of which is contained in the next. A set that
+        only grows takes each of these values in turn, so its state is always contained in the next
+        value.
         """
         self._numbers: dict[Element, int] = {}
         self._states: dict[frozenset[Element], int] = {}
