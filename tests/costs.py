@@ -47,7 +47,7 @@ def pytest_configure(config):
         config.pluginmanager.register(Table(Path(path), names), "costs-table")
 
 
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+@pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist
 def pytest_configure_node(node):
     """Pass the option to a worker; xdist does not pass options that a conftest adds."""
     node.workerinput[OPTION] = getattr(node.config.option, OPTION)

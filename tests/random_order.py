@@ -29,7 +29,7 @@ def pytest_configure(config):
         setattr(config.option, OPTION, random.SystemRandom().randrange(1, 1_000_000))
 
 
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+@pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist
 def pytest_configure_node(node):
     """Pass the seed to a worker; xdist does not pass options that a conftest adds."""
     node.workerinput[OPTION] = getattr(node.config.option, OPTION)

@@ -76,7 +76,7 @@ def pytest_xdist_make_scheduler(config, log):
     """Return the scheduler of `--dist loadgroup`; xdist provides the others."""
     if config.option.dist != "loadgroup":
         return None
-    config.option.loadscopereorder = False  # the workers order the units
+    config.option.loadscopereorder = False  # the workers already order the units
     return Scheduling(config, log)
 
 

@@ -47,7 +47,7 @@ COUNTED = (
     "successors asked to run",
 )
 COMMITTED, PROMOTED, COPIED, BURIED, LOST, FILLED, HANDED_OVER = COUNTED
-CLOCK_PERCENTS = (50, 90, 100, 100, 110, 200)  # the rates of clocks
+CLOCK_PERCENTS = (50, 90, 100, 100, 110, 200)  # rates of the nodes' clocks
 
 
 def durable_end(log: MemoryLog) -> OpId:
@@ -68,7 +68,7 @@ class MemberSchedule(Schedule):
 
     def __init__(self, seed: int, *, make: type[RaftCore] = RaftCore) -> None:
         drawn = random.Random(f"nodes {seed}")
-        self.batch_bytes_max = drawn.choice((1, 40))  # one or two entries
+        self.batch_bytes_max = drawn.choice((1, 40))  # room for one entry, or for two
         self.pre_election = drawn.random() < 0.5
         super().__init__(seed, nodes=drawn.choice(NODES), make=make)
         self.make = make

@@ -38,7 +38,7 @@ class Disk:
     def __init__(self, config: RaftConfig) -> None:
         self.meta = ev.SaveMeta(0, None, config)
         self.appends: list[ev.AppendLog] = []
-        self.synced = 0  # the number of durable items
+        self.synced = 0  # how many of the items are durable
         self.base = OpId(0, 0)
         self.base_config = config
         self.state: list[tuple[int, bytes]] = []
@@ -69,7 +69,7 @@ class Node:
         config: RaftConfig,
         make: type[RaftCore],
         *,
-        batch_bytes_max: int = 40,  # two entries
+        batch_bytes_max: int = 40,  # room for two entries
         pre_election: bool = True,
     ) -> None:
         self.batch_bytes_max = batch_bytes_max

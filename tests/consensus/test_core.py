@@ -497,7 +497,7 @@ class TestReads:
     @pytest.mark.parametrize("make", [RaftCore, mutants.ReadsUnconfirmed])
     def test_a_read_waits_for_a_round_that_began_after_it(self, make):
         core = self.ready(make)
-        core.step(ev.HeartbeatDue(), 0)  # sent before the read arrives
+        core.step(ev.HeartbeatDue(), 0)  # this heartbeat precedes the read
 
         early = core.step(ev.ReadRequested("r"), 0)
         early += acked(core, "b", 1)
@@ -755,7 +755,7 @@ class TestNonVoters:
         assert core.configs.committed.opid_index == 7
 
     def test_only_when_within_one_batch_of_the_commit_index(self):
-        core = self.newcomer(batch_bytes_max=250)  # two entries
+        core = self.newcomer(batch_bytes_max=250)  # room for two entries
         acked(core, "d", 3)
         assert self.voters(core) == "abc"
 

@@ -207,7 +207,7 @@ async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_an
     await group.session.cluster.kill(late)
     await group.write_all(120)
     taken = [at for (node, at), kinds in group.told.items() if "state" in kinds]
-    assert len(taken) == 2 * 2  # two nodes, twice each
+    assert len(taken) == 2 * 2  # two nodes took two snapshots each
     assert all((leader, at) in group.told for at in range(1, 121))
     await group.session.cluster.start(late)
     await group.check()

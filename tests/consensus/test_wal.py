@@ -288,7 +288,7 @@ def test_random_logs_come_back():
         disk = MemoryDisk()
         expected: list[Entry] = []
         term = 1
-        for _ in range(6):  # restarts
+        for _ in range(6):  # six restarts of the log
             log = Log(disk, segment_bytes=rng.choice([80, 300, 5000]))
             assert await log.wal.recover(EMPTY) == expected
             for _ in range(rng.randrange(6)):

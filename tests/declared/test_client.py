@@ -262,7 +262,7 @@ def test_a_probe_that_never_matches_keeps_the_system_from_being_ready(tmp_path):
     answer = {"status": "lead"}
     made = system(tmp_path, FakeProtocol(dict.fromkeys(NAMES, answer)), LED)
     assert "the answer has no 'state'" in ready(made).pending[0]
-    assert asyncio.run(made.groups())["system"].by_node == {}  # unknown, and not "follows"
+    assert asyncio.run(made.groups())["system"].by_node == {}  # unknown, rather than "follows"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_probe_that_never_matches_keeps_the_system_from_being_ready(tmp_path):
         (["n1"], ["n2"], True),
         (["n1"], ["n1", "n2"], False),
         (["n1"], [], False),
-        (NAMES, NAMES, True),  # independent nodes
+        (NAMES, NAMES, True),  # independent nodes all lead
         (NAMES, ["n1"], True),
         (None, None, True),
     ],

@@ -73,7 +73,7 @@ def test_a_script_beside_the_file_is_named_with_its_folder(tmp_path):
     (node,) = nodes_of(tmp_path, declaration(nodes=nodes.replace("server", "./server")))
     assert node.command[1] == str(tmp_path / "server.py")
     (tmp_path / "server.py").unlink()
-    (node,) = nodes_of(tmp_path, declaration(nodes=nodes))  # of the node's own folder
+    (node,) = nodes_of(tmp_path, declaration(nodes=nodes))  # a path in the node's own folder
     assert node.command[1] == "server.py"
 
 

@@ -141,7 +141,7 @@ class Asked(NamedTuple):
     shows: Callable[[Any], float | None]
     wanted: float
     unit: str
-    sending: Sending = DENSE  # of datagrams
+    sending: Sending = DENSE  # the datagrams to send
 
 
 LINK_CASES: Final[Mapping[str, Asked]] = MappingProxyType(
@@ -254,9 +254,9 @@ class _End(msgspec.Struct, frozen=True):
 class Way(NamedTuple):
     """The bytes that one end sent over one connection, and how they arrived."""
 
-    came: int  # bytes
+    came: int  # bytes that arrived
     piece_bytes: float | None  # median; `None` if nothing arrived
-    gap_ms: float | None  # between two pieces, the median
+    gap_ms: float | None  # median time between two pieces
     reset_ms: float | None  # time of a reset after the first bytes; `None` if there was no reset
     met: str  # the opener's address, as the listening end sees it
 

@@ -273,7 +273,7 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
 
 async def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
     faults, link = Faults(FakeEngine()), Link("m1", "m2")
-    for _ in range(2 * len(rules.FAULT_BITS)):  # bits are reused
+    for _ in range(2 * len(rules.FAULT_BITS)):  # more faults than bits, so bits are reused
         await faults.lift(await faults.laid(BAD, link))
     names = [await faults.laid(BAD, link) for _ in rules.FAULT_BITS]
     assert len({faults.rules._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
@@ -399,7 +399,7 @@ async def test_links_from_nodes_are_shaped_by_a_kernel_that_can():
     await links.set_links({link: {"a": slow, "b": slow}}, 9)
     verbs, asked = engine.verbs()
     assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
-    assert "delay 200.000ms" in asked[0][2][1]  # the sum of both faults
+    assert "delay 200.000ms" in asked[0][2][1]  # the sum of both delays
     assert "handle 0x3/0x7fffffff fw classid 4077:2" in asked[0][2][2]
 
     bites = await links.set_links({link: {"b": slow}}, 9)

@@ -57,7 +57,7 @@ def test_a_shaped_link_counts_then_marks_and_queues_last():
 
     match, comment = "-s 10.1.2.10/32 ! -i lo", '-m comment --comment "harness:shape-1:'
     assert command[4] == '--comment "harness:shape-1:'
-    assert command[6] == ""  # nothing is copied
+    assert command[6] == ""  # no packet is duplicated
     assert command[7:] == [
         f'-I INPUT 1 {match} {comment}m1>m2"',
         f'-I INPUT 1 {match} {comment}del=200,dro=0.25:m1>m2" -j MARK --set-xmark 0x4/0x4',
@@ -310,7 +310,7 @@ def test_a_kernel_without_queues_is_found_out(packet_filter):
     assert restored.splitlines()[0] == "*mangle"
     queues.touch()
     assert packet_filter.run(command)[0].returncode == 0
-    packet_filter.write("iptables-restore", "exit 2")  # as without xt_NFQUEUE
+    packet_filter.write("iptables-restore", "exit 2")  # as if the module xt_NFQUEUE were missing
     assert packet_filter.run(command)[0].returncode == 2
 
 

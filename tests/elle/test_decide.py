@@ -143,7 +143,7 @@ def test_a_value_that_was_never_written_comes_first():
 
 
 def test_a_read_of_the_own_write_loses_no_update():
-    built = concurrent("w x 1, r x 1, w x 2", "r x 1, w x 3")  # only an intermediate read
+    built = concurrent("w x 1, r x 1, w x 2", "r x 1, w x 3")  # reads an intermediate value
     assert "lost-update" not in registers(built, "strict-serializable").anomalies
     lost = concurrent("w x 1", "r x 1, w x 2", "r x 1, w x 3")
     assert registers(lost, "cursor-stability").not_ == boundary(["lost-update"]).not_

@@ -40,7 +40,7 @@ CASES = [
         "set",
         "0! add 1; 0+ add 1; 1! read; 1+ read [True]",
         INVALID,
-    ),  # the two values are equal in Python
+    ),  # 1 and True are equal in Python
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [1.0]", INVALID),
     ("set", "0! add {'a': [1]}; 0+ add {'a': [1]}; 1! read; 1+ read [{'a': [1.0]}]", INVALID),
     ("set", "0! add [1, None]; 0+ add [1, None]; 1! read; 1+ read {'#{}': [[1, None]]}", VALID),
@@ -58,10 +58,10 @@ CASES = [
         "0! deq; 0- deq; 0! enq 1; 0+ enq 1; 0! deq; 0- deq",
         UNKNOWN,
     ),  # nothing was observed
-    ("queue", "0! deq; 0- deq", VALID),  # nothing happened
+    ("queue", "0! deq; 0- deq", VALID),  # the failed dequeue had no effect
     ("queue", "0! enq 1; 0+ enq 1; 0! deq; 0? deq", UNKNOWN),
     ("unordered-queue", "0! enq 1; 0+ enq 1", UNKNOWN),
-    ("unordered-queue", "0! deq; 0+ deq", VALID),  # the queue was empty
+    ("unordered-queue", "0! deq; 0+ deq", VALID),  # the answer says that it was empty
     ("set", "0! add 1; 0+ add 1; 0! remove 1; 0+ remove 1; 0! read", UNKNOWN),
     ("set", "0! read; 0+ read []", VALID),
     ("mutex", "0! acquire; 0? acquire", UNKNOWN),

@@ -61,7 +61,7 @@ CASES = [
     ("cas-register", WROTE_1, UNKNOWN),
     ("cas-register", WROTE_1[:1], UNKNOWN),
     ("cas-register", [], UNKNOWN),
-    ("cas-register", [("0!", "write", 1), ("0-", "write", 1)], VALID),  # nothing happened
+    ("cas-register", [("0!", "write", 1), ("0-", "write", 1)], VALID),  # the write had no effect
     ("cas-register", [*WROTE_1, ("1!", "write", 2), ("1-", "write", 2)], UNKNOWN),
     ("cas-register", [("0!", "read", None), ("0?", "read", None)], UNKNOWN),
     ("cas-register", [*WROTE_1, *read(0)], INVALID),

@@ -232,10 +232,10 @@ PAIRS = [*did(0, "add", [1, 2]), *did(0, "add", [1, 3]), *did(0, "add", [2, 1])]
         ([*PAIRS, *did(1, "read", None, [[1, 2], [1, 3]])], Shape.NO),
         ([*PAIRS, *did(1, "read", [1, None], [1, [2, 3]])], Shape.SURE),
         (PAIRS, Shape.MAYBE),
-        ([*PAIRS, *did(1, "read", [1, None], [2, [2, 3]])], Shape.NO),  # another key
+        ([*PAIRS, *did(1, "read", [1, None], [2, [2, 3]])], Shape.NO),  # the answer has another key
         ([*PAIRS, *did(1, "read", [[1], None], [[1], [2, 3]])], Shape.NO),
         ([*PAIRS, *did(1, "read", [True, None], [1, [2, 3]])], Shape.NO),
-        (did(0, "acquire", [1, None]) + did(0, "acquire", [2, None]), Shape.MAYBE),  # nil again
+        (did(0, "acquire", [1, None]) + did(0, "acquire", [2, None]), Shape.MAYBE),  # nil, twice
         (did(0, "put", [1, "a"]) + did(0, "get", [1, None], [1, "a"]), Shape.SURE),
         ([("0!", "add", [1, 2]), ("0?", "add", None)], Shape.MAYBE),
         ([], Shape.NO),

@@ -55,7 +55,7 @@ def test_a_violation_that_only_the_times_show_is_not_accepted():
     stale += [("0!", "write", 2), ("0+", "write", 2)]
     assert judged("cas-register", timed(stale, range(6))).verdict is VALID
     assert judged("cas-register", timed(stale, [0, 1, 4, 5, 2, 3])).verdict is UNKNOWN
-    assert in_order_of_time(timed(late, times)) is None  # two of many ops
+    assert in_order_of_time(timed(late, times)) is None  # only two ops are late
 
 
 def test_transactions_are_judged_in_both_orders():

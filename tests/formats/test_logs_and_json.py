@@ -178,7 +178,7 @@ def test_of_a_test_of_jepsen_s_one_history_is_judged(names, judged, tmp_path):
         ("a.json", json.dumps(STRINGS), True),
         ("a.json", '{"name": "x"}', False),
         ("a.jsonl", '{"process": 0, "type": "invoke", "f": "read"}\n', True),
-        ("a.edn", "what", True),  # refused, not skipped
+        ("a.edn", "what", True),  # such a file is refused rather than skipped
         ("a.edn", "", True),
     ],
 )

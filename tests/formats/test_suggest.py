@@ -28,7 +28,7 @@ ADDED = did("add", 1)
         ([], "cas-register"),  # all ops are of the nemesis
         ([*ADDED, *did("read", None, [1])], "set"),
         ([*ADDED, *did("read", None, {SET: [1]})], "set"),
-        ([*ADDED, ("1!", "read", None)], "set"),  # without answers, nothing is judged
+        ([*ADDED, ("1!", "read", None)], "set"),  # no answer, so nothing is judged
         ([*did("add", [0, 1]), *did("read", [0, None], [0, {SET: [1]}])], "set"),
         (did("acquire", [0, None]) + did("release", [0, None]), "mutex"),
         (did("write", [0, 1]) + did("read", [0, None], [0, 1]), "cas-register"),
@@ -88,7 +88,7 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("insert", [1, 2]), "is not a .key .a b.. of the model g2"),
         (did("write", [7, 0]) + did("read", [7, None], [7, {SET: [0]}]), "is a collection"),
         (did("write", 7) + did("read", None, [7]), "is a collection"),
-        (did("write", [["w", 1, 1]]), "their values are transactions"),  # a long fork's writes
+        (did("write", [["w", 1, 1]]), "their values are transactions"),  # written by long-fork
         (did("read", [["r", 1, None]], [["r", 1, 2]]), "their values are transactions"),
         (did("go", [["append", 1, 1]]), "their values are transactions"),
         (did("read-last", None, 0) + did("write", 1), "no model knows the operation 'read-last'"),

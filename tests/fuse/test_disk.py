@@ -160,7 +160,7 @@ def test_slow_requests_are_late_until_they_are_let_go(disk):
     disk.write("f", b"x", sync=os.fsync)
     disk.say("set 0 0 50000")
     begin_s = time.monotonic()
-    disk.read("f")  # opened, and read
+    disk.read("f")  # two requests: open and read
     assert time.monotonic() - begin_s >= 0.1
     assert disk.say("set 0 0 60000000")["slow"] == 2
 

@@ -137,7 +137,7 @@ async def test_unique_keys_hold_within_a_transaction(database):
             await session.commit()
         await session.rollback()
         await session.begin(READ_COMMITTED)
-        await session.insert(TABLES, table("x", "d2"))  # another database
+        await session.insert(TABLES, table("x", "d2"))  # the same name in another database
         await session.delete(TABLES, equal(DB_NAME="d1", TBL_NAME="x"))
         await session.insert(TABLES, table("x"))  # the key is free again within the transaction
         with pytest.raises(UniqueKeyError):
@@ -148,7 +148,7 @@ async def test_unique_keys_hold_within_a_transaction(database):
 async def test_statements_without_sense_are_refused(database):
     session = await database.connect()
     with pytest.raises(RefusedStatementError):
-        await session.select(TABLES)  # no transaction
+        await session.select(TABLES)  # no transaction is open
     for ask in (
         lambda: session.select("NO_TABLE"),
         lambda: session.select(TABLES, equal(NO_COLUMN=1)),

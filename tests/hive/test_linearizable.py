@@ -432,7 +432,7 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     h = HmsWriter()
     first = h.done(0, "create", "d.x", "a")
     seen = h.gone(1, "create", "d.y", "b")
-    h.gone(2, "create", "d.z", "c")  # not in the log
+    h.gone(2, "create", "d.z", "c")  # the log does not have this create
     h.gone(3, "drop", "d.x", "d")
     drop = h.gone(4, "drop", "d.y", "e")
     last = h.done(0, "create", "d.w", "f")

@@ -28,7 +28,7 @@ async def every_operation(hms: Deployed):
     assert await hms.refused(client, "rename", "db1.none", "db1.y") == "invalid-operation"
     assert await hms.refused(client, "rename", "db1.x", "none.y") == "invalid-operation"
     await hms.ok(client, "rename", "db1.x", "db2.x", nonce="d")
-    await hms.ok(client, "rename", "db2.x", "db2.x", nonce="e")  # an alter
+    await hms.ok(client, "rename", "db2.x", "db2.x", nonce="e")  # this is an alter
     assert (await hms.ok(client, "get", "db1.x"))["result"] == "no-such-object"
     assert (await hms.ok(client, "get", "db2.x"))["nonce"] == "e"
     assert (await hms.ok(client, "list"))["tables"] == ["db2.x", "db2.y"]

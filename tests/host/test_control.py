@@ -254,7 +254,7 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
 
     async def spring(event):
         order.append(event.kind)
-        await world.control.worsen_disk(FULL)  # a stopped node executes this
+        await world.control.worsen_disk(FULL)  # a node stopped at an event executes this
         await waits.wait()
         order.append("sprung")
 

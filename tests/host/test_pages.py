@@ -81,7 +81,7 @@ async def test_a_head_has_no_body():
     [
         (b"DELETE /a HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         (b"harness/1 m1\r\n\r\n", 400),
-        (b"GET /a HTTP/1.1\r\n\r\n", 400),  # no host
+        (b"GET /a HTTP/1.1\r\n\r\n", 400),  # the header Host is missing
         (
             b"GET /" + b"a" * (3 * http1.HEAD_BYTES_MAX) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
             431,

@@ -152,7 +152,7 @@ def test_tablets_of_a_table_that_lacks_servers_may_wait():
     dump["tablets"].append(wide)
     assert pending(masters, tservers) == ()
     wide["state"] = "CREATING"
-    assert len(pending(masters, tservers)) == 2  # the table, and its tablet
+    assert len(pending(masters, tservers)) == 2  # one line for the table, one for its tablet
     wide["state"] = "PREPARING"
     tservers["t3"] = {"uuid": "u3", "tablets": []}
     assert len(pending(masters, tservers)) == 2

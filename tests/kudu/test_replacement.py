@@ -155,7 +155,7 @@ class Node:
     [
         ("123", "123", True),
         ("123", "321", True),
-        ("12", "123", True),  # one was removed
+        ("12", "123", True),  # m3 was removed
         ("23", "123", True),  # this master is about to join
         ("234", "1234", True),
         ("1", "123", False),

@@ -143,7 +143,7 @@ def test_an_unanswered_read_failed(answer):
 @pytest.mark.parametrize(
     "value",
     [
-        [["append", "t", "c"], ["append", "u", "d"]],  # two tables
+        [["append", "t", "c"], ["append", "u", "d"]],  # two tables in one transaction
         [["append", "t", "c"], ["r", "t", None]],  # an AlterTable shows no columns
         [["r", "t", None], ["r", "u", None]],
     ],

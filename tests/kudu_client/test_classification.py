@@ -181,7 +181,7 @@ def test_attempts_without_effect_are_repeated_and_recorded(f, harmless):
     assert [a.outcome == "ok" for a in completion.attempts] == [False, False, True]
     requests = rpc.requests(RPC_OF[f])
     assert len(requests) == 3
-    assert len({r.request_id for r in requests}) == 1  # one logical operation
+    assert len({r.request_id for r in requests}) == 1  # all attempts belong to one operation
     assert [a.start for a in completion.attempts] == sorted(a.start for a in completion.attempts)
 
 

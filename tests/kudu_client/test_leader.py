@@ -37,7 +37,7 @@ def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, pol
         ([("m1", 1, True)], 1, "m1"),
         ([("m1", 5, True)], 3, None),  # one of three masters is not a majority
         ([("m1", 5, True), ("m2", 5, False)], 3, "m1"),
-        ([("m1", 5, True), ("m2", 6, False)], 3, None),  # a newer term exists: stale
+        ([("m1", 5, True), ("m2", 6, False)], 3, None),  # m2 knows of a newer term
         ([("m1", 5, True), ("m2", 6, True)], 3, "m2"),
         ([("m1", 5, True), ("m2", 5, False)], 5, None),
         ([("m1", 5, True), ("m2", 5, False)], 4, None),

@@ -195,7 +195,7 @@ def test_a_write_is_sent_again_under_the_same_id(first, others, resend, kind, ro
     assert len(completion.attempts) == len(rpc.requests("Write")) > 1
     if kind is OpType.FAIL:
         assert {address for address, name, _ in rpc.sent if name == "Write"} == set(SERVERS)
-        assert len(rpc.requests("GetTableLocations")) > 1  # asks for the new locations
+        assert len(rpc.requests("GetTableLocations")) > 1  # the client asked for the new locations
 
 
 def test_a_write_with_one_silent_tablet_is_info_with_the_known_parts():

@@ -178,7 +178,7 @@ def test_the_command_line_sets_the_limits_of_all_processes(monkeypatch):
     assert check_limit.MAX_STEPS_VARIABLE == model.STEPS_VARIABLE
     assert check_limit.MEMORY_VARIABLE == model.MEMORY_VARIABLE
     for name in (model.STEPS_VARIABLE, model.MEMORY_VARIABLE):
-        monkeypatch.setenv(name, "")  # restored after the test
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores it
     parser = Parser(prog="harness check")
     check_limit.add_check_limit(parser)
     parser.parse_args(["--max-steps", "123", "--memory", "45"])

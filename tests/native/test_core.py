@@ -94,11 +94,11 @@ def test_times_of_all_kinds_are_ordered_as_python_orders_them(first, second, res
 @pytest.mark.parametrize(
     "operations",
     [
-        [Operation(0, Read(), 0, True, 1)],  # equal to the initial 1
+        [Operation(0, Read(), 0, True, 1)],  # True equals the initial 1 in Python
         [Operation(0, Read(), 0, 1.0, 1)],
         [Operation(0, Read(), 0, "1", 1)],
         [Operation(0, Cas(1, 2), 0, True, 1), Operation(0, Read(), 2, 2, 3)],
-        [Operation(0, Cas(1, 2), 0, 1, 1), Operation(0, Read(), 2, 2, 3)],  # not a boolean
+        [Operation(0, Cas(1, 2), 0, 1, 1), Operation(0, Read(), 2, 2, 3)],  # 1 is not a boolean
         [Operation(0, Cas(2, 2), 0, False, 1)],
         [Operation(0, Write(float("nan")), 0, None, 1), Operation(0, Read(), 2, float("nan"), 3)],
         [Operation(0, Write(None), 0, None, 1), Operation(0, Read(), 2, None, 3)],

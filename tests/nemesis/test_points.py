@@ -63,7 +63,7 @@ def test_half_of_the_runs_follow_a_plot_if_the_target_has_its_points():
     runs = [words(seed, OF_PLOTS) for seed in range(40)]
     plots = [each for each in runs if len(each) != 6 * FAULTS_PER_INTERVAL]
     assert 10 <= len(plots) <= 30
-    assert len({frozenset(each) for each in plots}) == len(PLOTS)  # every round is alike
+    assert len({frozenset(each) for each in plots}) == len(PLOTS)  # all rounds are alike
     named = {word for each in plots for text in each for word in text.split()}
     assert {"voted", "group=a", "committed"} <= named
     assert "group=b" not in named  # only the first point of this kind is named

@@ -98,7 +98,7 @@ async def test_callers_are_awaited_until_they_are_in_the_book(listener, tmp_path
     with socket.create_connection(here) as conn:
         search = asyncio.create_task(book.wait_found(conn.getsockname(), here))
         await asyncio.sleep(0)
-        (tmp_path / "n1~").touch()  # half written
+        (tmp_path / "n1~").touch()  # an entry that is only half written
         await asyncio.sleep(0)
         book.note("n1", procfs.identify(os.getpid()))
         assert await search == "n1"

@@ -57,7 +57,7 @@ def test_nodes_talk_and_trace(run, only_a):
 
     drawn = run(body, [*only_a, echo_spec("b")])
     assert drawn["a"] != drawn["b"]
-    assert run(draws, only_a) == {"a": drawn["a"]}  # randomness follows from the seed
+    assert run(draws, only_a) == {"a": drawn["a"]}  # random numbers follow from the seed
 
 
 async def reset_resets_and_counts(driver):

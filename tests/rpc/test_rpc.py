@@ -35,7 +35,7 @@ from tests.rpc.nodes import (
 )
 
 ODD_FRAMES = [
-    b"",  # the request itself
+    b"",  # a request in place of an answer
     msgspec.msgpack.encode((0, 2, "Test.Echo", ())),
     msgspec.msgpack.encode((7, 2, "", ("Busy", "odd"))),
     msgspec.msgpack.encode((1, 2, "", {"number": "x"})),
@@ -109,7 +109,7 @@ def test_an_invalid_answer_breaks_the_connection(answer):
             await echo(client)
         assert caught.value.sent
         assert not client._links
-        assert await echo(client) == Pong(1)  # over a new connection
+        assert await echo(client) == Pong(1)  # this call uses a new connection
 
     simulate(body, spec("n1", "parrot", answer=answer.hex()))
 

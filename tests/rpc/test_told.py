@@ -132,7 +132,7 @@ async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(se
     )  # keeps the connection open after its last call
     await asyncio.sleep(0)
     link = next(iter(client._links.values()))
-    ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # servers ignore answers
+    ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # a server ignores frames that are answers
     while link._conn.try_send(ignored):
         pass
     told.start(Echo(5))

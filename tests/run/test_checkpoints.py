@@ -33,7 +33,7 @@ def test_it_finds_what_comparing_all_with_all_finds(told):
     different = {
         one[1] for one in told for two in told if one[1:3] == two[1:3] and one[3] != two[3]
     }
-    assert sorted(found) == sorted(different)  # each one once
+    assert sorted(found) == sorted(different)  # each divergence is reported once
     places = Counter(entry[1:3] for entry in told)
     assert compare.summary() == (
         {
@@ -88,7 +88,7 @@ def test_memory_is_bounded_and_counts_forgotten_entries(monkeypatch):
     compare = Checkpoints()
     for index in (1, 2, 3):
         compare.take("t1", {"group": "g", "index": index, "log": "a"}, 0)
-    assert compare.take("t2", {"group": "g", "index": 1, "log": "b"}, 0) == []  # forgotten
+    assert compare.take("t2", {"group": "g", "index": 1, "log": "b"}, 0) == []  # t1's is forgotten
     assert len(compare.take("t2", {"group": "g", "index": 3, "log": "b"}, 0)) == 1
     assert compare.summary()["forgotten"] == 2
 

@@ -239,7 +239,7 @@ async def test_back_pressure_ends_when_the_way_back_heals(s):
     await asyncio.sleep(1)
     assert not blocked.done()
     await door(s).heal(fault)
-    assert await within(2, blocked) is None  # and not "timeout"
+    assert await within(2, blocked) is None  # `None`, rather than "timeout"
 
 
 @on(run, TWO)
@@ -273,7 +273,7 @@ async def test_an_orderly_end_comes_after_the_frames_before_it(s):
     conn.close()
     with pytest.raises(ConnectionResetError):
         await conn.send(b"y")
-    assert await conn.recv() is None  # this end is closed
+    assert await conn.recv() is None  # this end has closed the connection
     await asyncio.sleep(1)
     assert any("served" in line for line in await s.cluster.logs("a"))
 

@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
             parts.append(self.rfile.read(size))
             self.rfile.readline()
         while self.rfile.readline().strip():
-            pass  # trailers
+            pass  # skip the trailers
         return b"".join(parts)
 
     def _forward(self):

@@ -33,7 +33,7 @@ REQUIREMENT = re.compile(r"[\w.-]+")
 def server_files():
     """Return the server's modules and all imported packages, by path in the container."""
     names, found = list(SERVER), {}
-    for name in names:  # grows
+    for name in names:  # the list grows during the loop
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:

@@ -93,9 +93,9 @@ class Place:
 @pytest.mark.parametrize(
     ("answer", "source", "passes"),
     [
-        (CallerGoneError(), "127.203.1.7", "a"),  # the caller uses its own address
+        (CallerGoneError(), "127.203.1.7", "a"),  # the address shows the caller
         ("a", "127.0.0.1", "a"),
-        (None, "127.0.0.1", "client"),  # a process of no caller
+        (None, "127.0.0.1", "client"),  # the process is no known caller
         (CallerGoneError(), "127.0.0.1", "b"),
     ],
 )

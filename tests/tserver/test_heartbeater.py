@@ -208,7 +208,7 @@ async def test_of_masters_that_disagree_the_newest_term_is_believed_and_in_it_th
     masters = Masters()
     masters.term = 3
     masters.named = {
-        "m1:7051": ("m1:7051", "m3:7051"),  # it leads
+        "m1:7051": ("m1:7051", "m3:7051"),  # the leader's list
         "m2:7051": ("m2:7051", "m4:7051"),  # a follower whose list is out of date
     }
     async with beating(masters) as heartbeater:

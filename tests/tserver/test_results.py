@@ -16,7 +16,7 @@ STEPS = st.lists(
         st.integers(0, 8),  # the request's number
         st.integers(0, 3),  # how many earlier requests have no answer yet
         st.integers(0, 12),  # ms since the last write
-        st.booleans(),  # whether to reload first
+        st.booleans(),  # whether to reload the results first
     ),
     max_size=40,
 )

@@ -134,7 +134,7 @@ async def test_concurrent_heals_get_the_same_answer():
             return await super().set_links(wanted, lease_s=lease_s)
 
     here = standing(Slow())
-    await here.break_by_hand("cut leader from members", 10.0)  # this takes a second
+    await here.break_by_hand("cut leader from members", 10.0)  # finding the leader takes a second
     await asyncio.sleep(9.5)
     hand = asyncio.ensure_future(here.heal_by_hand("f1"))
     await asyncio.sleep(0.6)  # by then, the fault's lease has ended

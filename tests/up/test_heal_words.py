@@ -18,7 +18,7 @@ from harness.cli.up.heal_verb import _names_and_ids
             ["frozen"],
             ["partition-leader-1"],
         ),  # an id of a fault in a run's plan
-        (["f1", "f2"], [], ["f1", "f2"]),  # refused
+        (["f1", "f2"], [], ["f1", "f2"]),  # refused later: only one fault may be named
     ],
 )
 def test_the_second_of_two_words_is_a_fault(words, names, ids):

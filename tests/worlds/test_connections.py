@@ -220,7 +220,7 @@ def test_links_between_processes():
         await nothing_listens(peers)
         await nothing_passes_a_cut(peers)
         await nothing_is_lost(peers, "after", 1, many=False)
-        assert peers.facts == []  # every caller was known
+        assert peers.facts == []  # no fact about an unknown caller
 
     deploy("process", main)
 

@@ -30,7 +30,7 @@ def test_each_rpc_that_was_sent_is_an_attempt_with_the_first_thing_that_came_of_
         sent(0),
         sleeps(3, "SERVICE_UNAVAILABLE", "Not the leader"),
         came(4, "SERVICE_UNAVAILABLE", "Not the leader"),
-        sleeps(5, "SERVICE_UNAVAILABLE", "no master was found"),  # no RPC is open
+        sleeps(5, "SERVICE_UNAVAILABLE", "no master was found"),  # no RPC was sent before this wait
         sent(7, server="other"),
         sent(8, call=1, method="GetTableSchema"),
         came(9),

@@ -157,7 +157,7 @@ def everywhere(path: str, value: Any) -> tuple[tuple[str, Any], ...]:
 
 
 GONE = object()
-MASTERS = ("m1", "m2", "m3")  # m2 leads
+MASTERS = ("m1", "m2", "m3")  # m2 leads them
 
 
 def edit(snapshot: Json, *edits: tuple[str, Any]) -> Json:

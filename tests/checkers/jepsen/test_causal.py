@@ -25,7 +25,7 @@ CASES = [
     ("0! read-init; 0+ read-init 3", INVALID, "unexpected"),
     (f"{FIRST}; 0! read; 0+ read", UNKNOWN, "nothing-observed"),
     ("0! read; 0+ read 0", UNKNOWN, "nothing-observed"),
-    (f"{FIRST}; 1! read; 1+ read 0", UNKNOWN, "nothing-observed"),  # another client
+    (f"{FIRST}; 1! read; 1+ read 0", UNKNOWN, "nothing-observed"),  # not by the writing client
     (f"{FIRST}; 1! read; 1+ read 0; 0! read; 0+ read 1", VALID, None),
     (f"{FIRST}; 1! read; 0! read; 1+ read 0; 0+ read 0", INVALID, "stale"),
     (f"{FIRST}; 1! write 2; 1+ write 2; 0! read; 0+ read 1", UNKNOWN, "incomplete"),
@@ -121,7 +121,7 @@ def possible(ops):
             grown |= states
             states |= {
                 (write, late - {write}) for _, late in states for write in late
-            }  # some late write takes effect now
+            }  # a late write takes effect at this point
         if op.f == "write" and op.type is OpType.OK:
             states = {(op.value, late) for _, late in states}
         elif op.f == "write" and op.type is OpType.INFO:

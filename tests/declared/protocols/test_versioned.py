@@ -83,7 +83,7 @@ def test_answers_of_zookeeper_that_are_none():
     header, size = struct.Struct(">iqi"), struct.Struct(">i")
     for change in (
         lambda answer: answer + b"x",
-        lambda answer: header.pack(2, 0, 0) + answer[16:],  # to another request
+        lambda answer: header.pack(2, 0, 0) + answer[16:],  # the answer to another request
         lambda answer: header.pack(1, 0, 0) + size.pack(0) + answer[20:],
         lambda answer: header.pack(1, 0, 0) + size.pack(-1) + answer[20:],
         lambda answer: header.pack(1, 0, -4),

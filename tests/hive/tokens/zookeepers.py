@@ -59,7 +59,7 @@ async def written(session, path, number):
     wanted = Znode(b"%d" % number, number)
 
     async def is_there():
-        with contextlib.suppress(BadVersionError):  # the call was executed
+        with contextlib.suppress(BadVersionError):  # an earlier attempt was executed
             await session.set(path, wanted.data, number - 1)
         await session.fence()
         assert await session.get(path) == wanted
@@ -87,7 +87,7 @@ def with_ensemble(body, *, environment="process", count=3, **changes):
     specs = [msgspec.structs.replace(spec, **changes) for spec in ensemble_nodes(names)]
     servers = [Address(name, PORT) for name in names]
 
-    def connect(env):  # the machine may be busy
+    def connect(env):  # long limits, since the machine may be busy
         return KazooZooKeeper(env, servers, answer_s=30.0, session_s=10.0)
 
     return _with_servers(body, specs, connect, environment, 1)

@@ -166,7 +166,7 @@ def test_a_run_is_judged_in_ranges_and_an_invalid_key_is_explained(tmp_path, mon
     assert "read 7 by process 3 (op 1001)" in found["3"]["reason"]
     assert json.loads(found["3"]["counterexample"])["operations"][0] == 1001
     assert "killed n1" in found["3"]["counterexample"]  # the explanation includes the nemesis
-    assert checked.results_new > 3  # results of ranges, and facts
+    assert checked.results_new > 3  # results of several ranges, and the facts
     assert judged(uri)[1].results_new == 0
 
 

@@ -199,7 +199,7 @@ def test_a_repetition_within_the_round_judges_nothing(tmp_path):
             return len(results.dataset("runs").to_table()), any(one.limited for one in done)
 
         assert do() == (3, False)
-        assert do() == (3, True)  # existing rows are not read
+        assert do() == (3, True)  # it need not read existing rows
         assert do(later_s=600.0) == (6, False)  # rows of an earlier round count, too
         assert do(later_s=2 * unit_judge.CLOCKS_APART_S) == (9, False)
 

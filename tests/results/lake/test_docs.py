@@ -148,7 +148,7 @@ def close(found, wanted):
 
 def test_on_duckdb(uri):
     wanted = expected(uri)
-    assert len(wanted[0]) == 6  # three kinds on two days
+    assert len(wanted[0]) == 6  # three kinds of operations on two days
     assert any(0 < rate < 1 for _, _, rate in wanted[1])
     close(by_duckdb(uri), wanted)
 

@@ -57,7 +57,7 @@ def vacuumer(lake):
 
 @settings(
     max_examples=examples(12), phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)  # without shrinking, which is slow
+)  # no shrinking of examples, which is slow
 @given(
     seed=st.integers(0, 2**32),
     harm=st.sampled_from([0.0, 0.02, 0.1]),

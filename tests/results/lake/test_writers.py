@@ -81,7 +81,7 @@ KEYS = [writers.key_of(0, number) for number in range(3)]
 
 
 def doubled(store):
-    return writers.copy_of(store[0], KEYS[0], "elsewhere")  # another partition
+    return writers.copy_of(store[0], KEYS[0], "elsewhere")  # in another partition
 
 
 def changed(store):

@@ -235,7 +235,7 @@ def test_runs_describe_themselves(opened, store):
         assert "runs: 9" in text
         assert "verdicts: valid 4, invalid 2, none 2 and unknown 1" in text
         assert "operations 161" in text
-    assert "<script" not in opened._repr_html_()  # from the hostile label
+    assert "<script" not in opened._repr_html_()  # the hostile label is escaped
     assert "labels: v1 2\n" in repr(opened.only(label="v1"))
     assert repr(opened.table("faults")) == f"Table 'faults' of '{store}': 8 rows"
 

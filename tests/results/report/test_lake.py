@@ -56,7 +56,7 @@ def test_only_lists_of_runs_are_truncated(lake, told, tmp_path, monkeypatch, cap
     assert left_out == {name: n - 2 for name, n in lists.items() if n > 2}
     assert lists["judged"] == len(SPECS)
     others = [each["rows_not_shown"].keys() - lists for each in (cut, whole)]
-    assert others[0] == others[1]  # cells, in any order
+    assert others[0] == others[1]  # lists of cells, in any order
     for name, rows in whole["answers"].items():
         lists = name in {"judged", "failing_runs", "changed_verdicts"}
         if name != "latency_by_run" and name not in others[0]:

@@ -120,7 +120,7 @@ def test_nearest_rank_is_its_definition(values, permille):
 def test_median_intervals_cover_at_least_what_they_say():
     assert median_interval([1.0] * 5) is None
     assert median_interval([float(n) for n in range(6)]) == (0.0, 5.0)
-    assert median_interval([float(n) for n in range(1, 16)]) == (4.0, 12.0)  # coverage 96.5 %
+    assert median_interval([float(n) for n in range(1, 16)]) == (4.0, 12.0)  # 96.5 % coverage
     for n in range(6, 60):
         low, high = median_interval([float(value) for value in range(1, n + 1)])
         k = int(low)

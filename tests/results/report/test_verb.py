@@ -311,7 +311,7 @@ def test_bad_use_is_one_clear_line(small, capsys, arguments, message):
     assert out == ""
     *progress, line = err.strip().splitlines()
     assert message in line
-    assert all("runs read" in each for each in progress)  # on a slow machine
+    assert all("runs read" in each for each in progress)  # a slow machine prints progress
     assert not (small / ".lake" / "results").exists()  # refused before any work
 
 

@@ -391,7 +391,7 @@ def test_a_line_joins_labels_of_one_setting_and_nothing_else(tmp_path):
         add_run(tmp_path, "n", f"bug-{label}", label=label, started=day, bugs=("B",))
     with serving(tmp_path) as served:
         assert sorted(polylines(served, "by=label")) == [3, 3]
-        assert polylines(served, "by=name") == []  # names have no order
+        assert polylines(served, "by=name") == []  # names have no order, so no line joins them
 
 
 def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):

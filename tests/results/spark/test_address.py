@@ -131,7 +131,7 @@ def test_ctrl_c_behind_an_error_of_spark_is_ctrl_c(how):
 def test_an_unrequested_error_is_ignored():
     error = RuntimeError("lost")
     error.__cause__ = error.__context__ = ValueError("why")
-    error.__cause__.__context__ = error  # a ring
+    error.__cause__.__context__ = error  # the chain of errors is a ring
     spark.raise_if_interrupted(error)
 
 

@@ -135,7 +135,7 @@ def test_a_lost_job_is_resubmitted_without_appended_results(uri, monkeypatch):
     def losing(self, todo, above, progress):
         if len(submitted) > 1:
             return submit(self, todo, above, progress)
-        submit(self, todo._replace(tasks=todo.tasks[-1:]), above, progress)  # an easy one
+        submit(self, todo._replace(tasks=todo.tasks[-1:]), above, progress)  # judges an easy run
         raise RuntimeError("the executors are gone")
 
     submitted = submissions(monkeypatch, losing)

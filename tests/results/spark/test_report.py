@@ -197,7 +197,7 @@ def test_local_workers_are_asked_for_missing_modules_only_after_failures(
     with pytest.raises(InfrastructureError, match="a torn file"):
         work()
     assert seen == [3]
-    monkeypatch.setattr(driver, "cores_here", lambda: 0)  # a cluster
+    monkeypatch.setattr(driver, "cores_here", lambda: 0)  # no local cores: Spark is a cluster
     work()
     assert seen == ["asked", 2]
 

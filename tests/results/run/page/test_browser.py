@@ -400,7 +400,7 @@ def random_history(count=600):
         f = rng.choice("abc")
         ops.append((start, slot, OpType.INVOKE, f))
         if n >= count - 8:
-            continue  # open until the end
+            continue  # this operation never ends
         ops.append((end, slot, kind, f))
         free[slot + 1000 * (kind is OpType.INFO)] = end + 1
     ops.sort(key=lambda op: op[0])

@@ -242,7 +242,7 @@ def test_a_window_is_said_to_be_one(folder):
     assert data["ops"]["count"] == 3
     assert data["total"] == 8
     assert "Of 8 operations the 3 nearest" in data["notes"][0]
-    assert len(data["faults"]) == 2  # nevertheless complete
+    assert len(data["faults"]) == 2  # the list is nevertheless complete
     assert sum(row["ok"] + row["fail"] + row["info"] for row in data["kinds"]) == 8
 
 
