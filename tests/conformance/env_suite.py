@@ -139,7 +139,7 @@ class _Actor:
         await asyncio.sleep(time_s)
 
     async def do_turns(self, count: int) -> Any:
-        """Run `count` callbacks, which use a processor anywhere; return how long they took."""
+        """Run `count` callbacks, each of which costs processor time; return how long they took."""
         begin_ns = self.env.clock.monotonic_ns()
         for _ in range(count):
             await asyncio.sleep(0)

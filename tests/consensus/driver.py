@@ -140,8 +140,10 @@ class Group:
                 await asyncio.sleep(0.25)
 
     async def check(self) -> list[dict[str, Any]]:
-        """Check the healed group: all nodes agree and none has crashed; acknowledged writes exist
-        exactly once, and failed writes do not exist.
+        """Check the healed group.
+
+        All nodes agree and none has crashed. Acknowledged writes exist exactly once, and failed
+        writes do not exist.
         """
         await self.leader()
         dumps = await self.converged()

@@ -234,8 +234,10 @@ class MemberSchedule(Schedule):
         node.start()
 
     def do_lose(self) -> None:
-        """Lose a server for good, if the group survives the loss. The last answer of a member that
-        is to be promoted may still be in flight, and may turn it into a voter.
+        """Lose a server for good, if the group survives it.
+
+        A member that is to be promoted may become a voter meanwhile: its last answer may be in
+        flight.
         """
         node = self.rng.choice(self.running())
         coming = {p.uuid for c in self.known_configs() for p in c.peers if p.promote}

@@ -449,8 +449,10 @@ class Schedule:
                 raise PromiseBrokenError(f"the leader of {core.term} lacks committed {index}")
 
     def check_only_leader(self, node: Node) -> None:
-        """Election safety, checked when a leader first acts. A single voter wins in the step in
-        which it votes, and may crash before that vote is on disk.
+        """Check election safety when a leader first acts.
+
+        A single voter wins in the step in which it votes, and may crash before that vote is on
+        disk.
         """
         term = node.core.term
         if self.leaders.setdefault(term, node.uuid) != node.uuid:

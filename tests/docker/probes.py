@@ -135,7 +135,7 @@ WIDE: Final = Sending(datagrams=1500, size=1000, pause_s=0.002)  # 500 kB/s
 
 
 class Asked(NamedTuple):
-    """A quality of the link from b to a or of its streams, and a check of what arrives."""
+    """A fault of the link from b to a or of its streams, and the value that must be measured."""
 
     quality: LinkQuality | StreamQuality
     shows: Callable[[Any], float | None]

@@ -70,7 +70,7 @@ def test_init_ends_a_program_that_does_not_handle_sigterm(environment, monkeypat
         await until(lambda: ends)
         return ends
 
-    assert environment.execute(plan_of([node]), main) == [128 + signal.SIGTERM]  # no kill was needed
+    assert environment.execute(plan_of([node]), main) == [128 + signal.SIGTERM]  # no kill follows
 
 
 def test_an_image_that_is_not_to_be_had_is_an_error_and_nothing_stays(environment, engine):

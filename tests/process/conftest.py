@@ -94,7 +94,7 @@ async def never(driver):
 
 
 class Driver:
-    """The actions of tests in a session."""
+    """Short forms of what tests do in a session."""
 
     def __init__(self, session):
         self.session = session
@@ -134,7 +134,7 @@ class Driver:
 
 
 def in_turn(*checks):
-    """Build a body that runs the checks in turn on one cluster, because a start is expensive."""
+    """Build a body that runs checks in turn on one cluster, because starting one is slow."""
 
     async def body(driver):
         for check in checks:

@@ -1,5 +1,4 @@
-"""The workloads after Jepsen's, on a target with bugs: each bug is found, and a healthy target
-passes.
+"""Workloads taken from Jepsen, on a target with bugs: each bug is found, a healthy target passes.
 
 Every run is a whole run in the simulation, with all phases.
 """

@@ -79,7 +79,7 @@ def test_read_only_operations_change_no_reachable_state():
 
 
 def test_an_unknown_operation_can_do_what_a_known_one_did():
-    """Treating a known outcome as unknown must allow at least as much, including any table id."""
+    """An operation without its answer must allow at least as much, including any table id."""
     for seed in range(200):
         converted = catalog_history(small_history(seed))
         lost = [replace(operation, return_time=None) for operation in converted.operations]

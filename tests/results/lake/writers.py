@@ -69,7 +69,7 @@ def rows_of(store, key):
 
 
 def plan(writer, writers, runs):
-    """Return the appends of a writer: its own runs, and every third run of its neighbour."""
+    """Plan a writer's appends: its own runs, and every third run of its neighbour."""
     keys = []
     for number in range(runs):
         keys.append(key_of(writer, number))

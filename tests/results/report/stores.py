@@ -84,15 +84,13 @@ def add_run(store: Path, name: str, spec: Spec) -> Path:
 
 
 def started_of(spec: Spec) -> str:
-    """Return the start of a run: labels follow each other, and the seeds of a label run on two
-    days.
-    """
+    """Return the start of a run: label after label, with the seeds of a label over two days."""
     day = (1 if spec.label == "old" else 3) + (spec.seed > LAST_SEED_FIRST)
     return f"2026-01-0{day}T00:00:{spec.seed:02}+00:00"
 
 
 def code_of(spec: Spec) -> str:
-    """Return the code version of a run, which changes at the same seed for all labels."""
+    """Return the code version of a run; it changes at the same seed in every label."""
     return "bbbb" if spec.seed > LAST_SEED_FIRST else "aaaa"
 
 
