@@ -171,21 +171,24 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     node. The simulation runs nodes with an `entry`, and Python programs: nodes with a `command`
     whose first word is like `python:app:main` (`harness.nodes.program`).
 
-    All other fields are optional; `docs/deployments.md` explains them with an example. `after`: the
-    node starts once these nodes are ready, both at deployment and when the run restarts all nodes
-    (without `ready`, a node is ready when it runs). `files`: text files by relative path, written
-    before each start. `setup`: commands that run in order before the first start on an empty data
-    folder. `image`, or `dockerfile` (a folder with a Dockerfile): the image in Docker. `user`,
-    `memory_mib` (Docker: 1024), `cpus`: the node's user and limits. `variants`: other ways to run
-    the node. `clock_probe`: a command that asks a foreign program for its time, in seconds since
-    1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk (FUSE),
-    if the environment has one, so that power cuts and disk faults affect the program. `container`:
-    settings that only containers have, for nodes from a Compose file. `debian_package`: the package
-    to install if the program is missing, for the error message; `instead`: the target's option that
-    makes the program unnecessary. `stop_signal`: the signal that stops a foreign program
-    gracefully: SIGTERM, SIGINT or SIGQUIT. `pages`: the port on which a node with an `entry` shows
-    its pages to people (`Env.serve_pages`). No node connects to this port, and link faults do not
-    affect it.
+    All other fields are optional; `docs/deployments.md` explains them with an example:
+
+    * `after`: the node starts once these nodes are ready, both at deployment and when the run
+      restarts all nodes. (Without `ready`, a node is ready when it runs.)
+    * `files`: text files by relative path, written before each start.
+    * `setup`: commands that run in order before the first start on an empty data folder.
+    * `image`, or `dockerfile` (a folder with a Dockerfile): the image in Docker.
+    * `user`, `memory_mib` (Docker: 1024), `cpus`: the node's user and limits.
+    * `variants`: other ways to run the node.
+    * `clock_probe`: a command that asks a foreign program for its time, in seconds since 1970.
+    * `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk (FUSE), if
+      the environment has one, so that power cuts and disk faults affect the program.
+    * `container`: settings that only containers have, for nodes from a Compose file.
+    * `debian_package`: the package to install if the program is missing, for the error message.
+    * `instead`: the target's option that makes the program unnecessary.
+    * `stop_signal`: stops a foreign program gracefully: SIGTERM, SIGINT or SIGQUIT.
+    * `pages`: the port on which a node with an `entry` shows its pages to people
+      (`Env.serve_pages`). No node connects to this port, and link faults do not affect it.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Operations, histories and verdicts: the lowest layer, which imports only `harness.errors`.
 
-An `Op` is one line of a history, as in Jepsen: a client process *invokes* an operation and later
-learns that it happened (`ok`), that it did not happen (`fail`), or neither (`info`: the operation
-may take effect at any later time, and the process is retired). Each completion lists the RPC
-`attempts` that were really sent, since a hidden retry ruins verdicts (KUDU-1537).
+An `Op` is one line of a history, as in Jepsen. A client process *invokes* an operation and later
+learns that it happened (`ok`), that it did not happen (`fail`), or neither (`info`). After `info`
+the operation may take effect at any later time, and the process is retired. Each completion lists
+the RPC `attempts` that were really sent, since a hidden retry ruins verdicts (KUDU-1537).
 
 A history is self-contained. The harness also records its own observations as ops, so that every
 checker is a pure function of a history, and stored runs can be checked again:
@@ -40,8 +40,8 @@ checker is a pure function of a history, and stored runs can be checked again:
 * `node-exit` may say who ended the node: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" means
   the kernel's OOM killer, a signal that the harness did not send, or a lack of disk or ports.
 * `leader` appears once for each node and term, so two nodes that lead one term both appear;
-  `History.leaders` drops the second. Term 0 means a target without terms. With `"asked": true`
-  no node announces leaders. The harness asked instead: at the set-up, each second, and when a fault
+  `History.leaders` drops the second. Term 0 means a target without terms. With `"asked": true` no
+  node announces leaders. The harness asked instead: at the set-up, each second, and when a fault
   chose its targets. It did not observe changes in between.
 * `divergence` and `checkpoints`: the states that replicas announced during the run
   (`harness.run.divergence`).
@@ -50,10 +50,10 @@ checker is a pure function of a history, and stored runs can be checked again:
   link proxy) were ready to run for `waited_s` (at least half of a sampling period) but did not run.
 * `infrastructure`: the engine, the host or the harness failed. The effect on the target is unknown,
   so this op never makes a verdict invalid, and results that depend on it become unknown. With
-  `"lasts": true` the failure continues until the node's next `infrastructure` op with `"over":
-  true`, or to the end. `"undid": "pause"` means that another actor ended the pause of the node.
-  `"impostor": true` means that another program listens on a port of the node and may have answered
-  in its place since the node last ended (`harness.verdict.unsafe_change`).
+  `"lasts": true` the failure continues until the node's next `infrastructure` op with
+  `"over": true`, or to the end. `"undid": "pause"` means that another actor ended the pause of the
+  node. `"impostor": true` means that another program listens on a port of the node and may have
+  answered in its place since the node last ended (`harness.verdict.unsafe_change`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,21 @@
 """The registry of plug-ins, which it finds by the entry points of installed packages.
 
-The key of an entry point is the name that users type; a plug-in with another `name` is refused.
-The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`,
-`.reporters` (artefacts of a finished run), `.soak_executors` (other places to run the seeds of a
-soak), `.soak_sinks` (other places to keep the runs of a soak), `.diagnoses` (for `harness doctor`)
-and `.verbs` (verbs of the command line; always modules). In all other groups the value of an entry
-point is `module:Class`, `module:OBJECT` or a module. Usually only the chosen plug-in is imported.
-If the value is a module, every public object in it with `name` and `api_version` is a plug-in; a
-non-empty `__all__` limits these objects. Such a module is imported when the names of its group are
-read. Built-in plug-ins register in the same way; `harness` imports none of them. If several
-packages claim a name, the built-in plug-in gets the name, and the others are called `PACKAGE:NAME`.
+The key of an entry point is the name that users type; a plug-in with another `name` is refused. The
+groups of entry points are:
+
+* `harness.targets`, `.nemeses`, `.workloads`, `.checkers` and `.environments`;
+* `.reporters`: artefacts of a finished run;
+* `.soak_executors` and `.soak_sinks`: other places to run the seeds of a soak, or to keep its runs;
+* `.diagnoses`: checks for `harness doctor`;
+* `.verbs`: verbs of the command line, which are always modules.
+
+In all groups except `.verbs`, the value of an entry point is `module:Class`, `module:OBJECT` or a
+module. Usually only the chosen plug-in is imported. If the value is a module, every public object
+in it with `name` and `api_version` is a plug-in; a non-empty `__all__` limits these objects. Such a
+module is imported when the names of its group are read.
+
+Built-in plug-ins register in the same way; `harness` imports none of them. If several packages
+claim a name, the built-in plug-in gets the name, and the others are called `PACKAGE:NAME`.
 """
 
 from __future__ import annotations

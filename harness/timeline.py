@@ -11,9 +11,10 @@ contains only what the history proves, by these rules:
   it gives after the next leader appeared are counted separately, since the old leader may not know
   of the new one;
 * a node is down from its op `node-exit`, and paused from the `inject` of a pause. Both states end
-  at the first proof that the node runs again: the `heal` of a fault that stopped (or paused) this
-  node, a later RPC to it with the answer `ok`, an op `live` that names it in the `core` (nodes that
-  the run has healed and started), or the phase `converge`, before which the run starts every node.
+  at the first proof that the node runs again. A proof is the `heal` of a fault that stopped (or
+  paused) this node, a later RPC to it with the answer `ok`, an op `live` with the node in its
+  `core` (nodes that the run has healed and started), or the phase `converge`, before which the run
+  starts every node.
 
 A history may come from any source: values in shapes that the harness never writes are ignored.
 """

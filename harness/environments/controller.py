@@ -1,7 +1,7 @@
 """The identity of the process that controls a run, and whether this process is still alive.
 
-A controller is identified by its pid, its start time, its PID namespace and the kernel's boot id,
-so it differs from a later process with the same pid, from processes before a reboot, and from
+A controller is identified by its pid, its start time, its PID namespace and the kernel's boot id.
+So it differs from a later process with the same pid, from processes before a reboot, and from
 processes in other containers. A controller that cannot be proven dead counts as alive: leaving a
 container or a folder behind is better than destroying a live run.
 """

@@ -6,9 +6,9 @@ an error for the whole request. Data that the kernel drops after a failed fsync 
 cuts instead. Bit rot is applied on reads and depends only on the position in the file, so a second
 read returns the same data. The stored data stays intact, so the fault can be healed.
 
-`FaultyClock` does for real clocks what `SimClock` does in simulation: an offset moves only the wall
-clock, drift changes the rate of the wall clock and the monotonic clock from the moment it is set,
-and the node cannot tell that its clocks are wrong.
+`FaultyClock` does for real clocks what `SimClock` does in simulation. An offset moves only the wall
+clock. Drift changes the rate of both clocks, wall and monotonic, from the moment it is set. The
+node cannot tell that its clocks are wrong.
 """
 
 from __future__ import annotations

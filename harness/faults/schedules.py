@@ -1,7 +1,7 @@
 """Draws the times of faults before the run, so that a case is plain data.
 
-By default a nemesis injects a fault about once per interval, and its last fault outlives the chaos
-phase on purpose: something is then still broken when the run checks that a quorum alone can serve,
+By default a nemesis injects a fault about once per interval. Its last fault outlives the chaos
+phase on purpose: something must still be broken when the run checks that a quorum alone can serve,
 as in TigerBeetle's liveness mode (`src/vopr.zig`).
 """
 

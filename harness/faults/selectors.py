@@ -18,12 +18,13 @@
 | `client`      | all of the harness's own clients, as an end of links       |            |
 | `client:2`    | the client that is process 2, and its later replacements   |            |
 
-Members are the nodes that can lead in the target's first replica group. `@` chooses from another
-set: `one@members`, `one@nonmembers`; nodes of a declared role, `majority@tserver`; a group,
-`leader@catalog`; and clients as link ends, `half@clients`. Links are `A from B` (both ways),
-`A to B` (messages that A sends), or `halves`, `ring` and `bridge`, which are the partitions of
-Jepsen's `jepsen.nemesis`. Only with `with clients` (`halves with clients`) do these partitions cut
-clients off from nodes.
+Members are the nodes that can lead in the target's first replica group. `@` selects from another
+set: members or other nodes (`one@members`, `one@nonmembers`), nodes of a declared role
+(`majority@tserver`), a replica group (`leader@catalog`), or clients as link ends (`half@clients`).
+
+Links are `A from B` (both directions), `A to B` (only messages that A sends), or one of the
+partitions of Jepsen's `jepsen.nemesis`: `halves`, `ring` or `bridge`. A partition cuts clients off
+from nodes only if `with clients` follows, as in `halves with clients`.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
 
 
 def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """Select the two sides and the links at this moment; without links if a side is empty.
+    """Select the two sides and the links of a fault at this moment; no links if a side is empty.
 
     The first side is the subject of the fault: the isolated node, the smaller half, or a node
     rather than the clients.

@@ -3,10 +3,10 @@
 A foreign web page whose name resolves to 127.0.0.1 (DNS rebinding) can read the answers of a server
 on this machine, unless the server checks `Host`, where the browser sends the page's name.
 
-A socket that connects to a free port of its own machine in the ephemeral range may get this port as
-its own port, and TCP then connects the socket to itself (simultaneous open, RFC 9293 section 3.5):
-the caller reads its own request as an answer. Ports that a container engine publishes are in the
-ephemeral range.
+A socket that connects to a free port of its own machine, in the ephemeral range, may get this port
+as its own port. TCP then connects the socket to itself (simultaneous open, RFC 9293 section 3.5),
+and the caller reads its own request as an answer. Ports that a container engine publishes are in
+the ephemeral range.
 """
 
 from __future__ import annotations

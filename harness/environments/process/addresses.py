@@ -11,9 +11,9 @@ Each ordered pair of ends has its own proxy for each port, so that a fault can h
 direction between two nodes. A node reaches itself without a proxy, except at a shared address. All
 clients are one end, unless a nemesis of the run distinguishes clients.
 
-If nodes need a *shared address*, which is the same for all callers, a port also gets one: the
-declared port on a loopback address that belongs to the node in this run (all of 127.0.0.0/8 is this
-machine, without any set-up). The link proxy also listens on shared addresses, identifies each
+Nodes may need a *shared address* of a port, which is the same for all callers. It is the declared
+port on a loopback address that belongs to the node in this run. (All of 127.0.0.0/8 is this
+machine, without any set-up.) The link proxy also listens on shared addresses, identifies each
 caller by the caller's socket, and forwards the connection through the proxy of caller and node.
 Faults therefore only affect the proxies of pairs.
 """

@@ -1,8 +1,8 @@
 """A slow CPU for one node, simulated by stopping the node again and again.
 
 The harness runs processes without control groups, so it can slow them down only by signals, as
-cpulimit does. At each check, it multiplies the CPU time that the node has used since the last check
-by `factor - 1`, adds the product to the node's debt, and stops the node for the time of the debt. A
+cpulimit does. At each check, the node's *debt* grows by the CPU time that the node has used since
+the last check, times `factor - 1`. The harness then stops the node for the time of the debt. A
 computing node thus runs for `PERIOD_S / factor` in each `PERIOD_S`. A node that only waits is not
 stopped, so its timers and answers are no later than on a slow machine. The debt depends on CPU time
 and not on elapsed time, so late checks and other load on the host do not matter. Threads that

@@ -16,9 +16,9 @@ Rules of the model, with their reasons:
   stays open. These faults are harsher than TCP, on purpose, and only nemeses that request them
   cause them.
 * The pieces of a byte stream (`Pipe.is_stream`) are never lost, repeated or reordered: TCP sends a
-  dropped piece again, so it and what follows arrive late. As on Linux, what arrived before a reset
-  can still be read, and a dead process leaves a connection to its kernel: the peer gets the rest of
-  the stream and its end, or a reset if the process had data left to read.
+  dropped piece again, so it and what follows arrive late. As on Linux, data that arrived before a
+  reset can still be read. The kernel keeps the connections of a dead process: the peer gets the
+  rest of the stream and its end, or a reset if the process had data left to read.
 * A pipe holds at most `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so
   a cancelled `send` has sent nothing.
 """
