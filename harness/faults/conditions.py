@@ -35,7 +35,7 @@ class _OnLinks:
     """One fault, with the links on which it is active."""
 
     def __init__(self, quality: LinkQuality | StreamQuality | None, links: Iterable[Link]) -> None:
-        self.quality = quality  # None: a cut
+        self.quality = quality  # `None` for a cut
         self.links = frozenset(links)
         self.bite = Bite(0, "")
 
@@ -91,7 +91,7 @@ class Links:
         try:
             await self._settle(links, 0.0)
         except BaseException:
-            laid.links |= links  # lets another attempt restore these links, too
+            laid.links |= links  # a later attempt must restore these links, too
             raise
 
     async def _settle(self, links: Iterable[Link], lease_s: float) -> None:
@@ -153,7 +153,7 @@ class Conditions:
         try:
             await self._settle(laid, laid.nodes)
         except BaseException:
-            self._laid[fault_id] = laid  # lets another attempt lift the fault
+            self._laid[fault_id] = laid  # so that a later attempt can lift the fault
             raise
         match laid.what:
             case Clock():

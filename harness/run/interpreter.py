@@ -231,7 +231,7 @@ class _Driver:
 
         async def guarded() -> None:
             try:
-                await work()  # called here: a task that never takes a step must leave no coroutine
+                await work()  # called here, so a task that never runs leaves no coroutine behind
             except Exception as error:  # noqa: BLE001  raised again by the scheduler
                 self._failed(error)
 

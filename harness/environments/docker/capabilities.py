@@ -15,7 +15,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DROP, Capability.DUPLICATE), Fidelity.EXACT)
     | dict.fromkeys(
         (
-            # without netem, a user-space program delays packets; it may wait for a CPU
+            # without netem, a user-space program delays packets, and it is late if no CPU is free
             Capability.DELAY,
             Capability.REORDER,  # a packet stays in order if no other packet follows it soon
             Capability.THROTTLE,

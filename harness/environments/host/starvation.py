@@ -81,8 +81,8 @@ class Waits:
             for thread, now in threads.items():
                 before = before_all.get(thread)
                 if before == now and now.state == "R" and now.ran_ns:
-                    # Only ended waits count, so a ready thread with unchanged counts still waits.
-                    # If `ran_ns` is 0, the kernel counts nothing.
+                    # The kernel counts a wait when it ends, so a ready thread with unchanged counts
+                    # still waits. If `ran_ns` is 0, the kernel counts nothing.
                     since_s = self._ready_since_s[thread] = ready.get(thread, at_s)
                     waits_s = at_s - since_s
                 elif before is not None:

@@ -33,7 +33,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
-    Capability.PARTITION,  # the end of a connection is not delayed by a cut
+    Capability.PARTITION,  # a cut does not delay the end of a connection
     Capability.PARTITION_ONE_WAY,
     # the proxy closes connections rather than resetting them, and briefly refuses new ones
     Capability.RESET,

@@ -40,7 +40,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     virtual_s_max: float = 7 * 24 * 3600.0
     events_max: int = 200_000_000
     trace: str | None = None  # path of a file that records every message and event
-    # Virtual time at which all random streams switch to fresh ones; everything before stays equal.
+    # Virtual time at which all random streams switch to fresh ones; earlier events stay the same.
     reseed_at_s: float | None = None
     reseed: int = 0  # selects the fresh streams; only with `reseed_at_s`
 

@@ -190,7 +190,7 @@ class Incarnation:
         )
         # called with each line that a program prints
         self.watch = None if machine.spec is None else LineWatch(machine.spec)
-        self.on_stop: Callable[[], None] | None = None  # how a graceful stop reaches the node
+        self.on_stop: Callable[[], None] | None = None  # called to stop the node gracefully
         self.listeners: dict[int, SimListener] = {}
         self.pages: PageDoor | None = None
         self.ends: dict[int, SimConn] = {}

@@ -14,7 +14,7 @@ from harness.environments.sim.programs.folder import os_error
 
 _BLOCK_BYTES: Final = 4096
 _FREE_BLOCKS: Final = 1 << 20
-_FOLDERS_FROM: Final = 1 << 32  # above all numbers of files
+_FOLDERS_FROM: Final = 1 << 32  # greater than the number of any file
 _OWNER: Final = 1000
 _NS: Final = 1_000_000_000
 

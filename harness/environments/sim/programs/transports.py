@@ -174,7 +174,7 @@ class StreamTransport(asyncio.Transport):
         conn = self._conn
         busy_ns = self._loop.busy_until_ns
         if self._backlog and busy_ns > self._loop.world.now_ns:
-            # the node wrote after a blocking call (such as fsync) that takes until then
+            # a blocking call (such as fsync) before this write ends only at `busy_ns`
             self._flushing = True
             self._loop.world.schedule(busy_ns, self._flush_again)
             return
