@@ -27,6 +27,7 @@ from harness.replay.view import Stopped
 from harness.replay.watch import Stop, Watch
 from harness.run.keep import SIM
 from harness.store import load_run
+from harness.support.atomic_file import refuse_folder
 
 EPILOG: Final = f"""moments: {FORMS}
   op=812                        right after op 812 of the history was recorded
@@ -90,6 +91,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"--pdb needs a moment: add --until {FORMS}")
     if parsed.until is None and (parsed.node or parsed.page):
         raise UsageError(f"--node and --page need a moment: add --until {FORMS}")
+    refuse_folder("--page", parsed.page)
     return parsed
 
 

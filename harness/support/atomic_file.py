@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, UsageError
 
 _OF_THIS_PROCESS = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,6})")
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
@@ -83,3 +83,9 @@ def _end_of_links(path: Path) -> Path:
         return path.resolve()
     except RuntimeError as error:  # Python 3.11 raises this for ELOOP
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+
+
+def refuse_folder(flag: str, path: Path | None) -> None:
+    """Raise `UsageError` if the output file that the user named with `flag` is a folder."""
+    if path is not None and path.is_dir():
+        raise UsageError(f"{flag} is the folder {str(path)!r}; name a file")

@@ -34,7 +34,7 @@ from harness.errors import (
 )
 from harness.registry import plugin_names
 from harness.soak.result import SeedResult
-from harness.support.atomic_file import write_whole
+from harness.support.atomic_file import refuse_folder, write_whole
 from harness.support.interrupts import sigterm_interrupts
 from harness.trials.memory import Memory
 from results.exam.baseline import Comparison, compare
@@ -53,6 +53,7 @@ PATH: Final = "PYTHONPATH"
 def main(arguments: Sequence[str]) -> int:
     """Run all seeds that have no result yet, and write the scoreboard; return the exit code."""
     parsed = parse_exam(arguments)
+    refuse_folder("--bugs-page", parsed.bugs_page)
     if parsed.bugs_page is not None:
         return _write_bugs_page(parsed)
     from results.exam.page import render  # fails before any work if Jinja2 is missing

@@ -8,9 +8,8 @@ from typing import Final
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
-from harness.errors import UsageError
 from harness.store import load_run
-from harness.support.atomic_file import descriptor_of
+from harness.support.atomic_file import descriptor_of, refuse_folder
 from results.run.perfetto import TRACE_FILE, trace_of
 from results.run.trace_events import write_trace
 
@@ -35,8 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parsed = parser.parse_args(list(arguments))
     path: Path = parsed.output or parsed.run / TRACE_FILE
-    if path.is_dir():
-        raise UsageError(f"--output is the folder {str(path)!r}; name a file, such as trace.json")
+    refuse_folder("--output", path)
     run = load_run(parsed.run)
     if run.note is not None:
         note(f"harness: {run.note}")

@@ -10,7 +10,7 @@ from harness.cli.parser import Parser
 from harness.errors import InfrastructureError
 from harness.formats.edn.jepsen import write_edn
 from harness.store import load_run
-from harness.support.atomic_file import replacing
+from harness.support.atomic_file import refuse_folder, replacing
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,6 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
     parsed = parser.parse_args(list(arguments))
+    refuse_folder("--output", parsed.output)
     if parsed.output is None and sys.stdout is None:  # the parent process closed stdout
         raise InfrastructureError("cannot write to stdout: it is closed; name a file with --output")
     history = load_run(parsed.run).history

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.plan.random_case import ANY
 from harness.search.guide import SWARM, Search
 from harness.soak.result import KEEP_ALL, KEEP_FAILING
-from harness.support.atomic_file import descriptor_of
+from harness.support.atomic_file import descriptor_of, refuse_folder
 
 SIM: Final = "sim"
 BY_SEED: Final = "seed"
@@ -186,8 +186,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
     """Raise `UsageError` if an output file is a folder, or if two outputs share a file."""
     taken: dict[Path, str] = {}
     for flag, path in _files_asked_for(parsed):
-        if path.is_dir():
-            raise UsageError(f"{flag} is the folder {str(path)!r}; name a file")
+        refuse_folder(flag, path)
         if path.exists() and not path.is_file():
             continue  # a device such as /dev/stdout can take several outputs
         other = taken.setdefault(path.resolve(), flag)
