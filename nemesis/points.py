@@ -91,7 +91,7 @@ PLOTS: Final = (
             Act("kill it when event {voted} after=1ms", 0, 1000),
         ),
     ),
-    # All members lose power when the leader has counted an entry as committed that is durable on
+    # All members lose power when the leader has counted as committed an entry that is durable on
     # only a few of them.
     Plot(
         4000,

@@ -10,7 +10,7 @@ permits, each write still takes effect once, between its call and its return, bu
   leader has all changes that were acknowledged in its term and earlier. A master must not take back
   a change that it showed. The answer still shows the catalog of a single earlier moment.
 * `torn-list`: a list may read each name at a different moment. The list may leave out a name that a
-  rename may have changed meanwhile.
+  rename may have changed during the list.
 * `name-gap`: "not found" proves nothing while a rename or delete of that name may be under way.
 * `dirty-create`: a create may show its table and occupy its name from its call on, even if the
   create then fails. An answer that shows the table while the create may be under way proves

@@ -73,7 +73,7 @@ def _done_by(pair: Pair, verb: str) -> str:
 def _last_change(
     order: Iterable[int], name: str, pairs: Mapping[int, Pair]
 ) -> tuple[Pair, str] | None:
-    """Return the last operation in `order` that changed which table has `name`, with its verb."""
+    """Return the last operation in `order` that changed the table behind `name`, and a verb."""
     for index in reversed(list(order)):
         pair = pairs[index]
         call = pair.invoke
@@ -140,7 +140,7 @@ def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | 
 
 
 def _rule(pair: Pair) -> str:
-    """Name the rule that the failing operation broke, by which reports group failures."""
+    """Name the rule that the failing operation broke, for grouping failures in reports."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"

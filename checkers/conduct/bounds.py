@@ -29,9 +29,9 @@ not measured is not judged, and the result says so.
 The limit of an outage is a sum: the limits of all faults that overlap the outage, plus the time
 during which faults hit half of the quorum at once or the links of all clients. If the membership
 changes, the quorum consists of the nodes that surely had a vote at the time (`voters`). An outage
-that overlaps a disturbance (by the harness, its host or its engine) is not held against the target,
-unless the time of the disturbance is known and the outage exceeds the limit before or after it. For
-elections and calls, a disturbance counts as a fault, and so does each second in which nodes
+that overlaps a disturbance (of the harness, its host or its engine) does not count against the
+target, unless the time of the disturbance is known and the outage exceeds the limit before or after
+it. For elections and calls, a disturbance counts as a fault, and so does each second in which nodes
 starved. If a limit grows by a unit whose amount the target did not declare, only the fixed part of
 the limit is known: a number below the fixed part is within the limit, and the result for a larger
 number is `unknown`. The verdict on a history without limits is `unknown`, since only targets with

@@ -61,8 +61,8 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Each exit counts as one judgement. A run that was watched to its end without any exit
-            # counts as one.
+            # Each exit counts as one judgement, and so does a run that was watched to its end
+            # without an exit.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }

@@ -1,4 +1,4 @@
-"""Measures the load that a run put on its target by its rate and by concurrency on the same name.
+"""Measures the load that a run put on its target: its rate, and concurrency on the same name.
 
 Clients that wait for a disturbed target send fewer requests, so the rate necessarily falls during
 faults. The certificate of a run reports a doubt if the run has hardly any operations, or did not

@@ -394,7 +394,7 @@ def _doubts_about_faults(
 
 
 def _doubt_about_reads(unread: Op) -> _Doubt:
-    """Return the doubt about a run in which final reads were given up."""
+    """Return the doubt about a run that abandoned some of its final reads."""
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
     return _Doubt(UNREAD, text)

@@ -259,7 +259,7 @@ def _empty() -> Case:
 
 
 class _Found:
-    """The anomalies found in a history so far: cases and counts, by type of anomaly."""
+    """The cases and the counts of a history's anomalies so far, by type of anomaly."""
 
     def __init__(self, columns: Columns, inference: Inference) -> None:
         self.columns = columns

@@ -9,8 +9,8 @@ every requested model separately:
 2. for registers, a model may imply an order of versions (`promises_of`); a contradiction of that
    order refutes this model, but no weaker model;
 3. a model with a `Rule` holds if the search in `orders` finds an order of versions that satisfies
-  the rule, and is refuted if no such order exists. If the search is too large but only the order of
-  versions is open, the verdict is `valid` with a note;
+   the rule, and it is refuted if no such order exists. If the search is too large but only the
+   order of versions is open, the verdict is `valid` with a note;
 4. a model without a rule holds if a stronger model holds; if not, the verdict is `unknown`.
 """
 

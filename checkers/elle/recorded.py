@@ -168,7 +168,7 @@ class Raw:
         return [value for write, value, _ in self.acts(txn, key) if not write]
 
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
-        """Yield all combinations of values whose texts are `told`; a text `None` means nil.
+        """Yield all combinations of values with the texts `told`, where `None` means nil.
 
         Several values may have the same text with different types.
         """

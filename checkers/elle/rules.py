@@ -37,7 +37,8 @@ class Rule:
       keys that it wrote. Under `causal`, S sees everything before it by wr and `order`; under
       `parallel`, by ww, wr and `order`.
     * `prefix`, `si`: S begins before T commits, and the transactions on which T depends commit
-      before T begins. These edges must form no cycle. (Under `prefix`, ww orders only commits.)
+      before T begins. The order of begins and commits must have no cycle. (Under `prefix`, ww
+      orders only commits.)
     * `serial`: all edges together, including rw, must form no cycle.
 
     If Elle's tables do not contain this model, `base` is a model in the tables whose anomalies

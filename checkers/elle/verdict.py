@@ -33,8 +33,8 @@ def certified(
     """Verify an invalid `result`; return the result and its certificate.
 
     If a case is refuted, the returned result is `unknown`. The certificate is `None` if there is
-    nothing to verify or a case is refuted. `kind` is one of `KINDS`; `promised` are the version
-    orders that the check assumed.
+    nothing to verify or a case is refuted. `kind` is one of `KINDS`; `promised` are the promises
+    about version orders that the check assumed.
     """
     from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
     from checkers.elle.recorded import CaseError, NotVerified, transactions

@@ -13,8 +13,8 @@ and the other objects are empty.
 
 Any value in a history can be an element, including [key value]; 1, 1.0, "1" and true are four
 different elements. An operation that ended as `info`, or did not end, may take effect at any later
-time or never; a lost dequeue may take any element. Before the search, `settled` derives bounds for
-lost additions from answers.
+time or never; a lost dequeue may take any element. Before the search, `settled` uses answers to
+bound when lost additions took effect.
 """
 
 from __future__ import annotations

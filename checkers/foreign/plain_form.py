@@ -1,9 +1,9 @@
 """Converts histories in our vocabularies to Jepsen's form, so that one model reads both.
 
-In Jepsen's form, a value is the argument or the answer itself: `add 3`, `read nil` with the answer
-`[1 3]`. In the form of our vocabularies, a request is an object with the fields of the vocabulary's
-struct (`{"value": 3}`), and an answer is an object with `value`. A history is in our form if every
-request fits the vocabulary; the request of a read is then `{}`, and never nil.
+In Jepsen's form, a value is the argument or the answer itself. Examples are `add 3`, and `read nil`
+with the answer `[1 3]`. In the form of our vocabularies, a request is an object with the fields of
+the vocabulary's struct (`{"value": 3}`), and an answer is an object with `value`. A history is in
+our form if every request fits the vocabulary; the request of a read is then `{}`, and never nil.
 """
 
 from __future__ import annotations

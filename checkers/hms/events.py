@@ -56,7 +56,7 @@ class _Event(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The notification log at the end of the run; `whole` if it lacks no event from 1 on."""
+    """The notification log at the end of the run; `whole` if it has event 1 or never had events."""
 
     events: tuple[_Event, ...]
     whole: bool

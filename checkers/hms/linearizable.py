@@ -147,12 +147,12 @@ class HmsLinearizable(SearchChecker, judges_prefixes=True):
 
 
 class _Try(NamedTuple):
-    """The permits of one attempt to find an order, with hints from the event log.
+    """The permits of one attempt to find an order, with hints from the notification log.
 
-    `hints` has the operations with intervals from the event log. `twice` has the nonces with
-    several events in the log; drops have no nonce. If `lost` is false, only renames of known
-    outcome may take effect between the steps of another operation. With `lost`, this includes lost
-    renames; since these may take effect at any later time, almost every answer becomes legal.
+    `hints` has the operations with intervals from this log. `twice` has the nonces with several
+    events in the log; drops have no nonce. If `lost` is false, only renames of known outcome may
+    take effect between the steps of another operation. With `lost`, this includes lost renames;
+    since these may take effect at any later time, almost every answer becomes legal.
     """
 
     allowed: Sequence[str]
@@ -309,7 +309,7 @@ def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> d
 
 
 def _rule(pair: Pair) -> str:
-    """Name the rule that the failing operation broke; reports group failures by this name."""
+    """Name the rule that the failing operation broke, for grouping failures in reports."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS:
         return "missing" if result != "ok" else "stale-read"

@@ -1,9 +1,9 @@
 """Checks delegation tokens: every metastore must judge a token by the shared store.
 
 A token is good if it was issued, not cancelled, and has not expired. If the history proves that a
-token was good from the invocation of an operation until its completion, or that it was not good all
-that time, the answer must agree. If an operation that changes the token is under way, or was not
-answered, every answer is right.
+token was good from the invocation of an operation until its completion, or that it was never good
+in this interval, the answer must agree. If an operation that changes the token is under way, or was
+not answered, every answer is right.
 
 | rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
@@ -177,7 +177,7 @@ class _Judge:
             token_used = self._token_of(pair)
             if token_used is not None and pair.type is not OpType.FAIL:
                 if pair.invoke.f == "renew":
-                    # Only earlier operations count here: later renewals set a later end.
+                    # Later renewals set a later end, so only earlier operations count here.
                     if pair.type is OpType.OK and not self._is_good(pair, token_used):
                         token_used.late.append(pair.invoke.index)
                     token_used.renewals.append(pair)

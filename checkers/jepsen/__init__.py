@@ -1,9 +1,9 @@
 """Checkers after Jepsen's: sets, counters, banks, queues, ids, locks, and patterns of reads.
 
 Each of them is both a history model (`harness check --model NAME`) and a checker of runs. It reads
-histories in Jepsen's form (`{:f :add, :value 3}`) or in the form of our vocabularies (`{"value":
-3}`); see `steps`. Most of them judge each answer separately, in about linear time. `locks` and the
-models in `checkers.foreign` search for a legal order instead.
+histories either in Jepsen's form (`{:f :add, :value 3}`) or in the form of our vocabularies
+(`{"value": 3}`); see `steps`. Most of them judge each answer separately, in about linear time.
+`locks` and the models in `checkers.foreign` search for a legal order instead.
 
 The definitions follow `jepsen/checker.clj` and `jepsen/tests/*.clj` of
 https://github.com/jepsen-io/jepsen (commit c4c7473). Each module names its source and the

@@ -4,7 +4,7 @@ This follows `jepsen/tests/bank.clj`. The operations are `transfer` with {from, 
 `read`, whose answer has the balance of each account. Transfers never change the total, so all reads
 show the same total if each read shows the accounts at a single instant.
 
-* wrong-total: a read shows balances with another total.
+* wrong-total: the balances that a read shows have a different total.
 * no-balance: a read shows an account without a balance.
 * negative-balance: a read shows a balance below zero; allowed in bank-overdraft.
 * unexpected-account: the accounts were stated, and a read shows an account that is not among them.

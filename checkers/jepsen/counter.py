@@ -4,8 +4,8 @@ This follows `counter` in `jepsen/checker.clj`. An add is *certain* for a read i
 acknowledged before the read began, and *possible* if it was invoked before the read ended, did not
 fail, and is not certain.
 
-* below, above: the read is below the sum of the certain adds, or above the sum of all certain and
-  possible adds.
+* below, above: the number that was read is below or above all sums of the certain adds and any of
+  the possible adds.
 * unreachable: the number that was read is within these bounds, but no subset of the possible adds
   leads to it.
 

@@ -3,8 +3,8 @@
 This follows `jepsen/tests/linearizable_register.clj`. The checker judges runs in the vocabulary
 `registers`, key by key, with the model `cas-register`. Either each register is null at first, and a
 read that returns null is an observation, or all registers begin with the system's default value
-(`checkers.registers.initial`). For histories of other tools, use `harness check --model
-cas-register --independent`.
+(`checkers.registers.initial`). For imported histories, use
+`harness check --model cas-register --independent`.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ class Model(Specification[S, I, O]):
         """
 
     def read_only(self, input_: I, output: O | Unknown, /) -> bool:
-        """Whether `step` returns the given state itself in *every* state that allows the operation.
+        """Whether `step` returns its state unchanged in *every* state that allows the operation.
 
         A search leaves out read-only operations of unknown outcome, and raises an error if a
         read-only operation changes a state. When in doubt, return `False`: this makes a check

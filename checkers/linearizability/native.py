@@ -203,7 +203,7 @@ class NativeProblem(Problem):
     def __init__(
         self, model: Model[Any, Any, Any], operations: tuple[Operation[Any, Any], ...], core: _Core
     ) -> None:
-        """Set the attributes of `Problem` that explanations need to values of the native core."""
+        """Copy the attributes of `Problem` that explanations need from the native core."""
         self.core = core
         self.model = model
         self.operations = operations

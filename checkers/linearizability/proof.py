@@ -65,7 +65,7 @@ REPLAY: Final = "the verifier, by replay"
 
 
 def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
-    """Make an operation with the input `given` from `pair`.
+    """Convert `pair` to an operation whose input is `given`.
 
     If `answer` is `UNKNOWN`, the operation has an unknown outcome.
     """
@@ -78,7 +78,7 @@ def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
 class Told(NamedTuple):
     """The description of an invalid history, with its subject, reasons, and operations to blame.
 
-    `rule` is the short name of the broken rule; reports group failures by this name.
+    `rule` is the short name of the broken rule, which serves to group failures in reports.
     """
 
     subject: str

@@ -68,7 +68,7 @@ def dominated(chain: list[int], used: int) -> bool:
     return False
 
 
-# (choices, and the mask, the used unknown operations and the state after these choices)
+# (choices, mask after them, unknown operations used after them, state after them)
 Move = tuple[tuple[int, ...], int, int, int]
 
 

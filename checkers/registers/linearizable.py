@@ -18,7 +18,7 @@ from harness.vocabularies import fields_of
 
 
 def _rule(pair: Pair) -> str:
-    """Name the rule that `pair` broke, by which reports group failures."""
+    """Name the rule that `pair` broke, for grouping failures in reports."""
     if pair.invoke.f == "read":
         return "stale-read"
     result = "ok" if pair.completion is None else fields_of(pair.completion).get("result", "ok")

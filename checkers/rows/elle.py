@@ -67,9 +67,9 @@ class _Stretch:
     """The operations that were invoked between two power cuts.
 
     An operation that is under way at one of the cuts may have any outcome. A cell that shows no
-    value, or a value from before the stretch, counts as unchanged since the start. Earlier values
-    may still come back one after another, so they all count as a single version, the first. No
-    write that was invoked within the stretch is lost before the second cut.
+    value, or a value from before the stretch, counts as unchanged since the start. Values from
+    before the stretch may still be undone one after another, so they all count as a single version,
+    the first. No write that was invoked within the stretch is lost before the second cut.
     """
 
     def __init__(self, read: RowsHistory, begin: float, end: float) -> None:

@@ -26,7 +26,7 @@ def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int
 def gone_nodes(
     history: History, permits: Mapping[str, Permit], *, before: float = math.inf
 ) -> dict[str, tuple[str, Op]]:
-    """Map the nodes that ended as permitted and were down at op `before` to permit and exit."""
+    """Map nodes to (permit, exit) if they ended as permitted and were down at op `before`."""
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():
@@ -40,7 +40,7 @@ def gone_nodes(
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """Name a permit whose sign is in the log of a node that ended by itself."""
+    """Return a permit for which the node's log contains a sign, if the node ended by itself."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]

@@ -46,7 +46,7 @@ class SearchChecker(Checker):
 
 
 class Attempt(NamedTuple):
-    """A search under additional assumptions; an order that it finds is valid without them, too.
+    """A search under additional assumptions; an order that it finds is also valid without them.
 
     `share` is the attempt's share of the steps, and `timeout_s` its time limit.
     """

@@ -62,8 +62,8 @@ impl<const W: usize> Hash for Bits<W> {
     }
 }
 
-/// A multiplicative hash of a few words, without a random seed: no adversary chooses the keys, and
-/// equal runs must behave equally.
+/// A multiplicative hash of a few words. It has no random seed, since equal runs must behave
+/// equally, and no adversary chooses the keys.
 #[derive(Default)]
 pub struct WordHasher(u64);
 
@@ -113,7 +113,7 @@ impl<const U: usize> Antichain<U> {
         Self::Many(Vec::new())
     }
 
-    /// Whether some set is a subset of `used`. If none is, `used` replaces its supersets.
+    /// Whether some set is a subset of `used`. If none is, adds `used` and removes its supersets.
     pub fn dominates(&mut self, used: &Bits<U>) -> bool {
         match self {
             Self::One(other) => {

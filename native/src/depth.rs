@@ -1,4 +1,4 @@
-//! Depth-first search over window-compressed configurations; makes the same moves as `search.py`.
+//! The depth-first search of `search.py`, over configurations of a window of the history.
 //!
 //! Both searches make the same moves in the same order and count the same steps, so that tests can
 //! require equal results, not only equal verdicts. The generators of `search.py` are state machines
@@ -12,7 +12,7 @@ const CHAIN_EVALUATIONS_MAX: u64 = 2_000; // as in search.py
 const CHAIN_LENGTH_MAX: usize = 3;
 const CHOICES_MAX: usize = CHAIN_LENGTH_MAX + 1;
 
-/// The state of a search after a budget of steps; `native.py` has the same numbers.
+/// The state of a search after it ran for a budget of steps; `native.py` uses the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// The search can continue.
@@ -27,7 +27,7 @@ pub enum Status {
     Full = 4,
 }
 
-/// The numbers of a few chosen operations, in order.
+/// A short sequence of operation numbers: the choices of one move.
 #[derive(Clone, Copy, Default)]
 struct Choices {
     ops: [u32; CHOICES_MAX],
@@ -58,7 +58,7 @@ struct Move<const M: usize, const U: usize> {
     after: u32,
 }
 
-/// The constant part of a frame: the configuration from which its moves start.
+/// The constant part of a frame, which is the configuration from which its moves start.
 #[derive(Clone, Copy)]
 struct Place<const M: usize, const U: usize> {
     position: u32,
@@ -68,7 +68,7 @@ struct Place<const M: usize, const U: usize> {
 }
 
 impl<const M: usize, const U: usize> Place<M, U> {
-    /// Make the move that leads here by `choices`.
+    /// Return the move that leads to this place by `choices`.
     fn reached_by(&self, choices: Choices) -> Move<M, U> {
         Move {
             choices,
@@ -86,15 +86,17 @@ struct Frame<const M: usize, const U: usize> {
     moves: Option<Box<Moves<M, U>>>,
 }
 
+/// The kinds of moves, in the order in which a frame tries them. The *must-return operation* is the
+/// operation that must return next, which a frame tries before all of these.
 #[derive(Clone, Copy)]
 enum Phase {
     Helpful,        // open writes that make the must-return operation legal
-    HelpfulUnknown, // unknown operations that make it legal
-    Chains,         // lean: chains of unknown operations that make it legal
+    HelpfulUnknown, // unknown operations that make the must-return operation legal
+    Chains,         // in a lean search: chains of unknown operations that do so
     Known,          // all other open writes
-    Deferred,       // unknown operations that do not make it legal
+    Deferred,       // unknown operations that do not make the must-return operation legal
     Unknown,        // unknown operations, if the must-return operation is legal
-    Others,         // lean: unknown operations that make another open one legal
+    Others,         // in a lean search: unknown operations that make another open one legal
     Done,
 }
 
@@ -444,10 +446,10 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         Ok(None)
     }
 
-    /// Lean: make the move of some unknown operations and the open operation `end` that they make
-    /// legal.
+    /// In a lean search, return the move of the unknown operations `chain` and the open operation
+    /// `end`, or `None` if `end` is still illegal after them.
     ///
-    /// `place` is the place after the unknown operations.
+    /// `place` is the place after the operations in `chain`.
     fn end_chain<S: Step>(
         &mut self,
         model: &mut S,
@@ -466,8 +468,8 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         }))
     }
 
-    /// Lean: return the next chain of unknown operations that ends in the must-return operation,
-    /// shortest chains first.
+    /// In a lean search, return the next chain of unknown operations, followed by the must-return
+    /// operation. Shorter chains come first.
     fn next_chain<S: Step>(
         &mut self,
         problem: &Problem,
@@ -537,8 +539,8 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         Ok(None)
     }
 
-    /// Lean: return the next move of an unknown operation and another open operation that it makes
-    /// legal.
+    /// In a lean search, return the next move of an unknown operation and an open operation that it
+    /// makes legal. The must-return operation is left out.
     fn next_other<S: Step>(
         &mut self,
         problem: &Problem,

@@ -1,4 +1,4 @@
-//! Breadth-first search over return events with dominance; makes the same moves as `frontier.py`.
+//! The breadth-first search of `frontier.py` over return events, with dominance and the same moves.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -121,7 +121,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         found
     }
 
-    /// The configurations before the furthest return reached that are not dominated.
+    /// The configurations before the furthest return that are not dominated.
     pub fn remaining(&self) -> Vec<Configuration<M, U>> {
         self.surviving
             .iter()
@@ -137,7 +137,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
             .is_some_and(|chain| chain.contains(&config.used))
     }
 
-    /// Search until `limit` steps were taken in all.
+    /// Search until the total number of steps is `limit`.
     pub fn run<S: Step>(
         &mut self,
         problem: &Problem,
@@ -200,7 +200,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         Ok(())
     }
 
-    /// Move to the earliest layer with configurations; without any, the search is exhausted.
+    /// Move to the earliest layer that has configurations; if none has, the search is exhausted.
     fn next_layer(&mut self) {
         if self.status != Status::Running {
             return;

@@ -131,8 +131,9 @@ pub struct Classes {
     pub examples: Vec<(Py<PyAny>, Py<PyAny>)>,
 }
 
-/// Assign operations with equal inputs and outputs to one class. Their types must be equal, too: 1
-/// == True, but a model may distinguish them. An operation that is not hashable gets its own class.
+/// Assign operations with equal inputs and outputs to the same class. Their types must also be
+/// equal, since a model may distinguish 1 from True, which are equal. An operation that is not
+/// hashable gets a class to itself.
 pub fn classes(py: Python<'_>, raws: &[Raw<'_>]) -> PyResult<Classes> {
     let numbers = PyDict::new(py);
     let mut found = Classes {
@@ -243,8 +244,8 @@ impl<'py> Values<'py> {
         self.values.len() as u32 - 1
     }
 
-    /// Return the number of a value; `None` for a value of another type, or one that does not equal
-    /// itself.
+    /// Return the number of a value; `None` if its type is not supported, or if it does not equal
+    /// itself (nan).
     fn number(&mut self, value: &Bound<'py, PyAny>) -> PyResult<Option<u32>> {
         let mut whole = None;
         if value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyBool>() {

@@ -1,4 +1,4 @@
-//! A history, prepared for searching; `problem.py` explains the representation.
+//! Prepares a history for searches; `problem.py` explains the representation.
 //!
 //! In contrast to `problem.py`, slots are numbers, not single-bit masks, and one vector holds the
 //! lists of open operations of all returns.
@@ -6,7 +6,7 @@
 use crate::bits::Bits;
 use crate::model::{Step, ILLEGAL};
 
-/// Stands for a missing number.
+/// The value that means that there is no number.
 pub const NONE: u32 = u32::MAX;
 
 /// The properties of an operation that the preparation needs.
@@ -29,7 +29,7 @@ pub struct Span {
 pub struct Footprint {
     /// Whether the operation touches the whole state.
     pub everything: bool,
-    /// Otherwise, the parts that it touches, as a bit set just long enough for the highest part.
+    /// If not, the parts that it touches, as a bit set just long enough for the highest of them.
     pub words: Vec<u64>,
 }
 
@@ -60,8 +60,8 @@ impl Footprint {
     }
 }
 
-/// The parts of the state that can matter at one configuration; usually `None`, which means all
-/// parts.
+/// The parts of the state that can matter at one configuration. The usual value is `None`, which
+/// means all parts.
 pub type Reach = Option<Footprint>;
 
 /// One list of (slot, operation) per return.
@@ -97,13 +97,13 @@ pub struct Problem {
     pub operations: usize,
     /// Operation numbers in the order of their returns.
     pub returns: Vec<u32>,
-    /// The slots of these operations.
+    /// The slots of the operations in `returns`.
     pub return_slots: Vec<u32>,
     /// The open writes just before each return, latest call first.
     pub writes: Opens,
     /// The open reads just before each return, in call order.
     pub reads: Opens,
-    /// Operations that never returned, in call order; read-only ones are left out.
+    /// Operations that never returned, in call order, without read-only operations.
     pub unknown: Vec<u32>,
     /// The number of unknown operations called before each return.
     pub unknown_called: Vec<u32>,

@@ -92,9 +92,7 @@ class CatalogInvariantsChecker(Checker):
 
 
 def _summary(findings: CatalogFindings) -> str:
-    """Return the reason of a valid result, which counts judged and unjudged invariants and exempt
-    cases.
-    """
+    """Return the reason of a valid result, with the invariants judged and the exempt cases."""
     by_name = counted_by_name(findings.looked, CATALOG)
     held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"

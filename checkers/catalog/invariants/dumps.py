@@ -1,5 +1,4 @@
-"""Compares the nodes' dumps in the final snapshot by progress, members, key coverage and row
-digests.
+"""Compares nodes' dumps in the final snapshot: progress, members, key coverage and row digests.
 
 * Masters apply the same log, so the dump of a master that lags is an earlier state of the same
   catalog (I5). Compared with the lagging master, a master that is ahead lacks no row, and has no

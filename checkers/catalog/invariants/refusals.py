@@ -111,9 +111,7 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
 
 
 def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
-    """Return the kinds of operations that the target refused since `since_ns` due to its own
-    limits.
-    """
+    """Return the kinds of operations that the target's limits refused since `since_ns`."""
     limits = _Limits.declared(history)
     if limits == _Limits():
         return frozenset()
@@ -236,9 +234,7 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can lack the column; true for the key column, since dropping it may
-        fail.
-        """
+        """Whether some table can lack the column; true for the key column: dropping it may fail."""
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
     def _possible(

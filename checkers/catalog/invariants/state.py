@@ -314,9 +314,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
 
 
 class _Renames:
-    """Sets of column names that requested renames connect; one column may have had all names of a
-    set.
-    """
+    """Sets of column names that requested renames connect: one column may have had them all."""
 
     def __init__(self, history: History) -> None:
         self._parent: dict[str, str] = {}

@@ -59,7 +59,7 @@ ANYTHING: Final[Slot] = (None, -1, None)
 def table_projections(
     names: Sequence[NameProjection], operations: Sequence[TableOperation]
 ) -> list[Projection[Any, Any, Any]]:
-    """Return the projections for each window of a name, for each name, its tenants, and each id."""
+    """Return the projections for windows of names, for names, for tenants of names, and for ids."""
     windows = (window for name in names for window in _windows(name))
     return [*windows, *names, *map(_tenants, names), *_ids(operations)]
 

@@ -40,7 +40,7 @@ class Accesses:
 
     @property
     def last(self) -> LongArray:
-        """For each row, the version of the key that the transaction left behind."""
+        """For each row, the version of the key after the transaction's last access to the key."""
         return np.where(self.wrote >= 0, self.wrote, self.read)
 
     @property

@@ -27,7 +27,7 @@ class AppendIndex:
     element: IntArray
     writer: IntArray
     reads: IntArray  # micro-operation of each read of an ok transaction
-    # per read: whether it contradicts the longest read, or some read of its key has duplicates
+    # per read: whether it contradicts the longest read, or its key has a read with duplicates
     straying: BoolArray
     contradicts: BoolArray  # per read: whether it is not a prefix of the longest read
     # per read: the version that it returned; -1 if its last element is not in the order
@@ -74,7 +74,7 @@ def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
 
 
 def _repeated(key: IntArray, value: IntArray) -> LongArray:
-    """Return the positions of elements that occur earlier in the list of the same key."""
+    """Return the positions of elements that already occurred in the list of the same key."""
     code = (key.astype(np.int64) << 32) | value.astype(np.int64)
     order = np.argsort(code, kind="stable")
     same = code[order][1:] == code[order][:-1]

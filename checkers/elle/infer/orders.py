@@ -162,7 +162,7 @@ class _Search:
         return self._complete()
 
     def _distance(self, pair: Pair) -> int:
-        """Return the number of runs between the starts of the two writers of `pair`."""
+        """Return the number of runs (see `columns`) between the starts of the writers of `pair`."""
         return abs(int(self._start[pair[1]]) - int(self._start[pair[2]]))
 
     def _complete(self) -> bool:

@@ -321,7 +321,7 @@ class _Reads:
         """
         if len(committed) > 2:
             return True
-        # The transaction writes its own version only after this read.
+        # The read cannot select the transaction's own version, which is written only later.
         foreign = [version for version in committed if version.txn != self.txn]
         if len(foreign) == 1:
             self._selected(access, key, foreign[0])

@@ -1,10 +1,10 @@
 """Converts transactions with predicate reads to columns, and reads the universe of keys.
 
 A history begins with an operation `init`, whose value maps all keys that exist to their values. The
-`init` must complete before any transaction begins. The `init` is not a transaction itself, and its
-value is assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k
-v]` and predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok` transaction
-took effect.
+`init` must complete before any transaction begins. It is not a transaction itself, and its value is
+assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k v]` and
+predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok` transaction took
+effect.
 
 Keys are compared as text, because the parsers of EDN and JSON return the keys of maps as text.
 """

@@ -27,9 +27,9 @@ _ANTI: Final = RW | RWP
 def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
     """Return a cycle of the same kind with as few of the transactions as real time allows.
 
-    `start` and `end` are the runs of the cycle's transactions, in the order of the cycle. All
-    anti-dependencies stay. A cycle without anti-dependencies keeps one data dependency, which
-    decides the kind of the cycle.
+    `start` and `end` are the runs (see `columns`) of the cycle's transactions, in the order of the
+    cycle. All anti-dependencies stay. A cycle without anti-dependencies keeps one data dependency,
+    which decides the kind of the cycle.
     """
     size = len(cycle.txns)
     if REALTIME not in cycle.relations or size < 3:

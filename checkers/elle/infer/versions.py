@@ -14,11 +14,13 @@ of any key cyclic is reported (`cyclic-versions`), and none of its edges are use
 | linearizable-keys | a completed transaction's version comes before any later transaction's |
 
 **Real time in less than quadratic time.** `linearizable-keys` relates every pair of transactions on
-a key that do not overlap, which is quadratic. So each version gets two times. `exit` is when the
-first transaction that left the version behind completed. `entry` is when the last transaction that
-found the version was invoked. Version v precedes w if and only if exit(v) < entry(w). Two versions
-contradict each other if each precedes the other; this is the condition on zones of Gibbons and
-Korach (1997). Without a contradiction, each version needs edges only to its nearest successors.
+a key that do not overlap, which is quadratic. So each version gets two times. A transaction
+*leaves* the version that the key has after it, and *finds* the version that the key has before it.
+`exit` is when the first transaction that left the version completed. `entry` is when the last
+transaction that found the version was invoked. Version v precedes w if and only if exit(v) <
+entry(w). Two versions contradict each other if each precedes the other; this is the condition on
+zones of Gibbons and Korach (1997). Without a contradiction, each version needs edges only to its
+nearest successors.
 
 **The pairs of the original Elle.** Elle walks the reduced real-time graph and does not pass through
 transactions on the same key, so it misses some pairs. The difference matters only if the history
@@ -54,7 +56,7 @@ class RealTime:
 
 
 def realtime_of(accesses: Accesses) -> RealTime:
-    """Compute the runs in which each version was first left behind and last found."""
+    """Compute the runs (see `columns`) in which each version was first left and last found."""
     columns = accesses.columns
     first_exit = np.full(accesses.count, NEVER, np.int64)
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))

@@ -65,8 +65,8 @@ def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, An
 
     The first has the pairs (version read, version written) of single transactions. The second maps
     each version to the earliest end of a transaction that left the version behind, and the third to
-    the latest call of a transaction that found it. Ends and calls are given per process, and under
-    `ANYBODY` for all processes.
+    the latest call of a transaction that found it. Ends and calls are listed per process, and for
+    all processes together under `ANYBODY`.
     """
     over: set[Any] = set()
     left: dict[Any, Any] = {}

@@ -6,10 +6,10 @@ an offset. The operations are:
 * assign and subscribe, with the list of keys that the process polls from now on. A process that
   assigns keys reads them from the beginning. A process that subscribes to keys shares them with
   other processes, and may lose them again.
-* send, poll and txn, with micro-operations. `[send key message]` is answered with `[send key
-  [offset message]]`, where the offset may be nil. `[poll]` is answered with `[poll {key [[offset
-  message] ...]}]`. A txn is atomic, and its messages are visible once it is committed. `[rebalance
-  [key ...]]` lists keys that the process lost or got during the operation.
+* send, poll and txn, with micro-operations. `[send key message]` is answered with
+  `[send key [offset message]]`, where the offset may be nil. `[poll]` is answered with
+  `[poll {key [[offset message] ...]}]`. A txn is atomic, and its messages become visible when it is
+  committed. `[rebalance [key ...]]` lists keys that the process lost or got during the operation.
 * crash and debug-topic-partitions, which have no meaning here.
 
 In the vocabulary `logs`, a send or a poll is an object; assigned keys are read from the beginning.

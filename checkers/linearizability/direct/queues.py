@@ -243,7 +243,7 @@ def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
 
 
 def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None:
-    """Find a dequeue that found nothing although the queue had some of `items` all the time."""
+    """Find a dequeue that found nothing although one of `items` was in the queue at each moment."""
     sure = sorted(
         (item for item in items if item.put_end < item.take_call), key=lambda item: item.put_end
     )

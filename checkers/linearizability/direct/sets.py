@@ -99,7 +99,7 @@ def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decis
 
 
 def _level_of(look: Look, chain: Sequence[Look]) -> int:
-    """Return the position (from 1) in `chain` of the result of `look`, found by its size."""
+    """Return the position (from 1) of the result of `look` in `chain`, which is sorted by size."""
     low, high = 0, len(chain)
     while low < high:
         middle = (low + high) // 2

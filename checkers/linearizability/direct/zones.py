@@ -149,7 +149,7 @@ class _History:
         return len(self._makers.get(value, ())) + (value == self._initial) == 1
 
     def _observe(self) -> list[Access]:
-        """Store in `_witness`, for each value, the first operation that shows it was held.
+        """Store in `_witness`, for each value, the first operation to show that it was held.
 
         Returns the operations of unknown outcome that must have taken effect.
         """
