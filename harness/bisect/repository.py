@@ -105,7 +105,7 @@ class Repository:
 
     @contextlib.contextmanager
     def work_tree(self, commit: Commit, below: Path) -> Iterator[Path]:
-        """Yield a work tree with the files of `commit`, a fresh folder in `below`; remove it."""
+        """Yield a fresh work tree of `commit` in the folder `below`; remove it at the end."""
         folder = Path(tempfile.mkdtemp(prefix=f"{commit.short}-", dir=below))
         try:
             _asked(self.root, "worktree", "add", "--detach", "--force", str(folder), commit.hash)
@@ -171,7 +171,7 @@ class Bisection:
 
 
 def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run git in a folder with English output and without hooks, pagers and questions."""
+    """Run git in a folder, with English output, and without hooks, pagers and prompts."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat"}

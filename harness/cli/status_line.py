@@ -24,8 +24,9 @@ REDRAWN_PER_S: Final = 4
 
 
 class StatusLine:
-    """Status line on `stream` (default: stderr); without a terminal, one line per
-    `pipe_interval_s`.
+    """A status line on `stream` (default: stderr).
+
+    Without a terminal, a new line is printed every `pipe_interval_s` seconds.
 
     On a terminal, another thread calls `draw` repeatedly to render the display; without `draw` a
     terminal shows each text when it arrives.

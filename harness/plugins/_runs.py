@@ -134,7 +134,7 @@ class Nemesis(Plugin):
         """
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for arguments in a handwritten case that `plan` never draws."""
+        """Raise `UsageError` for wrong arguments, which only a handwritten case can have."""
 
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
         """Raise `UsageError` for nodes, groups or operations that this target does not have."""

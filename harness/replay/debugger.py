@@ -96,7 +96,7 @@ def _task_to_open(loop: NodeLoop, stop: Stop) -> asyncio.Task[Any]:
 
 
 class Names(types.SimpleNamespace):
-    """Objects as attributes; the text of this object lists their names."""
+    """Has objects as attributes; its `repr` lists their names."""
 
     def __repr__(self) -> str:
         return ", ".join(vars(self))

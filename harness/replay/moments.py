@@ -70,7 +70,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Quit(msgspec.Struct, frozen=True):
-    """The end of the replay, at once."""
+    """Ends the replay at once."""
 
 
 Until = AtOp | AtTime | AtEvent

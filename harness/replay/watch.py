@@ -70,7 +70,7 @@ class Watch:
         self.matched = 0
         """the number of events since the last stop that match the awaited event"""
         self.unlike: dict[str, Any] = {}
-        """the fields of the last event of the awaited kind that does not match"""
+        """the fields of the last event that has the awaited kind but does not match"""
         self._steps = 0
         self._over = False  # whether the last event of `Steps` has begun
         self._quit = False

@@ -284,7 +284,7 @@ class Campaign:
 
     @property
     def search_record(self) -> dict[str, str | int | None]:
-        """The search, the number of states that it reached, and its corpus, for the JSON object."""
+        """The search's name, its number of reached states, and its corpus, as plain JSON."""
         return {
             "name": self.spec.search,
             "states": self.states,

@@ -78,7 +78,7 @@ def _headline(tally: Tally, groups: Sequence[FailureGroup], known: KnownFailures
 
 
 def _marked(known: KnownFailures) -> tuple[str, ...]:
-    """Return the heading of the column `new or known`, which exists only with known failures."""
+    """Return the heading of the column `new or known`, which exists only if failures are known."""
     return ("new or known",) if known else ()
 
 

@@ -54,7 +54,7 @@ def soak_id(
     case: Case, *, environment: str, label: str | None, search: tuple[str, ...] = ()
 ) -> SoakId:
     """Return the identity of a soak of a planned `case`; raises `UsageError` if a plug-in does not
-    load. `search` has the other values that decide which cases its seeds run.
+    load. `search` contains the other values that decide which cases the seeds run.
     """
     base = msgspec.structs.replace(case, seed=0, faults=None)
     content = msgspec.json.encode([SCHEMA, base, environment, label, *search], order="sorted")

@@ -71,8 +71,8 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(mib: int) -> Iterator[None]:
-    """Let the process grow by at most `mib` beyond its present size while the block runs; a lower
-    limit that exists already stays.
+    """Let the process grow by at most `mib` beyond its present size while the block runs; an
+    existing lower limit stays in force.
     """
     import resource
 

@@ -159,8 +159,9 @@ def rule_of_words(reason: str) -> str:
 
 
 def involved(result: CheckResult, history: History) -> list[Op]:
-    """Return the invocations of the first operations of clients that a result names; if it names
-    no operation of a client, return the first ops of the harness that it names.
+    """Return the invocations of the first client operations that a result names.
+
+    If it names no client operation, return the first ops of the harness that it names.
     """
     wanted = frozenset(result.operations)
     by_index = {op.index: op for op in history if op.index in wanted}

@@ -154,7 +154,7 @@ def _source(parsed: argparse.Namespace) -> Source:
 
 
 def source_of_run(path: Path, *, checker: str | None = None) -> Source:
-    """The source of a stored run; raises `UsageError` if it has no proven failure."""
+    """Return the shrink's input for a stored run; raises `UsageError` without a proven failure."""
     folder = path.resolve()
     stored = load_run(path)
     kinds = kinds_in(folder / "results.json")

@@ -288,7 +288,7 @@ class SoakOutput:
         return entry
 
     def _chosen(self) -> list[SeedResult]:
-        """The results for the JSON object: at most `RESULTS_MAX`, failing results first."""
+        """The results for the JSON output: at most `RESULTS_MAX`, failing results first."""
         tally = self.campaign.tally
         if tally.seeds <= RESULTS_MAX:
             return list(self.campaign.results())

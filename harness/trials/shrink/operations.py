@@ -84,7 +84,7 @@ def _indices(pair: Pair) -> set[int]:
 
 
 def near_faults(witness: Witness) -> list[ScheduledOp]:
-    """Return the operations that were invoked shortly before or after the begin of a fault."""
+    """Return the operations that were invoked shortly before or after the beginning of a fault."""
     begun_ns = [fault.start for fault in faults_of(witness.history)]
     return [
         op

@@ -41,7 +41,7 @@ FEW: Final = 8
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A reduction that kept the failure, described in words, and the trials and CPU time so far."""
+    """A successful reduction in words, with the number of trials and the CPU time so far."""
 
     words: str
     runs: int
@@ -115,12 +115,12 @@ class Search:
     def first(
         self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
     ) -> int | None:
-        """Try candidates in order until one fails with the kind; return its position.
+        """Try candidates in order until one fails in the same way (`kind`); return its position.
 
-        Each candidate is tried with the seed of the best case and the following seeds.
-        Candidates that cannot be planned are skipped. A run that lasts much longer than the best
-        one, such as a run that never settles, makes later trials expensive, so it counts only if no
-        other trial fails.
+        Each candidate is tried with the seed of the best case and the following seeds. Candidates
+        that cannot be planned are skipped. A run that lasts much longer than the best one, such as
+        a run that never settles, makes later trials expensive, so it counts only if no other trial
+        fails.
         """
         positions: list[int] = []
         failed: list[tuple[int, Trial]] = []
