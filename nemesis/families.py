@@ -2,8 +2,8 @@
 
 In most partitions, clients still reach both sides. This matters, since a leader that does not yet
 know that it was deposed may give them stale answers. A few partitions whose sides are chosen by
-role suffice to find most partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). A
-power cut must lose nothing only if the target syncs before it answers. Kudu does not by default
+role suffice to find most partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). Only
+a target that syncs before it answers must survive a power cut. By default, Kudu does not sync
 (`log_force_fsync_all=false`).
 """
 

@@ -5,7 +5,7 @@ casts a vote, appends an entry or installs a snapshot. Faults at planned times r
 milliseconds after such a point, and many defects need two faults at related points. So most runs
 draw one of the target's groups of points, and strike at these points again and again. (`BUGGIFY` in
 FoundationDB's `flow/include/flow/Buggify.h` also arms only a few sites per run.) Some faults strike
-at a planned time instead, because otherwise no leader might be lost and no election happen.
+at a planned time instead, because otherwise a run might have no lost leaders and no elections.
 
 Some defects of consensus need several faults in a certain order, which independent draws hardly
 ever produce. So half of the runs follow a *plot* (`PLOTS`), if the target has the plot's points:

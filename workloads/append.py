@@ -6,8 +6,8 @@ operations until the final reads, and a new table takes its place. The workload 
 first, and repeats each create, as a new operation, until the table is known to exist. Only then do
 appends and reads begin.
 
-The vocabulary is `harness.vocabularies.transactions`. A transaction appends to one table, or reads
-one table.
+The vocabulary is `harness.vocabularies.transactions`. Each transaction either appends to one table
+or reads one table.
 """
 
 from __future__ import annotations

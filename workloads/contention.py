@@ -80,7 +80,7 @@ class Blind:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BurstOps(Blind, abc.ABC):
-    """The base of endless generators with bursts; `count` makes nonces unique.
+    """The base class of endless generators with bursts; `count` makes nonces unique.
 
     The first `readers` threads only read: thread n draws from the mix `reads[n % len(reads)]`.
 

@@ -89,8 +89,8 @@ class LockWorkload(Workload):
     def serves(self, completion: Completion) -> bool:
         """Whether the answer shows that the lock works; a refusal also shows this.
 
-        A lock may be refused forever because of a closed client, or a client whose release was
-        lost.
+        A lock may be refused forever because a closed client, or a client whose release was lost,
+        holds it.
         """
         refused = completion.type is OpType.FAIL and completion.value is not None
         return refused or super().serves(completion)

@@ -51,7 +51,7 @@ class QueueWorkload(Workload):
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """Request an enqueue and a dequeue. Only probes enqueue negative elements.
 
-        The probe does not drain: a drain of unknown outcome would excuse every lost element.
+        The probe does not drain, since a drain of unknown outcome would excuse every lost element.
         """
         del case
         return (Request.of(Enqueue(probe_number(attempt, retry))), Request.of(Dequeue()))

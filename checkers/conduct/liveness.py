@@ -85,7 +85,7 @@ def _grouped(problems: object) -> list[str]:
 
 
 def _as_one(parts: Sequence[str], problems: Sequence[Sequence[str]]) -> str:
-    """Combine problems that differ only in names to a single text, with the number of problems.
+    """Combine problems that differ only in names into one text, with the number of problems.
 
     `parts` are the texts between the names, and `problems` the names of each problem.
     """

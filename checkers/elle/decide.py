@@ -111,7 +111,7 @@ def decide_closed_predicate(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide, by the dependency graph, each requested model for transactions with predicate reads.
+    """Decide each requested model for transactions with predicate reads, by the dependency graph.
 
     A model that the graph cannot decide is `unknown`, unless a stronger model holds.
     """
@@ -221,7 +221,7 @@ class _Decision:
         )
 
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """Return the result for `model` if no order of versions satisfies it: a refutation.
+        """Return the refutation of `model`, which no order of versions satisfies.
 
         The case lists transactions that no order explains; in a small history, this set is minimal.
         """

@@ -70,7 +70,7 @@ def check_readers(
 ) -> None:
     """Check the rules `once` and `missed`; `changes` maps nonces to changes.
 
-    `in_the_end` maps each nonce in the final log to the op that showed the log. It is `None` if the
+    `in_the_end` maps each nonce in the final log to the op that showed the log, or is `None` if the
     log was not cleaned.
     """
     shown_at: dict[str, int] = {}

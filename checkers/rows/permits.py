@@ -100,7 +100,7 @@ def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
 def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
-    """Search for an order in which reads may miss writes of terms later than theirs in `facts`.
+    """Search for an order in which reads may miss writes of later terms; `facts` has the terms.
 
     An operation with an id below 0 is a power cut, at which the row may fall back.
     """

@@ -64,7 +64,7 @@ class Permissions:
     def lost(self, pair: Pair) -> str | None:
         """Return `LOST_AFTER_POWER_CUT` if the power was cut after `pair` was invoked.
 
-        The cut may come before the answer, since an answer may still arrive after the power cut.
+        The cut need not come after the answer, since an answer may still arrive after a power cut.
         """
         asked = pair.invoke.index
         return LOST_AFTER_POWER_CUT if any(op.index > asked for op in self._cuts) else None

@@ -150,7 +150,7 @@ def _soonest(
 def torn_lists(
     listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Yield at most `LISTS_MAX` contradictions about lists without a table that existed.
+    """Yield at most `LISTS_MAX` contradictions about lists that lack an existing table.
 
     `tables` maps each table id to the operations that show the table.
     """

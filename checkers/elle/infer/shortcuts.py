@@ -84,7 +84,7 @@ def _fewest(
 
 
 def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
-    """Return a cycle of two transactions for each kind of cycle that two transactions form.
+    """For each kind of cycle between two transactions that occurs, return one such cycle.
 
     Either both steps are data dependencies, or one is a data dependency and one is real time.
     `start` and `end` are the runs of the component's transactions.

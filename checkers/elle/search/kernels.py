@@ -33,7 +33,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def expand(start: LongArray, length: npt.NDArray[np.integer]) -> LongArray:
-    """Return the indices of all slices with the given starts and lengths, one slice after another.
+    """Return the indices in slices with the given starts and lengths, one slice after another.
 
     Slice i has the indices start[i] to start[i] + length[i] - 1.
     """
