@@ -881,7 +881,7 @@ async def check_slow_processor(session: Session) -> None:
 
 
 async def check_bad_disk(session: Session) -> None:
-    """Requests fail, run out of space or take long, as the fault says, and are counted."""
+    """Disk requests fail, run out of space or take long, as the fault says; these are counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "b")
 

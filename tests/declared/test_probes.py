@@ -1,4 +1,4 @@
-"""Conditions on the answers to leader probes."""
+"""Conditions that a declaration puts on the answer to a leader probe."""
 
 import pytest
 

@@ -31,7 +31,7 @@ ADDRESSES = {name: place.address for name, place in PLACES.items()} | OWN
 
 
 class FakeBlueprint:
-    """The parts of a `Blueprint` that link faults use."""
+    """A fake `Blueprint` with only the parts that link faults use."""
 
     def __init__(self):
         self.places = PLACES
@@ -41,7 +41,7 @@ class FakeBlueprint:
 
 
 class FakeEngine:
-    """An engine that applies the commands of `rules` to lists, as the kernel would."""
+    """A fake engine that applies the commands of `rules` to lists, as the kernel would."""
 
     def __init__(self):
         # namespace -> its rules in order, each as [chain, address, mark, target, packets]
@@ -203,7 +203,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """The expected faults of each link, and the packets that each fault has affected."""
+    """A model: the expected faults of each link, and the packets that each fault has affected."""
 
     def __init__(self):
         self.kinds, self.links, self.touched = {}, {}, {}

@@ -37,7 +37,7 @@ class Victim(NamedTuple):
 
     @property
     def relay(self) -> str | None:
-        """The container that makes the clients' connections, if there is one."""
+        """Return the container that makes the clients' connections, if there is one."""
         name = container_name(self.run_id, "client")
         rows = self.engine.containers(f"{RUN_LABEL}={self.run_id}")
         return name if any(row.name == name for row in rows) else None

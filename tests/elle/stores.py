@@ -45,7 +45,7 @@ class Store:
         self.locks: dict[str, int] = {}
 
     def begin(self) -> int:
-        """The version that a transaction will see; it may be old if the store is not strict."""
+        """Return the version that a transaction will see; an old one if the store is not strict."""
         newest = len(self.versions) - 1
         if self.level == "serializable" and self.rng.random() < 0.3:
             return max(0, newest - self.rng.randint(1, 3))

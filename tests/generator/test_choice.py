@@ -1,4 +1,4 @@
-"""Combinators that choose among generators."""
+"""Combinators that choose among several generators."""
 
 from collections import Counter
 

@@ -74,7 +74,7 @@ class HmsWriter(Writer):
 
 
 def sent_to(*nodes, gap_ms=1, first_ms=0):
-    """Return attempts at these nodes that got no answer, `gap_ms` apart."""
+    """Build attempts at these nodes, `gap_ms` apart, none of which got an answer."""
     found = []
     for number, node in enumerate(nodes):
         begin = (first_ms + number * (gap_ms + 1)) * MS

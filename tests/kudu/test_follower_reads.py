@@ -40,7 +40,7 @@ def no_check(self: FollowerReads) -> int | None:
 
 
 def asked_after(self: FollowerReads) -> int | None:
-    """Return a bound that is twenty times too small."""
+    """Return a staleness bound that is twenty times too small."""
     age_ns = None if self._asked_ns is None else self._clock.monotonic_ns() - self._asked_ns
     return None if age_ns is None else age_ns // 20
 
@@ -76,7 +76,7 @@ async def test_any_master_answers(cluster):
 
 
 async def _left_alone(cluster: Deployed) -> str:
-    """Return a follower that has answered before both other masters were killed."""
+    """Kill both other masters, and return a follower that has answered before."""
     await cluster.ok(cluster.new_client(), "create", name="t")
     leader = await cluster.leader()
     alone = next(node for node in ("m1", "m2", "m3") if node != leader)

@@ -1,4 +1,4 @@
-"""The rules of Kudu's plug-in for the metastore."""
+"""The rules of Kudu's metastore plug-in: which changes to tables it accepts."""
 
 import msgspec
 import pytest

@@ -219,7 +219,7 @@ class PlainMap(KeyValue):
 
 @pytest.mark.parametrize("origins_max", [64, 1])
 def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
-    """Without known origins, illegal histories may be accepted, but no legal one is refused."""
+    """With few known origins, an illegal history may be accepted, but no legal one is refused."""
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
     tally = Counter[tuple[bool, bool]]()

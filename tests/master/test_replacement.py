@@ -41,7 +41,7 @@ def parse(words: str) -> tuple[RaftConfig, str, dict[str, PeerHealth]]:
 
 
 CASES: list[tuple[str, int, Decision | None]] = [
-    # at rest
+    # nothing is wrong
     ("A B C", 3, None),
     ("A", 1, None),
     ("A B? C", 3, None),
@@ -85,7 +85,7 @@ CASES: list[tuple[str, int, Decision | None]] = [
     ("A! B C D E", 3, None),  # an unhealthy leader evicts no member
     ("A? B! C D E Fp!", 5, ADD),
     ("A? B C", 1, None),
-    # marked `replace`
+    # members that are marked `replace`
     ("A Br C", 3, ADD),
     ("A Br C Dp", 3, None),
     ("A Br C D", 3, EvictPeer("B")),

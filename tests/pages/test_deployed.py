@@ -110,7 +110,7 @@ async def test_a_cut_off_follower_shows_its_pages(cluster):
 
 
 def looked_at(looks: int) -> str:
-    """Return the digest of a run during which pages are requested `looks` times."""
+    """Run a case while pages are requested `looks` times; return the digest of the run."""
 
     async def body(cluster: Deployed) -> str:
         for _ in range(looks):

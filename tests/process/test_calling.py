@@ -126,7 +126,7 @@ async def test_a_link_that_refuses_refuses_the_call():
 
 
 def held():
-    """Return the descriptors and threads that this process holds."""
+    """Return the descriptors and threads that this process has open."""
     return len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
 
 

@@ -30,7 +30,7 @@ class Timer:
 
 
 class World:
-    """A simulated loop, and a node that computes for `share` of its running time."""
+    """A simulated loop, and a node that computes during `share` of the time that it runs."""
 
     def __init__(self, factor, share=1.0, late_s=()):
         """Create the world; the values in `late_s` are the delays of its timers, in turn."""

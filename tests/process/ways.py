@@ -249,7 +249,7 @@ class _Disturbed:
 
 
 def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0) -> str:
-    """The verdict of one run with the reasons of checkers that are not valid, or its error."""
+    """Run one kind; return the verdict with the reasons of checkers, or the run's error."""
     case = Case(
         seed=1,
         target=way.target,

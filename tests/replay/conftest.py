@@ -28,13 +28,13 @@ TAKEN_OVER = "event=leader,term=2"
 
 @pytest.fixture(scope="session")
 def plain():
-    """Run the case without stops, and return the outcome."""
+    """Run the case without stops, and return the run's outcome."""
     return conduct(plan_case(CASE, SimEnvironment()), SimEnvironment(), run_id="x", folder=None)
 
 
 @pytest.fixture(scope="session")
 def stopped():
-    """Return a function that computes the state at a moment of the case, once per moment."""
+    """Return a function that replays the case up to a moment, and caches the state there."""
     states = {}
 
     def state_at(moment):
@@ -59,8 +59,9 @@ def state_of(case, moment):
 
 @pytest.fixture
 def session(tmp_path, monkeypatch, capsys):
-    """Return a function that runs `harness replay` with these lines on stdin, and returns the exit
-    code, stdout and stderr.
+    """Return a function that runs `harness replay` with these lines on stdin.
+
+    The function returns the exit code, stdout and stderr.
     """
     file = tmp_path / "case.json"
     file.write_bytes(CASE.encode())

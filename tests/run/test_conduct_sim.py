@@ -58,7 +58,7 @@ def only(history, f):
 
 
 class Behaving:
-    """A proxy of a plug-in in which a test has replaced some members."""
+    """A proxy of a plug-in; the test replaces some of its members."""
 
     def __init__(self, plugin, **overrides):
         self._plugin = plugin
@@ -456,7 +456,7 @@ def test_a_state_that_went_on_is_read_again(field):
 
 
 class Spying(Changed):
-    """The simulation with a record of cuts, thaws and heals, in order."""
+    """The simulation, with a list of all cuts, thaws and heals in order."""
 
     def __init__(self):
         super().__init__(self._spied)

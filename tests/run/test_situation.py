@@ -13,7 +13,7 @@ from tests.results.run.page.runs import Script, small_run
 
 
 def of(history, *operations, verdict=Verdict.INVALID):
-    """Return the sentence for a result that names `operations`."""
+    """Return the sentence about a violation that names these operations."""
     result = CheckResult("c", verdict, "because", ("As found.",), operations)
     sentence, *rest = explained(history, [result])[0].explanation
     assert rest in (["As found."], [])

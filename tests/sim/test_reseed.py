@@ -46,7 +46,7 @@ def test_streams_switch_in_place():
     streams = Streams(3)
     early = streams.open("a")
     assert early.random() == stream(3, "a").random()
-    draw = early.random  # hot paths keep bound methods
+    draw = early.random  # hot paths keep such bound methods
     streams.switch(1)
     late, adopted = streams.open("b"), streams.adopt("c", random.Random(0))
     first = [draw(), late.random(), adopted.random()]

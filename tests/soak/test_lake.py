@@ -39,7 +39,7 @@ FAILURE = Failure("crash", "m1 crashed", "crash · exit")
 
 @pytest.fixture(autouse=True)
 def code(request, monkeypatch):
-    """Let at most two runs wait, and fake the digest of the code."""
+    """Let at most two runs wait for an append to the lake, and fake the digest of the code."""
     monkeypatch.setattr(soaked, "RUNS_MAX", 2)
     if "process" not in request.keywords:
         monkeypatch.setattr(identity, "code_digest", lambda *_: "c0de")
@@ -251,8 +251,8 @@ def test_an_append_that_leaves_too_many_files_merges_small_ones(tmp_path, expect
         4,
         3,
         4,
-        # two of the other partition; then files from one, two and one appends; then two of this
-        # partition
+        # The two files of the other partition count. Among ours, each append adds one file, and a
+        # merge leaves one.
     ]
     assert len(merged) == 1
     ours = {name: [row for row in rows if row["run"].startswith("n/")] for name, rows in

@@ -1,6 +1,4 @@
-"""The harness's EDN survives a round trip, Jepsen's EDN is understood, and errors have
-positions.
-"""
+"""EDN: the harness's survives a round trip, Jepsen's is understood, and errors have positions."""
 
 import io
 

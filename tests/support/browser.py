@@ -108,7 +108,7 @@ class BrowserPage:
         self.hear_no_more()
 
     def hear_no_more(self) -> None:
-        """Ignore further errors; the page's next user collects them."""
+        """Stop collecting errors; the page's next user starts to collect again."""
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
 

@@ -47,7 +47,7 @@ class Thing:
         raise AssertionError(f"{type(self).__name__} does not know {f!r}")
 
     def seen(self) -> Any:
-        """The state that a read returns; with the bug `stale-read`, sometimes an earlier one."""
+        """Return the state that a read shows; with the bug `stale-read`, at times an older one."""
         if self.before and self.broken("stale-read"):
             return msgspec.json.decode(self.rng.choice(self.before))
         return self.state

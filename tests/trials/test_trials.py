@@ -22,7 +22,7 @@ def test_trials_come_in_the_order_of_their_cases(tmp_path):
     assert trials.runs == 3
     with Trials(jobs=1, cpu_s_max=60.0, memory=tmp_path / "trials") as again:
         assert list(again.in_order(seeds(3, 1, 2, 1))) == first
-    assert again.cpu_s == pytest.approx(trials.cpu_s)  # added up in another order
+    assert again.cpu_s == pytest.approx(trials.cpu_s)  # CPU times are summed in another order
 
 
 @pytest.mark.slow

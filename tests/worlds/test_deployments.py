@@ -1,4 +1,4 @@
-"""All parts of a declaration work in processes and in Docker."""
+"""Every part of a node's declaration works in processes and in Docker."""
 
 import asyncio
 import secrets

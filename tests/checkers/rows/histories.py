@@ -72,8 +72,9 @@ def random_history(
     deletes: bool = True,
     bank: bool = False,
 ) -> History:
-    """Build a history of the store's clients; a write takes effect between call and return or, if
-    its answer is lost, later or never.
+    """Build a history of the store's clients.
+
+    A write takes effect between call and return; if its answer is lost, later or never.
     """
     rng = random.Random(seed)
     store = [PlainTablet(f"T{n}", rng.randrange(-30, 31)) for n in range(tablets)]

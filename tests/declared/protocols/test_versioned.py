@@ -65,9 +65,7 @@ def test_reads_of_zookeeper_follow_a_sync_if_the_file_says_so(settings, kinds):
 
 
 def zookeeper_read(answer):
-    """Return the outcome of a read of the value 7; `change` alters the answer without its length
-    prefix.
-    """
+    """Return the outcome of a read of the value 7, whose answer `change` alters."""
     mini = minis.MiniZooKeeper()
     mini.data[b"/harness-register"] = b"7", 0
 

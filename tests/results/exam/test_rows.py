@@ -1,4 +1,4 @@
-"""The rows of an exam: switches from ledgers, planted defects of a module, and clean profiles."""
+"""The rows of an exam: a bug switch of a ledger, a planted defect, or a clean profile per row."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ class DeadError(BaseException):
 
 
 class Actor:
-    """A thread with its own `Lake` object; `said` lists the runs that the lake acknowledged."""
+    """A thread with its own `Lake` object; `said` has the runs that the lake acknowledged to it."""
 
     def __init__(self, name, lake, work):
         self.name, self.lake, self.said = name, lake, None

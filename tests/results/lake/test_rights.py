@@ -116,7 +116,7 @@ def test_a_store_without_the_right_to_read(shell, place, mode):
             ("ingest", store, "--lake", place / "new"),
             *(
                 [("serve", store, "--port", "0")] if mode == UNREADABLE else []
-            ),  # otherwise `serve` waits
+            ),  # with other rights, `serve` would start and wait
         ):
             line = refused(shell.harness(*words))
             assert str(store) in line

@@ -31,7 +31,7 @@ def store(folder):
 
 @contextlib.contextmanager
 def place(kind, tmp_path):
-    """A lake's address, the options for direct access, and the proxy that other processes use."""
+    """Provide a lake's address, options for direct access, and the proxy for other processes."""
     if kind == "local":
         yield str(tmp_path / "lake"), {}, None
         return

@@ -63,7 +63,7 @@ class Run:
         return self.workload, self.nemeses, self.bugs, repr(bare)
 
     def item(self, **fields):
-        """Build an item of this run."""
+        """Build an item: fields of this run that an answer groups or counts."""
         return {"of": self, "run": self.key, **fields}
 
     def _op(self, pair):
@@ -133,7 +133,7 @@ class Run:
         return begin, min([time for time, _ in times if time > begin], default=self.end)
 
     def down(self, kind, start, end):
-        """Return the unavailable time within an interval."""
+        """Return the time within an interval during which the target was unavailable."""
         return sum(max(0, min(b, end) - max(a, start)) for a, b, _ in self.outages[kind])
 
     def split(self, nemesis):

@@ -140,8 +140,10 @@ class AtScale(Oracle):
     # --- survival ----------------------------------------------------------------------------
 
     def _lives(self):
-        """Map each population to each run's operations until its failure or end, and which of the
-        two came.
+        """Map each population to its runs' lives.
+
+        A life is the number of operations until the run's failure or end, and which of the two
+        came.
         """
         lives = defaultdict(list)
         for run in self.runs:
@@ -338,8 +340,9 @@ class AtScale(Oracle):
         raise AssertionError(fault)
 
     def _role_counts(self):
-        """Map (population, nemesis, phase, role) to run -> [bad, operations]; without the nemesis,
-        the role is None.
+        """Map (population, nemesis, phase, role) to run -> [bad, operations].
+
+        The role is `None` for operations outside the nemesis's faults.
         """
         cells = defaultdict(lambda: defaultdict(lambda: [0, 0]))
         for run in self.runs:

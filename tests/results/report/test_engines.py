@@ -1,4 +1,4 @@
-"""Questions are SQL for DuckDB, over the tables of a report or over cells computed from them."""
+"""Questions of a report: SQL for DuckDB over its tables, or over cells (sums by group)."""
 
 import contextlib
 import re

@@ -34,7 +34,7 @@ OF_ALL = {"cost_cells", "costs", "digest_cells", "totals"}
 
 
 def same(value, expected):
-    """Whether values are equal, apart from the rounding of fractions."""
+    """Whether two values are equal, apart from the rounding of fractions."""
     if isinstance(value, float) and isinstance(expected, float | int):
         return value == pytest.approx(expected, rel=1e-9, abs=1e-12)
     return value == expected

@@ -62,7 +62,7 @@ def serving(place, **options):
 
 @pytest.fixture(name="eager")
 def eager_fixture(monkeypatch):
-    """Let every page look for new runs, and wait for them."""
+    """Make every page look for new runs before it answers."""
     monkeypatch.setattr(runs, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(runs, "LOOK_REST", 0.0)
     monkeypatch.setattr(runs, "FAILED_REST_S", 0.0)

@@ -58,7 +58,7 @@ def add_run(
 
 
 def failing(signature, verdict=Verdict.INVALID):
-    """Return the record of a run that failed in this way."""
+    """Build the record of a run that failed in this way."""
     checker = signature.split(" · ")[0]
     result = CheckResult(checker, verdict, "why it is so", ("It saw op 4.",), (4,))
     return {

@@ -33,7 +33,7 @@ def judged(lake, tmp_path_factory):
 
 
 def asked(uri, **fields):
-    """Return the input that all tasks of a report share."""
+    """Return the input that is common to all tasks of a report."""
     snapshot = opened(uri).snapshot()
     rows = snapshot.dataset("runs").to_table(["workload", "case"]).to_pylist()
     found = ResultLake.beside(str(uri), {}).snapshot()

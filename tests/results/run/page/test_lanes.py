@@ -182,7 +182,7 @@ def test_changes_that_were_not_acknowledged_are_in_no_lane():
     assert lanes == []
     script.op(5, 6, 0, "alter", {"name": "a"}, "ok", {"result": "not-found", **table})
     lanes, _ = tables_of(script.history(), ())
-    assert [lane.events for lane in lanes] == [[]]  # mentioned, but not changed
+    assert [lane.events for lane in lanes] == [[]]  # the table is mentioned, but unchanged
 
 
 def test_of_too_many_tables_those_of_the_anomaly_and_the_newest_stay(monkeypatch):
