@@ -1,8 +1,8 @@
-"""`harness fetch kudu`: download a release of Kudu's servers from Maven Central and unpack it.
+"""`harness fetch kudu`: downloads a release of Kudu's servers from Maven Central and unpacks it.
 
-The file is Kudu's own test artefact: a zip with one folder, in which `bin/` has the servers and the
-tool `kudu`, `lib/` their libraries and `www/` the templates of their pages. HARNESS_MAVEN names
-another repository, such as a mirror. A failed fetch raises `UsageError`.
+The file is Kudu's own test artefact: a zip with one folder. In it, `bin/` has the servers and the
+tool `kudu`, `lib/` has their libraries, and `www/` has the templates of their pages. HARNESS_MAVEN
+names another repository, such as a mirror. A failed fetch raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ VERSIONS: Final = tuple(_artefacts())
 
 
 def folder(version: str) -> CacheFolder:
-    """The cache's folder of a version."""
+    """Return the cache's folder of a version."""
     dockerfile = hashlib.sha256(_dockerfile(version).encode()).hexdigest()
     stamp = f"{_artefacts()[version].sha256} {_UNPACKED} {dockerfile}"
     return CacheFolder(f"apache-kudu-{version}", stamp)
 
 
 def _dockerfile(version: str) -> str:
-    """The Dockerfile of a version's image."""
+    """Return the Dockerfile of a version's image."""
     text = _DOCKERFILE.read_text(encoding="utf-8")
     return text.replace(_TINFO, _OTHER_TINFO.get(version, _TINFO))
 
 
 def require(version: str) -> Path:
-    """The folder of a version. Raises `UsageError` if it was not fetched."""
+    """Return the folder of a version. Raises `UsageError` if it was not fetched."""
     return folder(version).require(f"Kudu {version}", f"harness fetch kudu {version}")
 
 
@@ -105,8 +105,9 @@ def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
 
 
 def download(artefact: Artefact, into: Path) -> None:
-    """Download a file of the Maven repository. Raises `UsageError` if that fails or its hash is
-    wrong.
+    """Download a file of the Maven repository.
+
+    Raises `UsageError` if the download fails or the file has a wrong hash.
     """
     url = f"{os.environ.get(MIRROR, CENTRAL).rstrip('/')}/{artefact.path}"
     if not url.startswith(("http://", "https://")):
@@ -133,7 +134,7 @@ def download(artefact: Artefact, into: Path) -> None:
 
 
 def _unpack(archive: Path, into: Path, scratch: Path) -> None:
-    """Unpack the archive's programs, libraries and templates, without `_CLASHING` libraries."""
+    """Unpack the archive's programs, libraries and templates, except for `_CLASHING` libraries."""
     with zipfile.ZipFile(archive) as file:
         file.extractall(scratch)
     (top,) = (path.parent for path in scratch.glob("*/bin"))
@@ -153,7 +154,7 @@ def require_libraries(place: Path) -> None:
             ["ldd", str(place / "bin" / _SERVER)], capture_output=True, text=True, check=False
         )
     except OSError:
-        return  # this machine has no ldd; a server that lacks a library says so when it starts
+        return  # without `ldd`, the server itself reports a missing library when it starts
     missing = sorted(set(re.findall(r"^\s*(\S+) => not found", answer.stdout, re.MULTILINE)))
     if missing:
         packages = sorted(_PACKAGES[name] for name in missing if name in _PACKAGES)

@@ -1,8 +1,8 @@
 """Faults that set flags of running servers for a few seconds.
 
-Kudu reads these flags each time that it uses them, so `SetFlag` changes a running server. The flags
-slow a server down or change when it elects a leader. They break no promise of Kudu, so none of them
-excuses a violation.
+Kudu reads these flags each time that it uses them, so `SetFlag` changes a running server. Some
+flags slow a server down, and others change when it holds elections. They break no promise of Kudu,
+so none of them excuses a violation.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _Place = tuple[str, str]
 
 
 class FlagFaults:
-    """The flags that operations have set at the servers of one deployment."""
+    """The flags that operations have set on the servers of one deployment."""
 
     def __init__(self, rpc: WireRpc, addresses: Mapping[str, str]) -> None:
-        """`addresses` maps the names of the servers to their addresses."""
+        """Set no flags yet; `addresses` maps the names of the servers to their addresses."""
         self._rpc = rpc
         self._addresses = addresses
         self._usual: dict[_Place, str] = {}
@@ -56,7 +56,7 @@ class FlagFaults:
         """The number of operations under way that have set a flag."""
 
     async def run(self, flags: Mapping[str, str], nodes: Sequence[str]) -> str | None:
-        """Set `flags` at the servers among `nodes`, and set them back after `LASTS_S`."""
+        """Set `flags` on the servers among `nodes`, and set them back after `LASTS_S`."""
         done = [name for name in nodes if name in self._addresses]
         done = [name for name in done if await self._set_all(self._addresses[name], flags)]
         if not done:
@@ -69,15 +69,16 @@ class FlagFaults:
         return f"set {words} at {', '.join(done)} for {LASTS_S:g} s"
 
     async def restore(self) -> None:
-        """Set back all flags that still differ, such as the flags of a server that was down."""
+        """Set back all flags that still differ, for example because a server was down."""
         self._users.clear()
         for place in [*self._usual]:
             await self._give_back(place)
 
     async def _set_all(self, address: str, flags: Mapping[str, str]) -> bool:
-        """Set the flags at one server; if one cannot be set, set all of them back.
+        """Set the flags on one server; if one of them cannot be set, set all of them back.
 
-        It reads the usual values first: after a lost answer, a flag may have either value.
+        The usual value of each flag is read first, since a flag may have either value after a lost
+        answer.
         """
         taken: list[_Place] = []
         for flag, value in flags.items():
@@ -96,9 +97,9 @@ class FlagFaults:
         return True
 
     async def _give_back(self, place: _Place) -> None:
-        """Set a flag to its usual value, unless another operation under way has set it.
+        """Set a flag to its usual value, unless another running operation has set it.
 
-        This also asks a server that seems to be down: it may only be cut off.
+        This also asks a server that seems to be down, since it may only be cut off.
         """
         self._users[place] = self._users.get(place, 1) - 1
         if self._users[place] > 0:

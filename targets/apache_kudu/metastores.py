@@ -1,8 +1,9 @@
 """Real Hive Metastores for real Kudu (`--hms`): their declaration, inspection and permits.
 
 The deployment is the one of the target `apache-hive`, with Hive 3.1.3. No RPC and no page of a
-master shows the id of the last event that it applied. So the harness asks the leader to drop a
-table that does not exist: the leader answers "not found" after it has applied all events before.
+master shows the last event that the master applied. The harness therefore asks the leader to drop a
+table that does not exist: the leader answers "not found" only after it has applied all earlier
+events.
 """
 
 from __future__ import annotations
@@ -77,13 +78,13 @@ class RealHms(HmsLayout):
         yield database_node(place, HIVE3)
 
     def before(self, server: NodeSpec) -> NodeSpec:
-        """The declaration of a server; masters start once the metastores are ready."""
+        """Return the declaration of a server; masters start once the metastores are ready."""
         names = tuple(address.node for address in self.hive.metastores)
         after = names if server.role == "master" else ()
         return msgspec.structs.replace(server, after=after)
 
     def flags(self) -> dict[str, str]:
-        """The flags of the masters."""
+        """Return the masters' flags."""
         uris = [f"thrift://{{peer:{node}:{port}}}" for node, port in self.hive.metastores]
         times = {f"hive_metastore_{kind}_timeout_seconds": s for kind, s in _TIMES_S.items()}
         poll = "hive_metastore_notification_log_poll_period_seconds"
@@ -108,7 +109,7 @@ class RealMetastores(Metastores):
 
     @override
     async def pending(self) -> tuple[str, ...]:
-        """Create the databases of the workload if necessary, then ask all metastores."""
+        """Create the workload's databases if they are missing, then ask all metastores."""
         if not self._has_databases:
             hive = self._layout.hive
             wanted = [name for name in hive.databases if name != "default"]
@@ -121,9 +122,7 @@ class RealMetastores(Metastores):
         return (*await super().pending(), *more)
 
     async def applied(self, leader: str) -> int | None:
-        """The id of an event such that the leading master has applied all events up to it, if
-        known.
-        """
+        """Return the id of an event up to which the leader has applied all events, if known."""
         events = [
             await self._ask(address, api.GetCurrentEventId())
             for address in self._layout.hive.metastores
@@ -148,7 +147,7 @@ class RealMetastores(Metastores):
     async def snapshot(self) -> dict[str, Any] | None:
         """Read the newest event's id and all entries, as `[name, table id, masters, cluster id]`.
 
-        Masters have the names of their nodes; other addresses stay unchanged.
+        Known addresses of masters are replaced by the names of their nodes.
         """
         seen = await super().snapshot()
         if seen is None:
@@ -163,10 +162,10 @@ class RealMetastores(Metastores):
     def open_work(
         self, masters: Mapping[str, Any], leader: Any, seen: Mapping[str, Any] | None
     ) -> Iterator[str]:
-        """The reasons why the two catalogs are not at rest, one sentence each.
+        """Yield the reasons why the two catalogs are not at rest, one sentence each.
 
-        Kudu never repairs a difference. So a difference that stays is not a reason to wait: the
-        checker judges it.
+        Kudu never repairs a difference. It is therefore no use to wait for the end of a difference
+        that has lasted; the checker judges it.
         """
         del masters
         if seen is None:
@@ -180,7 +179,7 @@ class RealMetastores(Metastores):
             yield from self._fresh(_differences(leader, seen))
 
     def _fresh(self, differences: list[str]) -> list[str]:
-        """The differences that were first seen less than `_STAYS_S` ago."""
+        """Return the differences that were first seen less than `_STAYS_S` ago."""
         now_s = self._env.clock.monotonic_ns() / 1e9
         self._differ = {text: self._differ.get(text, now_s) for text in differences}
         return [text for text, at_s in self._differ.items() if now_s - at_s < _STAYS_S]
@@ -194,7 +193,7 @@ def _differences(leader: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str
 
 
 def hms_permits(layout: RealHms) -> list[Permit]:
-    """The permits for deviations of Kudu itself from the bundled masters in `strict`."""
+    """Return the permits for deviations of real Kudu from the bundled profile `strict`."""
     permits = [
         START_WITHOUT_DATABASE,
         Permit(

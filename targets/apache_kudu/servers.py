@@ -1,7 +1,7 @@
 """Declarations of Kudu's servers as nodes: their commands, flags and environment variables.
 
-A server binds its node's host and advertises the address that all nodes share, because masters and
-tablet servers tell each other and the clients where they are.
+A server binds its own node's host, but advertises an address that is the same for all nodes,
+because masters and tablet servers pass on the addresses of servers to each other and to clients.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _FLAGS: Final[Mapping[str, str]] = {
     "webserver_interface": "{host}",
     "unlock_unsafe_flags": "true",
     "unlock_experimental_flags": "true",
-    # Unsynchronized clocks are fine: all servers read the same clock of this machine.
+    # Do not require NTP: all servers read the same clock, the one of this machine.
     "time_source": "system_unsync",
     "rpc_encryption": "disabled",
     "rpc_authentication": "disabled",
-    # Any user may ask a leader to step down, since the harness may run as another user.
+    # Let any user ask a leader to step down, since the harness may run as another user.
     "superuser_acl": "*",
     "enable_minidumps": "false",
     "log_preallocate_segments": "false",
-    # By default each new log segment takes 64 MB: too much for a run with many short tables.
+    # By default, each new log segment takes 64 MB, which is too much for many short tables.
     "log_container_preallocate_bytes": "0",
 }
 _MASTERS: Final = "master_addresses"
@@ -60,7 +60,7 @@ _FLAG: Final = re.compile(r"([a-z][a-z0-9_]*)=([^,]*)")
 
 
 def parse_flags(text: str) -> dict[str, str]:
-    """Read flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for another form.
+    """Parse flags of the form `NAME=VALUE,NAME=VALUE`; raises `UsageError` for any other form.
 
     The servers themselves refuse unknown flags and bad values when they start.
     """
@@ -90,9 +90,10 @@ def server_nodes(
 ) -> list[NodeSpec]:
     """Declare the servers that run the programs in `place`, with `flags` over the usual ones.
 
-    `spares` are masters that wait to be added. If `members_change`, masters start with their stored
-    members. With `image`, the servers run in an image built from `place`. With `newer`, all nodes
-    have a variant that runs the programs there. `master_flags` are more flags, of masters only.
+    `spares` are masters that wait to be added. If `members_change`, masters start with the members
+    that they have stored. With `image`, the servers run in an image built from `place`. With
+    `newer`, all nodes have a variant that runs the programs in that folder. `master_flags` are
+    additional flags for masters only.
     """
 
     def addresses_of(names: Sequence[str]) -> str:
@@ -142,7 +143,7 @@ def server_nodes(
         listed = addresses_of([*masters, name] if name in spares else masters)
         more = {_MASTERS: listed, **master_flags}
         if members_change:
-            # A master outside the group must not add itself; one that finds another group exits.
+            # A master must not add itself to the group. A master that finds another group exits.
             more["master_auto_join_cluster"] = "false"
         return server(name, "master", MASTER_PORT, MASTER_PAGES_PORT, more)
 

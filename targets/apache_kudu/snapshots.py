@@ -1,9 +1,9 @@
 """The state of real servers as JSON, in the form of the bundled servers' dumps.
 
-A master's page `/dump-entities` shows its rows of running tables and their tablets, whether it
+A master's page `/dump-entities` shows the running tables and their tablets, whether the master
 leads or not. It hides removed tables (`hides_removed`), and lacks versions, comments and key
-ranges. For these, the leader is asked, by the id of each table. No page and no RPC shows the
-indices of logs.
+ranges. The harness asks the leader for these, by the id of each table. No page and no RPC shows the
+indexes of log entries.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _TABLETS_MAX: Final = 1000
 
 
 class Ask(Protocol):
-    """A call to one server; `None` without an answer."""
+    """A function that calls one server; it returns `None` if there is no answer."""
 
     async def __call__(self, request: Call[R_co]) -> R_co | None: ...
 
 
 async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -> Json | None:
-    """Return the state of a master, whose pages are at `page`; `None` if a part is missing."""
+    """Return the state of a master whose pages are at `page`; `None` if a part is missing."""
     raft = await consensus_of(ask, SYSTEM_TABLET_ID)
     page_rows = await _page(env, page)
     if raft is None or page_rows is None:
         return None
-    leads = raft.role == "LEADER"  # the role and the lead are of the same term
+    leads = raft.role == "LEADER"  # this role and this lead are of the same term
     all_rows = _rows(page_rows, leads=True)
     digest = zlib.crc32(json.dumps(all_rows, sort_keys=True).encode())
     rows = await _led_rows(all_rows, ask) if leads else _rows(page_rows, leads=False)
@@ -52,7 +52,7 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
         "term": raft.current_term,
         "ready": leads and role == NodeRole("leader", raft.current_term),
         "hides_removed": True,
-        "revision": digest,  # equal for masters with equal rows
+        "revision": digest,  # masters with equal rows have equal digests
         "raft": {
             "leader_uuid": raft.leader_uuid,
             "config": _config(raft.committed_config),
@@ -83,8 +83,8 @@ async def _page(env: ClientEnv, page: Address) -> Json | None:
 def _rows(page: Json, *, leads: bool) -> Json:
     """Return the tables and tablets of a page.
 
-    Only the leader's rows name the leaders of tablets. A lagging master may name old ones, and
-    pages show no terms that would tell.
+    Only the leader's rows name the leaders of tablets. A lagging master may name former leaders,
+    and its page shows no terms by which to recognize them.
     """
     tables = [
         {"id": row["table_id"], "name": row["table_name"], "state": row["state"]}
@@ -121,7 +121,7 @@ def _tablet(
 async def _led_rows(rows: Json, ask: Ask) -> Json | None:
     """Return the `rows` of the leading master, with the fields that its answers add.
 
-    Its page leaves out tables that are altering; the list of tables has them.
+    Its page omits tables that are being altered; these come from its list of tables.
     """
     listed = await ask(m.ListTablesRequest())
     if listed is None or listed.error is not None:
@@ -156,7 +156,7 @@ def _located(table_id: str, place: m.TabletLocations) -> Json:
 
 
 async def _describe(ask: Ask, table_id: str) -> tuple[Json, Sequence[m.TabletLocations]] | None:
-    """Return the fields of a table that the page lacks, and its tablets."""
+    """Return the fields of a table that the page lacks, and the table's tablets."""
     which = m.TableIdentifier(table_id=table_id)
     where = m.GetTableLocationsRequest(
         table=which, max_returned_locations=_TABLETS_MAX, any_replica=True
@@ -197,7 +197,7 @@ async def dump_tserver(ask: Ask, owners: Mapping[str, str]) -> Json | None:
 
 
 async def consensus_of(ask: Ask, tablet_id: str) -> GetConsensusStateResponse | None:
-    """Return a replica's view of its group; `None` without one, as for a tombstone."""
+    """Return a replica's view of its group; `None` if there is none, as for a tombstone."""
     answer = await ask(GetConsensusStateRequest(dest_uuid="", tablet_id=tablet_id))
     return None if answer is None or answer.error is not None else answer
 

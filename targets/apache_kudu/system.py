@@ -1,8 +1,8 @@
 """A running deployment of real Kudu, for inspection and changes by the harness.
 
-The bundled target's system and clients do the work; their calls go over Kudu's own RPCs. This
-module has the differences: a server draws its uuid when it first starts, and its state comes from
-several RPCs, since no single RPC dumps it.
+The bundled target's system and clients do most of the work; their calls go over Kudu's own RPCs.
+This module has the differences: a server draws its uuid when it first starts, and its state comes
+from several RPCs, since no single RPC dumps it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ApacheKuduSystem(KuduSystem):
     def __init__(
         self, env: ClientEnv, layout: Layout, *, java: tuple[str, str] | None = None
     ) -> None:
-        """With `java`, the path of Java and a class path, the clients are Kudu's Java clients."""
+        """Observe the servers. With `java` (a path and a class path), use Kudu's Java clients."""
         self._names: dict[str, str] = {}
         """Addresses ("t1:7050") by the uuids of the servers; all RPC clients share this map."""
         self._orphans: dict[str, dict[str, float]] = {}
@@ -112,7 +112,7 @@ class ApacheKuduSystem(KuduSystem):
         return (await self.ready()).ok
 
     async def _leader(self) -> str | None:
-        """The address of the leading master."""
+        """Return the address of the leading master."""
         leader = (await self.roles()).leader
         return None if leader is None else self._layout.all_masters[leader]
 
@@ -149,8 +149,8 @@ class ApacheKuduSystem(KuduSystem):
         """Let leaders step down if their replicas were moved away, as Kudu's own tool does.
 
         Masters never evict a leader. `kudu tablet change_config move_replica` waits for the new
-        replica, and then asks a leader that is to be replaced to step down; the client that began a
-        move here does not wait.
+        replica, and then asks a leader that is to be replaced to step down. The harness's client
+        that began a move does not wait, so this does the rest.
         """
         for address in self._layout.tservers.values():
             listed = await self._ask(address, m.ListTabletsRequest(), limit_s=_ASK_LIMIT_S)
@@ -165,12 +165,12 @@ class ApacheKuduSystem(KuduSystem):
         config = None if state is None else state.committed_config
         voters = [] if config is None else [p for p in config.peers if p.member_type == "VOTER"]
         leaves = any(peer.uuid == uuid and peer.replace for peer in voters)
-        # the move left one voter too many; Kudu wants an odd number
+        # While a move is unfinished, the group has one voter too many: an even number.
         if leaves and len(voters) % 2 == 0:
             await self._ask(address, LeaderStepDownRequest(uuid, tablet_id))
 
     async def _learn_names(self, known: Collection[str]) -> None:
-        """Ask the servers that are not `known` for their uuids."""
+        """Ask the servers whose addresses are not in `known` for their uuids."""
         addresses = {*self._layout.all_masters.values(), *self._layout.tservers.values()}
         await asyncio.gather(*map(self._learn_name, sorted(addresses.difference(known))))
 
@@ -187,7 +187,7 @@ class ApacheKuduSystem(KuduSystem):
     ) -> Mapping[str, Any]:
         """Leave out misplaced replicas that Kudu may never delete.
 
-        A replica stays if it is still there `_ORPHAN_S` after it was first seen (`_may_stay`).
+        Such a replica (`_may_stay`) is left out once it was first seen `_ORPHAN_S` ago.
         """
         if leader is None:
             return tservers
@@ -204,7 +204,7 @@ class ApacheKuduSystem(KuduSystem):
                 if _may_stay(replica, dump["uuid"], placed)
             ]
             before = self._orphans.get(name, {})
-            # Older sightings are dropped: if a replica comes back, its time starts again.
+            # Replicas that vanished are forgotten: if one comes back, its time starts again.
             seen = self._orphans[name] = {ident: before.get(ident, now_s) for ident in orphans}
             stay = {ident for ident, since_s in seen.items() if now_s - since_s >= _ORPHAN_S}
             tablets = [each for each in dump["tablets"] if each["tablet_id"] not in stay]
@@ -245,7 +245,7 @@ class ApacheKuduSystem(KuduSystem):
         return masters, dict(zip(servers, held, strict=True))
 
     async def _followed(self, roles: Roles) -> dict[str, Any] | None:
-        """The cluster's id, and the last event of the metastore that the leading master has
+        """Return the cluster's id, and the last metastore event that the leading master has
         applied.
 
         `None` without metastores, or if the leader does not answer.
@@ -258,21 +258,21 @@ class ApacheKuduSystem(KuduSystem):
         says = await self._ask(leader, m.ConnectToMasterRequest())
         if last is None or says is None or says.error is not None:
             return None
-        # No RPC and no page shows which writes of a master stored the ids of events.
+        # No RPC and no page shows which of a master's writes stored the ids of events.
         return {"cluster_id": says.cluster_id, "hms": {"last_event": last, "events": []}}
 
     def _voters(self, dump: Mapping[str, Any]) -> list[str]:
-        """The addresses of the voting masters that a master knows."""
+        """Return the addresses of the voting masters in a master's configuration."""
         config = dump["raft"]["config"] or {"peers": []}
         voters = [peer["uuid"] for peer in config["peers"] if peer["member_type"] == "VOTER"]
         return [self._names.get(uuid, uuid) for uuid in voters]
 
 
 def _may_stay(replica: Mapping[str, Any], uuid: str, placed: Collection[str]) -> bool:
-    """Whether the permit `orphan-replicas` covers a replica of the server `uuid`.
+    """Whether the permit `orphan-replicas` covers a replica on the server `uuid`.
 
-    It covers a replica of a removed table that never had a leader, and a replica whose own
-    committed configuration leaves the server out. The catalog has the tablets `placed`.
+    It covers two kinds of replicas: one of a removed table that never had a leader, and one whose
+    own committed configuration leaves the server out. `placed` are the tablets in the catalog.
     """
     config = replica["committed_config"]
     if replica["tablet_id"] not in placed and replica["raft"]["leader_uuid"] is None:

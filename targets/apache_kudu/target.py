@@ -36,12 +36,12 @@ _OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag", "hms", "
 _REAL: Final = (
     Permit(
         name=ORPHAN_REPLICAS,
-        # The server answers "not found" to a DeleteTablet that overtakes the start of the tablet's
-        # CreateTablet. The master takes that for a success. The server's report calls for another
-        # deletion, which the master skips, since one is pending. The server does not report the
-        # replica again. Masters delete a replica outside its group only if its configuration is
-        # older than the group's. If another leader undid the ADD_PEER of a copy, the copy has the
-        # group's configuration.
+        # A DeleteTablet may arrive before the tablet's CreateTablet has started. The server then
+        # answers "not found", which the master takes for a success. Later the server reports the
+        # replica, which calls for another deletion; the master skips it, since one is pending, and
+        # the server does not report the replica again. A second case: masters delete a replica
+        # outside its group only if its configuration is older than the group's. If another leader
+        # undid the ADD_PEER of a copy, the copy has the group's own configuration.
         why="a table that is deleted while it is being created may leave replicas behind, and a "
         "leader that dies while it adds a server may leave the copy there",
     ),
@@ -77,7 +77,7 @@ class ApacheKuduTarget(
         JAVA: JAVA_DOC,
     },
 ):
-    """Target of real Kudu. The native clients are the bundled ones over Kudu's own RPCs."""
+    """Target of real Kudu. Native clients are the bundled clients, over Kudu's own RPCs."""
 
     api_version = TARGET_API_VERSION
     name = "apache-kudu"

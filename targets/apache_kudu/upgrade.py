@@ -1,9 +1,9 @@
 """The rolling upgrade of a running cluster to another release of Kudu.
 
-Its order is the one of Kudu's administration guide: masters one by one, then tablet servers. A
+The order is the one of Kudu's administration guide: masters one by one, then tablet servers. A
 tablet server first enters maintenance, so that the masters do not replace its replicas, and hands
-over its leaders ("quiesces"); it leaves maintenance when it serves again. Each step has a time
-limit: it goes on even if a fault keeps a server from becoming ready.
+over its leaders ("quiesces"). It leaves maintenance when it serves again. Each step has a time
+limit, after which the upgrade continues, even if a fault keeps a server from becoming ready.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READY: Final = "READY"
 
 
 class Upgrade:
-    """The servers of one deployment on their way to the new release."""
+    """The servers of one deployment, some of which may have the new release already."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class Upgrade:
         ready: Callable[[], Awaitable[bool]],
         leader: Callable[[], Awaitable[str | None]],
     ) -> None:
-        """`masters` and `tservers` map names to addresses. `ready` says whether a master leads and
-        knows all tablet servers, and `leader` finds the address of the leading master.
+        """Prepare to upgrade `masters` and `tservers`, which map names to addresses.
+
+        `ready` returns whether a master leads and knows all tablet servers. `leader` returns the
+        address of the leading master.
         """
         self._rpc = rpc
         self._masters = masters
@@ -55,9 +57,9 @@ class Upgrade:
         """Uuids of the tablet servers that may have entered maintenance, and did not leave it."""
 
     async def run(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Upgrade the running servers of the old release among `nodes`, one by one.
+        """Upgrade the servers among `nodes` that run and have the old release, one by one.
 
-        Does nothing while an earlier upgrade is under way.
+        Does nothing while an earlier upgrade is running.
         """
         if self._turn.locked():
             return None
@@ -96,7 +98,7 @@ class Upgrade:
             uuid = await self._rpc.node_uuid(address, timeout_s=_CALL_S)
         except RpcError:
             return  # the server is down
-        # even if the answer is lost, the server may be in maintenance
+        # Even if the answer is lost, the server may have entered maintenance.
         self._in_maintenance[name] = uuid
         await self._change_maintenance(uuid, on=True)
 
@@ -134,7 +136,7 @@ class Upgrade:
 
 
 async def _until(holds: Callable[[], Awaitable[bool]], *, within_s: float = _SERVES_S) -> None:
-    """Wait until a condition holds, or the time is over."""
+    """Wait until a condition holds, or until `within_s` has passed."""
     try:
         async with asyncio.timeout(within_s):
             while not await _answered(holds):  # noqa: ASYNC110 - remote state

@@ -2,14 +2,14 @@
 
 Kudu's clients decide by code and status whether they try again, and where:
 
-| error | the Java client |
-|---|---|
-| a master's NOT_THE_LEADER | looks for the leader |
-| a master's with the status ServiceUnavailable | tries again |
-| a tablet server's TABLET_NOT_FOUND or TABLET_NOT_RUNNING | asks for the locations again |
-| a tablet server's with the status IllegalState or Aborted | looks for the tablet's leader |
-| a tablet server's with the status ServiceUnavailable | tries again, at the same server |
-| any other | gives up |
+    | error | the Java client |
+    |---|---|
+    | a master's NOT_THE_LEADER | looks for the leader |
+    | a master's error with the status ServiceUnavailable | tries again |
+    | a tablet server's TABLET_NOT_FOUND or TABLET_NOT_RUNNING | asks for the locations again |
+    | a tablet server's error with the status IllegalState or Aborted | looks for the leader |
+    | a tablet server's error with the status ServiceUnavailable | tries the same server again |
+    | any other | gives up |
 
 A write of unknown outcome is Aborted, so clients send it to the next leader under the same id.
 """
@@ -43,25 +43,23 @@ INVALID_MUTATION: Final = 4
 
 
 def error_values(code: int, status: int, text: str) -> Values:
-    """An answer that has only an error."""
+    """Build an answer that consists of an error."""
     return {"error": {"code": code, "status": {"code": status, "message": text}}}
 
 
 def master_error(answer: m.MasterResponse) -> Values | None:
-    """The error in a bundled master's answer, in the form of a Kudu answer; `None` without an
-    error.
-    """
+    """Convert the error in a bundled master's answer to a Kudu answer; `None` if there is none."""
     error = answer.error
     return None if error is None else error_values(error.code, error.status, error.message)
 
 
 def not_supported(text: str) -> Values:
-    """A master's answer to a request that bundled masters do not support; it had no effect."""
+    """Build a master's answer to a request that bundled masters do not support."""
     return error_values(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_SUPPORTED, text)
 
 
 def tablet_error(answer: m.TabletResponse) -> Values | None:
-    """Like `master_error`, for a tablet server. Raises `CallError` for a stale request."""
+    """Do the same as `master_error` for a tablet server. Raises `CallError` for a stale request."""
     error = answer.error
     if error is None:
         return None
@@ -74,12 +72,12 @@ def tablet_error(answer: m.TabletResponse) -> Values | None:
 
 
 def mismatched(text: str) -> Values:
-    """The answer of a tablet server to a request that does not fit the tablet's schema."""
+    """Build a tablet server's answer to a request that does not fit the tablet's schema."""
     return error_values(Code.MISMATCHED_SCHEMA, AppStatus.INVALID_ARGUMENT, text)
 
 
 def row_error(error: m.RowError) -> Values:
-    """The error of one row."""
+    """Convert the error of one row."""
     status = {"code": int(error.code), "message": error.code.name}
     if error.code is m.RowErrorCode.OUT_OF_RANGE:
         status = {"code": int(AppStatus.NOT_FOUND), "message": "Row not in tablet partition"}

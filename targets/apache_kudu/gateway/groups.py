@@ -31,7 +31,7 @@ async def _master_groups(link: Link, request: Request) -> Values:
 
 
 async def _tserver_groups(link: Link, request: Request) -> Values:
-    """Answer with the asked groups, or with the terms and leaders of all groups."""
+    """Answer with the requested groups or, if none are requested, with all terms and leaders."""
     asked = request.values.get("tablet_ids")
     if asked:
         return {"tablets": [state for each in asked for state in await _group(link, request, each)]}
@@ -49,7 +49,7 @@ async def _tserver_groups(link: Link, request: Request) -> Values:
 
 
 async def _group(link: Link, request: Request, tablet_id: str) -> list[Values]:
-    """The state of one group; an empty list if this server does not have it."""
+    """Return the state of one group, as a list that is empty if this server does not have it."""
     uuid = request.values.get("dest_uuid", link.uuid)
     answer = await link.ask(GetConsensusStateRequest(uuid, tablet_id), request)
     if answer.error is not None:

@@ -1,4 +1,4 @@
-"""One connection of a client of Kudu's RPC to a bundled server, as the call handlers see it."""
+"""A connection of a Kudu client to a bundled server, as the handlers of calls see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCANNERS_MAX: Final = 100
 
 
 class CallError(Exception):
-    """The answer is an error of the RPC layer; `code` is a code of Kudu's `ErrorStatusPB`."""
+    """An answer that is an error of the RPC layer; `code` is a code of Kudu's `ErrorStatusPB`."""
 
     NO_SUCH_METHOD: Final = 2
     TOO_BUSY: Final = 4
@@ -51,10 +51,10 @@ class Scanner(NamedTuple):
 
 
 class Link:
-    """One connection; `uuid` and `address` are of the bundled server behind it.
+    """A client's connection. `uuid` and `address` belong to the bundled server behind it.
 
-    `place_of` finds the host and port at which a server is reached (`Gateway.place_of`). Scanners
-    end with their connection, as they end with a server.
+    `place_of` finds the host and port at which clients reach a server (`Gateway.place_of`). When
+    the connection ends, so do its scanners.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Link:
         self.address = address
         self._rpc = rpc
         self._place_of = place_of
-        # The Java client sends catalog changes without ids, so each resent change counts as a new
-        # one.
+        # The Java client sends catalog changes without ids, so a change that it resends gets a new
+        # id.
         self._client = uuid.uuid4().hex  # determinism: not simulated
         self._changes = itertools.count(1)
         self._scanners: dict[bytes, Scanner] = {}
@@ -83,17 +83,17 @@ class Link:
             raise CallError(CallError.INVALID_REQUEST, str(error)) from error
 
     def change_id(self) -> m.RequestId:
-        """A fresh id for one change of the catalog."""
+        """Return a new id for one change of the catalog."""
         number = next(self._changes)
         return m.RequestId(self._client, number, f"{self._client}-{number}")
 
     def host_port(self, address: str, uuid: str | None = None) -> Values:
-        """The host and port at which clients reach the server with this address and uuid."""
+        """Return the host and port at which clients reach the server with this address and uuid."""
         host, port = self._place_of(address, uuid)
         return {"host": host, "port": port}
 
     def keep_scanner(self, scanner: Scanner, ident: bytes | None) -> bytes:
-        """Keep a scanner under its id, and return the id; a new scanner gets a new id."""
+        """Keep a scanner under its id, or a new scanner under a new id; return the id."""
         ident = ident or f"{self._client}-{next(self._scanner_ids)}".encode()
         self._scanners[ident] = scanner
         if len(self._scanners) > _SCANNERS_MAX:

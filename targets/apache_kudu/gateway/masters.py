@@ -1,9 +1,9 @@
 """Calls of Kudu's `MasterService`, as bundled masters answer them.
 
 Bundled masters hash the rows of a table by CRC-32 unless its `murmur_seed` is set. The gateway sets
-it, because Kudu's clients compute the bucket of a row themselves, by Murmur2. So Kudu's clients
-cannot use a hashed table that a bundled client has created. Ranges, several levels of hash buckets,
-defaults of columns, and changes of a table's owner or comment are not translated.
+it, because Kudu's clients compute the bucket of a row themselves, by Murmur2. Kudu's clients can
+therefore not use a hashed table that a bundled client has created. Ranges, several levels of hash
+buckets, defaults of columns, and changes of a table's owner or comment are not translated.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _read_partitioning(values: Values, schema: m.Schema) -> m.PartitionSchema:
         raise _NotSupportedError("ranges of tables")
     partitioning = values.get("partition_schema", {})
     ranged = partitioning.get("range_schema")
-    # Without a range schema, the whole key is ranged (`PartitionSchema::FromPB`).
+    # Without a range schema, the whole key forms the ranges (`PartitionSchema::FromPB`).
     ranges = _key_names(schema) if ranged is None else _names(ranged.get("columns", ()))
     hashes = partitioning.get("hash_schema", [])
     if len(hashes) > 1:
@@ -255,7 +255,7 @@ def _table(request: Request) -> m.TableIdentifier:
 
 
 async def ping(link: Link, request: Request) -> Values:
-    """Answer at once; the handshake has already proven that the server lives."""
+    """Answer at once: the handshake has already proven that the server is alive."""
     del link, request
     return {}
 

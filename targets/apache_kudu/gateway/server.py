@@ -1,9 +1,10 @@
 """The gateway: one listening socket per bundled server, to which Kudu's own clients connect.
 
-It runs in the harness's own process, so its calls use the clients' links, faults included. Each
-accepted connection has its own connection to the server, and ends if that connection breaks or if
-the server does not answer the handshake in time. If the server does not answer a call in time,
-neither does the gateway, as if the server were paused or cut off. The gateway sends each call once.
+The gateway runs in the harness's own process, so its calls use the clients' links, faults included.
+For each accepted connection, it opens a connection to the server. The accepted connection ends if
+the other one breaks, or if the server does not answer the handshake in time. If the server does not
+answer a call in time, the gateway does not answer it either, as if the server were paused or cut
+off. The gateway sends each call once.
 
 A defect of the gateway ends the run without a verdict.
 """
@@ -84,7 +85,7 @@ class Gateway:
         masters: Iterable[str],
         tservers: Iterable[str],
     ) -> None:
-        """`dial` makes a client of the bundled RPC; `masters` and `tservers` are "node:port"."""
+        """Serve `masters` and `tservers` ("node:port"); `dial` makes a bundled RPC's client."""
         self.places: dict[str, tuple[str, int]] = {}
         """The host and port at which each server is reached, by its address."""
         self.names: dict[str, str] = {}
@@ -99,7 +100,7 @@ class Gateway:
         self._calls = {**dict.fromkeys(masters, MASTER), **dict.fromkeys(tservers, TSERVER)}
 
     def start(self) -> None:
-        """Listen for every server, until the environment ends. Later calls do nothing."""
+        """Listen for every server until the environment ends. Repeated calls do nothing."""
         for address in self._calls:
             if address not in self.places:
                 self.places[address] = self._open(address)
@@ -120,10 +121,10 @@ class Gateway:
                 server.close()
 
     def place_of(self, address: str, uuid: str | None = None) -> tuple[str, int]:
-        """The host and port at which clients reach the server with this address, and uuid if given.
+        """Return the host and port at which clients reach the server with this address and uuid.
 
-        Kudu's clients know the replicas of a tablet by host and port only. So if a server was wiped
-        and has a new uuid, it gets another place: each place belongs to a single uuid.
+        Kudu's clients know the replicas of a tablet by host and port only. A server that was wiped
+        has a new uuid, and therefore gets another port: each port belongs to a single uuid.
         """
         if address not in self.places:
             node, port = parse_address(address)
@@ -159,7 +160,7 @@ class Gateway:
             async with asyncio.timeout(_HANDSHAKE_S):
                 link = await self._shake_hands(rpc, address, reader, writer)
             while True:
-                await writer.drain()  # a client that reads no answers gets no more of them
+                await writer.drain()  # wait until the client has read its answers
                 asked = read_request(await _read_frame(reader))
                 if asked.call_id == CONTEXT_ID:
                     continue
@@ -205,7 +206,7 @@ class Gateway:
         return (await rpc.call(address, m.ListTabletsRequest(), timeout_s=_HANDSHAKE_S)).ts_uuid
 
     async def _answer(self, link: Link, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        """Answer one call if the server does; end the connection if the one to the server broke."""
+        """Answer one call once the server does; if the server's connection breaks, end both."""
         try:
             frame = await self._frame(link, asked)
         except RpcTimeoutError:

@@ -1,4 +1,4 @@
-"""A deployment of bundled servers whose clients are Kudu's own Java client (`--client java`)."""
+"""A deployment of bundled servers whose clients are Kudu's own Java clients (`--client java`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from targets.kudu.system import KuduSystem, Layout
 
 
 class _ThroughGateway:
-    """The environment of clients that reach the bundled servers through the gateway only."""
+    """The environment of clients that can reach the bundled servers only through the gateway."""
 
     def __init__(self, env: ClientEnv, gateway: Gateway) -> None:
         self._env = env
@@ -29,7 +29,7 @@ class _ThroughGateway:
 
 
 def through(env: ClientEnv, gateway: Gateway) -> ClientEnv:
-    """The environment `env`, in which the gateway is at the addresses of the servers."""
+    """Return `env` with the gateway at the addresses of the servers."""
     return cast(ClientEnv, _ThroughGateway(env, gateway))
 
 
@@ -40,7 +40,7 @@ class JavaKuduSystem(KuduSystem):
     """
 
     def __init__(self, env: ClientEnv, layout: Layout, java: tuple[str, str]) -> None:
-        """`java` is the path of Java and a class path."""
+        """Deploy with `java`, which is the path of Java and a class path."""
         super().__init__(env, layout)
         masters, tservers = layout.all_masters.values(), layout.tservers.values()
         self._gateway = Gateway(env, self._dial, masters, tservers)

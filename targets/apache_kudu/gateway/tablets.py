@@ -1,11 +1,11 @@
 """Calls of Kudu's `TabletServerService`, as bundled tablet servers answer them.
 
-Clients of Kudu name columns, and bundled servers number them. So before each write and scan, the
-server is asked for the columns of its tablet. If they change in the meantime, the server refuses
-the request because of the numbers.
+Kudu's clients name columns, whereas bundled servers number them. Before each write and scan, the
+gateway therefore asks the server for the columns of its tablet. If the columns change before the
+request arrives, the server refuses the request because of its column numbers.
 
-A snapshot of Kudu excludes the writes at its timestamp, but one of the bundled servers includes
-them, so timestamps of snapshots differ by one on the wire.
+A snapshot of Kudu excludes the writes at its timestamp, but a snapshot of a bundled server includes
+them. The timestamps of snapshots therefore differ by one on the wire.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ class _MismatchError(Exception):
 
 
 async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.Column]:
-    """The columns of a tablet on this server, by name; empty if this server does not have the
-    tablet.
-    """
+    """Map names to the columns of a tablet; empty if this server does not have the tablet."""
     answer = await link.ask(m.ListTabletsRequest(), request)
     for tablet in answer.tablets:
         if tablet.tablet_id == tablet_id:
@@ -61,9 +59,9 @@ async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.
 
 
 def _known(columns: Mapping[str, m.Column], asked: Sequence[Values]) -> tuple[m.Column, ...]:
-    """The tablet's columns that a client names."""
+    """Return the columns that a client names. Raises `_MismatchError` if the tablet lacks one."""
     unknown = [column["name"] for column in asked if column["name"] not in columns]
-    if unknown and columns:  # if the tablet is not here, the server itself refuses the request
+    if unknown and columns:  # the server itself refuses a request for an absent tablet
         text = f"Some columns are not present in the current schema: {', '.join(unknown)}"
         raise _MismatchError(text)
     return tuple(columns[column["name"]] for column in asked if column["name"] in columns)
@@ -100,13 +98,13 @@ async def _write(link: Link, request: Request) -> Values:
 
 
 def _operations(columns: Mapping[str, m.Column], values: Values) -> tuple[m.RowOperation, ...]:
-    """Decode the rows by the client's schema, with the numbers of the tablet's columns."""
+    """Decode the rows by the client's schema, with the column numbers of the tablet."""
     asked = values.get("schema", {}).get("columns", [])
     theirs = read_schema({"columns": asked}).columns
     current = _known(columns, asked)
     if any(ours.type != their.type for ours, their in zip(current, theirs, strict=True)):
         raise _MismatchError("The type of a column is not the one in the current schema")
-    # The client packed each row by its own view of which columns may be null.
+    # The client packed each row by its own idea of which columns are nullable.
     numbered = [
         msgspec.structs.replace(their, id=ours.id)
         for ours, their in zip(current, theirs, strict=True)
@@ -162,7 +160,7 @@ def _bad_scan(text: str) -> Values:
 
 
 def _scanner(columns: Mapping[str, m.Column], new: Values) -> Scanner:
-    """The scanner for a new scan. Raises `ValueError` or `KeyError` for an unsupported request."""
+    """Build the scanner for a new scan. Raises `ValueError` or `KeyError` if unsupported."""
     projected = _known(columns, new["projected_columns"])
     compared, wanted = list(projected), {}
     for predicate in new["column_predicates"]:
@@ -181,7 +179,7 @@ def _scanner(columns: Mapping[str, m.Column], new: Values) -> Scanner:
         tuple(column.id for column in compared),
         new.get("start_primary_key", b""),
         new.get("stop_primary_key", b""),
-        allow_followers=True,  # real servers answer in any role
+        allow_followers=True,  # like real servers, which answer in any role
     )
     return Scanner(scan, tuple(compared), wanted, len(projected), 0)
 

@@ -1,23 +1,23 @@
 """The hidden attempts of the Java client, and what each of them may have done.
 
-The client resends a request until it is answered or time is up, even a change that may have taken
-effect. Its traces show each RPC that it sent, and the outcome. So every attempt is recorded, and
-the outcome of an operation follows from all of its attempts:
+The client resends a request until it is answered or the time limit has passed. It even resends a
+change that may have taken effect. Its traces show each RPC that it sent, and the outcome. So every
+attempt is recorded, and the outcome of an operation follows from all of its attempts:
 
-| the attempts of a change                                        | outcome |
-|-----------------------------------------------------------------|---------|
-| the last was acknowledged                                       | ok      |
-| the last was refused, and no earlier one may have had an effect | fail    |
-| none may have had an effect, and the client gave up             | fail    |
-| any other, such as refused after an attempt without an answer   | info    |
+    | the attempts of a change                                        | outcome |
+    |-----------------------------------------------------------------|---------|
+    | the last was acknowledged                                       | ok      |
+    | the last was refused, and no earlier one may have had an effect | fail    |
+    | none may have had an effect, and the client gave up             | fail    |
+    | any other, such as refused after an attempt without an answer   | info    |
 
-A client that reports a timeout may still go on. If it was looking for the server at that moment, it
-may send the request afterwards, without a time limit: the timeout resets the RPC's
+A client that reports a timeout may go on. If it was looking for the server at that moment, it may
+still send the request afterwards, without a time limit: the timeout resets the RPC's
 `timeoutTracker`, and `RetryRpcCB` and `RetryRpcErrback` in `AsyncKuduClient` (1.18.1) continue. So
 a change that ends with TIMED_OUT is `info`, even if it was never sent.
 
-The client's errors have a status and a text, but no code of Kudu's servers, so texts tell them
-apart. An unknown text means that the attempt may have had an effect (`Effect.UNKNOWN`).
+The client's errors have a status and a text, but no code of Kudu's servers, so only the texts tell
+errors apart. For an unknown text, the attempt may have had an effect (`Effect.UNKNOWN`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Sent(NamedTuple):
 def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
     """Return the RPCs that the traces show, in the order in which they were sent.
 
-    The second value is true if a trace became too long for the client, so that later attempts
-    are missing.
+    The second value is true if a trace became too long for the client to continue, so that later
+    attempts are missing.
     """
     sent: list[Sent] = []
     open_: dict[int, int] = {}
@@ -95,7 +95,7 @@ def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
                 )
             )
         elif action in _ENDED and call in open_:
-            place = open_.pop(call)  # of two frames with an outcome, the first counts
+            place = open_.pop(call)  # if a call has two frames with an outcome, the first counts
             sent[place] = sent[place]._replace(
                 end_ns=frame["at_ns"], code=frame["code"], text=frame["text"]
             )
@@ -106,7 +106,7 @@ def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
 def recorded(
     sent: Sequence[Sent], name_of: Callable[[str], str], start_ns: int, now_ns: int
 ) -> tuple[Attempt, ...]:
-    """Return the attempts in the form of histories; the operation began at `start_ns`."""
+    """Convert attempts to the form of histories; the operation began at `start_ns`."""
     return tuple(
         Attempt(
             name_of(each.server).partition(":")[0],
@@ -119,7 +119,7 @@ def recorded(
 
 
 def outcome_text(sent: Sent) -> str:
-    """The outcome of an attempt in words."""
+    """Describe the outcome of an attempt."""
     if sent.code == OK:
         return "ok"
     if sent.code == NO_ANSWER:
@@ -128,7 +128,7 @@ def outcome_text(sent: Sent) -> str:
 
 
 def effect_at_master(sent: Sent) -> Effect:
-    """The possible effect of an attempt of a change on the catalog."""
+    """Return the possible effect of an attempt to change the catalog."""
     if sent.code == OK:
         return Effect.DONE
     if any(text in sent.text for text in _LOST):
@@ -139,7 +139,7 @@ def effect_at_master(sent: Sent) -> Effect:
 
 
 def effect_at_tablet(sent: Sent) -> Effect:
-    """The possible effect of an attempt of a write on a tablet."""
+    """Return the possible effect of an attempt to write to a tablet."""
     if sent.code == OK:
         return Effect.DONE
     nothing = any(text in sent.text for text in _NO_TABLET)
@@ -147,10 +147,10 @@ def effect_at_tablet(sent: Sent) -> Effect:
 
 
 class Outcome(NamedTuple):
-    """The combined proof of all attempts of one change.
+    """What all attempts of one change together prove.
 
     `last` is the last attempt, if there is one. `lost` is true if an attempt may have had an
-    effect, apart from a last one that was acknowledged or refused.
+    effect, other than a last attempt that was acknowledged or refused.
     """
 
     last: Sent | None

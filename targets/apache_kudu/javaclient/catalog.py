@@ -1,9 +1,10 @@
 """Operations of the vocabulary `ddl` by the Java client, and what its answers prove.
 
-The client reports neither terms nor versions of schemas. It reports "already present" even if its
-own earlier attempt made the change. So terms and versions come from looks at the master that
-answered (`targets.apache_kudu.wire.looks`), and outcomes from all attempts (`attempts`). An answer
-whose term is uncertain proves nothing: a change is then `info`, and a read fails.
+The client reports neither terms nor versions of schemas. It reports "already present" even if an
+earlier attempt of its own made the change. Terms and versions therefore come from looks (extra
+requests) at the master that answered (`targets.apache_kudu.wire.looks`), and outcomes come from all
+attempts (`attempts`). An answer whose term is uncertain proves nothing: a change is then `info`,
+and a read fails.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ NO_TERM: Final = "NO_TERM: the answer came, but not the term in which it was giv
 
 
 class Looks(NamedTuple):
-    """The term of a master's answer, and versions of the table before and after it.
+    """The term of a master's answer, and the table's versions before and after it.
 
     `term` is `None` if it is uncertain.
     """
@@ -61,7 +62,7 @@ class Looks(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A completion without its attempts."""
+    """The outcome of an operation: a completion without the list of attempts."""
 
     type: OpType
     value: Any
@@ -69,7 +70,7 @@ class Judged(NamedTuple):
 
 
 def line_of(call: ddl.DdlCall) -> dict[str, Any]:
-    """The operation as a line for the program. Raises `UsageError` for ranges of tables."""
+    """Convert an operation to a line for the program. Raises `UsageError` for ranges of tables."""
     ranged = isinstance(call, ddl.Create) and call.ranges
     steps = call.steps if isinstance(call, ddl.Alter) else []
     if ranged or any(step[0] not in _STEPS for step in steps):
@@ -78,7 +79,7 @@ def line_of(call: ddl.DdlCall) -> dict[str, Any]:
 
 
 def answering(f: str, sent: Sequence[Sent]) -> Sent | None:
-    """The last attempt of the operation's own RPC that a server answered, if there is one."""
+    """Return the last answered attempt of the operation's own RPC, if there is one."""
     answered = [each for each in sent if each.method == METHODS[f] and each.end_ns is not None]
     return answered[-1] if answered else None
 
@@ -86,7 +87,7 @@ def answering(f: str, sent: Sequence[Sent]) -> Sent | None:
 def judge(
     call: ddl.DdlCall, reply: Reply, sent: Sequence[Sent], looks: Looks, *, truncated: bool
 ) -> Judged:
-    """The completion of an operation."""
+    """Decide the outcome of an operation."""
     main = [each for each in sent if each.method == METHODS[call.f]]
     if call.mutates:
         return _change(call, reply, main, looks, truncated=truncated)
@@ -116,7 +117,7 @@ def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
     table_id, version = answer.get("table_id"), None
     before, after = looks.before, looks.after
     if before is not None and after is not None and before.table_id == after.table_id == table_id:
-        # Every change makes a version: if they differ by one, no other change came between.
+        # Every change makes a version. If the versions differ by one, no other change came between.
         version = after.number if after.number == before.number + 1 else None
     return {
         "result": "ok",
@@ -128,7 +129,7 @@ def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 
 
 def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | None:
-    """The observation of a refusal; `None` if it is not certain."""
+    """Return what a refusal shows about the catalog, or `None` if that is uncertain."""
     result = None
     if MISSING in last.text:
         result = "not-found"
@@ -171,7 +172,7 @@ def _seen(call: ddl.DdlCall, answer: Mapping[str, Any], looks: Looks) -> dict[st
 
 
 def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
-    """The version and columns of a table that the looks prove."""
+    """Return the version and columns of a table as far as the looks prove them."""
     before, after = looks.before, looks.after
     applied = committed = UNSTATED
     if before is not None and after is not None and after.table_id == answer["table_id"]:
@@ -182,7 +183,7 @@ def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 
 
 def with_uuids(reply: Reply, uuids: Mapping[str, str]) -> Reply:
-    """The reply with located replicas by uuid instead of "host:port", or else an error."""
+    """Replace the "host:port" of located replicas with uuids; return an error if one is unknown."""
     if reply.answer is None:
         return reply
     try:
@@ -200,7 +201,7 @@ def with_uuids(reply: Reply, uuids: Mapping[str, str]) -> Reply:
 
 
 def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The tablets without bounds at the ends of the key space. Kudu has such bounds since 1.17."""
+    """Remove the bounds at the ends of the key space, which Kudu reports since 1.17."""
     listed = [dict(tablet) for tablet in tablets]
     bounds = [(bytes.fromhex(each["start"]), bytes.fromhex(each["end"])) for each in listed]
     if states_ends(bounds):

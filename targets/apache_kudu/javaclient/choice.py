@@ -1,4 +1,4 @@
-"""Checks whether a run can use `--client java`, on real servers and on bundled ones."""
+"""Checks whether a run can use `--client java`, both for real and for bundled servers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Client processes of real Kudu whose operations Kudu's own Java client carries out.
+"""Client processes whose operations are carried out by Kudu's own Java client.
 
 All clients of a run share one program (`program`), which has one Java client per process. Around
-each operation the harness looks at the servers by its own RPCs, because the Java client reports
+each operation, the harness looks at the servers by its own RPCs, because the Java client reports
 neither terms nor versions.
 """
 
@@ -41,7 +41,7 @@ _UNKNOWN_MASTERS: Final = "NO_MASTERS: not every master has named the address at
 
 
 class JavaClients:
-    """The clients of one run, with their common program and looks."""
+    """The clients of one run, with the program and the looks that they share."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class JavaClients:
         tservers: Iterable[str],
         uuids: Mapping[str, str] | None = None,
     ) -> None:
-        """`masters` and `tservers` are addresses "node:port"; `names` has them by uuid.
+        """Let clients share `program`; `names` maps uuids to the addresses of the servers.
 
-        With `uuids`, histories show located replicas by the uuids of their "host:port".
+        Addresses have the form "node:port". With `uuids`, histories show located replicas by uuid.
         """
         self.env = env
         self.program = program
@@ -78,10 +78,9 @@ class JavaClients:
         return JavaClient(self)
 
     async def pending(self) -> tuple[str, ...]:
-        """Start the program early, since it is slow, and return the conditions that do not hold
-        yet.
+        """Start the program early, since it is slow; return the conditions that do not hold yet.
 
-        Raises `UsageError` if it cannot run.
+        Raises `UsageError` if the program cannot run.
         """
         if not await self.learn():
             return (_UNKNOWN_MASTERS,)
@@ -97,7 +96,7 @@ class JavaClients:
     async def learn(self) -> bool:
         """Ask the masters for their addresses; return whether all of them are known.
 
-        Also start to watch which servers lead.
+        The first call also starts to watch which servers lead.
         """
         if not self._is_watching:
             self._is_watching = True
@@ -126,7 +125,7 @@ class JavaClients:
                 for _ in range(_LED_ASKED):
                     if tablets:
                         break
-                    await asyncio.sleep(_LED_S / _LED_ASKED)  # not all of them run yet
+                    await asyncio.sleep(_LED_S / _LED_ASKED)  # some tablets do not run yet
                     tablets = await self._tablets(table)
                 await self.leads.wait_led(tablets)
                 self._led.add(table)
@@ -136,7 +135,8 @@ class JavaClients:
         return [] if master is None else await self.looker.tablets(master, table)
 
     def core_of(self, core: Sequence[str], masters: Mapping[str, str]) -> list[str]:
-        """The nodes of `core`, with the leading master in place of another one if it is missing.
+        """Return the nodes of `core`, in which the leading master replaces another master if
+        needed.
 
         The Java client takes the first master that says it leads. A deposed leader that is cut off
         from the core, but not from the clients, could keep them from the core's leader forever.
@@ -148,7 +148,7 @@ class JavaClients:
         return [*led, *(name for name in core if name not in replaced)]
 
     def address_of(self, server: str) -> str:
-        """The address "node:port" of a server, from the Java client's name for it."""
+        """Return the address "node:port" of a server that the Java client names in its own way."""
         host_port = server.removeprefix(_PREFIX)
         return self.advertised.get(host_port) or self.names.get(server, server)
 
@@ -184,12 +184,13 @@ class JavaClient(Client):
         asked = {**line, "timeout_ms": int(limit_s * 1000)}
         masters = tuple(self._shared.advertised)
         number = self._number
-        # The program keeps to the time limit; the rest is for its answer.
+        # The program applies the time limit; allow some more time for its answer to arrive.
         reply = await self._shared.program.ask(
             masters, number, asked, timeout_s=limit_s + _LOOKS_S / 2
         )
         if reply.error is not None and reply.error[0] == OPEN:
-            # The operation is still running. Its RPCs must not count for the next operation.
+            # The operation is still running. A new client keeps its RPCs apart from the next
+            # operation's.
             self._number = next(self._shared.numbers)
             self._shared.env.spawn(self._shared.program.close(number), name="close-java-client")
         return reply
@@ -225,7 +226,7 @@ class JavaClient(Client):
     async def _looks(
         self, reply: Reply, address: str, sent_ns: int, before: Version | None
     ) -> Looks:
-        """Look at the master that answered, for the term and version of its answer."""
+        """Look at the master that answered, to learn the term and version of its answer."""
         after = None
         if before is not None and reply.answer is not None:
             after = await self._looker.version(address, table_id=reply.answer.get("table_id"))
@@ -265,7 +266,7 @@ class JavaClient(Client):
         addresses: Mapping[str, str],
         sent_ns: Mapping[str, int],
     ) -> dict[str, int]:
-        """The terms of the answers by tablet; uncertain and unfit ones are left out."""
+        """Map tablets to the terms of their answers, as far as these are proven and usable."""
 
         async def term(tablet: str, address: str) -> int | None:
             lead = await self._leads.proven(address, sent_ns[tablet], tablet)
@@ -288,7 +289,7 @@ class JavaClient(Client):
 def _servers(
     call: rows.Write | rows.Read | rows.Scan, reply: Reply, sent: Iterable[Sent]
 ) -> dict[str, str]:
-    """The Java client's name of the server that answered for each tablet."""
+    """Map each tablet to the server that answered, by the Java client's name for it."""
     if isinstance(call, rows.Write):
         return {
             each.tablet: each.server
@@ -300,7 +301,7 @@ def _servers(
 
 
 def _first_sent(sent: Sequence[Sent], method: str, servers: Mapping[str, str]) -> dict[str, int]:
-    """The time of the first RPC to the server that answered for each tablet, in ns."""
+    """Map each tablet to the time (in ns) of the first RPC to the server that answered for it."""
     return {
         tablet: min(
             (

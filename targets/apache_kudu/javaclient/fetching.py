@@ -1,9 +1,10 @@
-"""`harness fetch kudu-client`: download Kudu's Java client, and compile the program that drives it.
+"""`harness fetch kudu-client`: downloads Kudu's Java client and compiles the program that drives
+it.
 
 The program, `JavaClient.java`, is in the client's own package, because the traces of the client's
-RPCs are private to it. So it is compiled against exactly the files of `artefacts.lock`, and a
-client that differs there does not compile. If it cannot be fetched or compiled, this raises
-`UsageError`.
+RPCs are private to that package. It is compiled against exactly the files of `artefacts.lock`; for
+a client whose private parts differ, the compilation fails. If the client cannot be fetched, or the
+program cannot be compiled, this raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ VERSIONS: Final = (_version(),)
 
 
 def folder() -> CacheFolder:
-    """The cache's folder of the client; its stamp is a hash of the pinned files and the program."""
+    """Return the client's cache folder; its stamp is a hash of the pinned files and the program."""
     stamp = hashlib.sha256(_LOCK.read_bytes() + _SOURCE.read_bytes()).hexdigest()
     return CacheFolder(f"apache-kudu-client-{VERSIONS[0]}", stamp)
 
@@ -68,7 +69,7 @@ def require() -> tuple[str, str]:
 
 
 def class_path(place: Path) -> str:
-    """The class path of the program whose folder is `place`."""
+    """Return the class path of the program whose folder is `place`."""
     return os.pathsep.join([str(place / _CLASSES), f"{place / _JARS}{os.sep}*"])
 
 

@@ -1,9 +1,9 @@
 """The Java program that carries out operations: one process per run, one JSON object per line.
 
-The process starts with the first operation, and all clients of the run share it. It is a task of
-the clients' environment, which ends it with the run. If the harness is killed, the program sees its
-input end and exits. If the program ends before the run does, or if a line cannot be read, then the
-run ends without a verdict, with one line that says why.
+The process starts with the first operation, and all clients of the run share it. A task of the
+clients' environment runs it, so it ends with the run. If the harness is killed, the program's input
+ends and the program exits. If the program ends before the run does, or if a line cannot be read,
+the run ends without a verdict, and one line says why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REASON_MAX: Final = 500
 class Reply(NamedTuple):
     """The program's reply to an operation: the client's answer, or its error.
 
-    `error` is (code, text); the code is `OPEN` if the client did not return. `frames` are the
+    `error` is (code, text); the code is `OPEN` if the client has not returned. `frames` are the
     traces of the client's RPCs. `begun` is false if the rows of a write never reached the client.
     """
 
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 class JavaProgram:
-    """The program of one run."""
+    """The program of one run, with the operations that wait for its answers."""
 
     def __init__(self, env: ClientEnv, java: str, class_path: str) -> None:
         self._env = env
@@ -54,9 +54,9 @@ class JavaProgram:
     async def ask(
         self, masters: Sequence[str], number: int, asked: Mapping[str, Any], *, timeout_s: float
     ) -> Reply:
-        """Carry out an operation with the client of this number, and create the client if needed.
+        """Let client number `number`, which is created if needed, carry out an operation.
 
-        Without an answer in time the error is `OPEN`. Raises `RuntimeError` if the program itself
+        If no answer comes in time, the error is `OPEN`. Raises `RuntimeError` if the program itself
         failed, which leaves the outcome unknown.
         """
         try:
@@ -85,7 +85,7 @@ class JavaProgram:
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
-            # the reading task says why the program ended
+            # the task that reads the program's output reports why the program ended
             with contextlib.suppress(ConnectionError):
                 writer.write(json.dumps({"id": number, **line}).encode() + b"\n")
                 await writer.drain()
@@ -102,7 +102,7 @@ class JavaProgram:
     async def _run(
         self, started: asyncio.Future[asyncio.StreamWriter], masters: Sequence[str]
     ) -> None:
-        """Run the program until the task is cancelled. Raises `UsageError` if it ends by itself."""
+        """Run the program until the task is cancelled. Raises `UsageError` if it ends before."""
         try:
             program = await asyncio.create_subprocess_exec(  # determinism: no node runs this module
                 *self._command,
@@ -111,7 +111,7 @@ class JavaProgram:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 limit=_LINE_BYTES_MAX,
-                # Ctrl-C is meant for the harness, which still needs the program
+                # Ctrl-C is meant for the harness, which still needs the program.
                 start_new_session=True,
             )
         except OSError as error:

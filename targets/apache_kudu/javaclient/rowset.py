@@ -1,13 +1,13 @@
 """Operations of the vocabulary `rows` by the Java client, and what its answers prove.
 
 The client sends the rows of a write in one batch per tablet. It sends a batch again, under the same
-request id, until it is answered. So the results of rows follow from all attempts of their batch. If
-a row was refused after an attempt of unknown outcome, its result is unknown.
+request id, until it is answered. The results of rows therefore follow from all attempts of their
+batch. If a row was refused after an attempt of unknown outcome, its result is unknown.
 
 A read of the latest state is a snapshot at the leader's present time. A leader's snapshot counts
 only if a majority of the tablet's voters has no later term afterwards;
-`targets.apache_kudu.wire.tablets` has the reasons. Scans read one tablet after another, each with
-one scanner. A snapshot of the client excludes the writes at its timestamp, but a snapshot of the
+`targets.apache_kudu.wire.tablets` explains why. Scans read one tablet after another, each with one
+scanner. A snapshot of the client excludes the writes at its timestamp, but a snapshot of the
 vocabulary includes them, so their timestamps differ by one.
 """
 
@@ -51,7 +51,7 @@ _OTHER_PARTITION: Final = "not in tablet partition"
 
 
 def line_of(call: Write | Read | Scan) -> dict[str, Any]:
-    """The operation as a line for the program."""
+    """Convert an operation to a line for the program."""
     match call:
         case Write():
             rows = [list(row) for row in call.rows]
@@ -95,7 +95,7 @@ def _scan_line(
 
 
 def unanswered(call: Write | Read | Scan, reply: Reply) -> Judged:
-    """The completion of an operation that failed as a whole."""
+    """Decide the outcome of an operation that failed as a whole."""
     assert reply.error is not None, "there is neither an answer nor an error"
     code, text = reply.error
     error = f"{code}: {text}"
@@ -117,10 +117,10 @@ def written(
     *,
     truncated: bool,
 ) -> Judged:
-    """The completion of a write.
+    """Decide the outcome of a write.
 
-    For each tablet, `nodes` has the name of the server that answered, and `terms` the term in which
-    it did, if that is certain.
+    For each tablet, `nodes` has the name of the server that answered. `terms` has the term in which
+    it answered, if that is certain.
     """
     results: list[str | None] = [None] * len(answer["rows"])
     parts: list[dict[str, Any]] = []
@@ -155,11 +155,11 @@ def written(
 
 
 def _row_result(row: Mapping[str, Any], *, lost: bool) -> str | None:
-    """The result of an answered row; `lost` is true after attempts of unknown outcome."""
+    """Return the result of an answered row; `lost`: an earlier attempt may have written it."""
     if row["code"] == "OK":
         return "ok"
     if lost:
-        return None  # an earlier attempt may have written the row, which would explain the error
+        return None  # an earlier attempt may have written the row and so caused the error
     if row["code"] == "NOT_FOUND" and _OTHER_PARTITION in row["text"]:
         return "invalid"
     return _RESULTS.get(row["code"])
@@ -174,12 +174,12 @@ def _first_error(answer: Mapping[str, Any]) -> str | None:
 
 
 def needs_leader(call: Read | Scan) -> bool:
-    """Whether the answer must be a leader's, in a certain term."""
+    """Whether the answer must come from a leader, in a term that is certain."""
     return isinstance(call, Read) or (call.mode == "latest" and call.replica == "leader")
 
 
 def needs_proof(call: Read | Scan) -> bool:
-    """Whether the answer's term must be certain, as for all but the latest state of any replica."""
+    """Whether the answer's term must be certain: not for the latest state of any replica."""
     return needs_leader(call) or (isinstance(call, Scan) and call.mode != "latest")
 
 
@@ -189,7 +189,7 @@ def scanned(
     nodes: Mapping[str, str],
     terms: Mapping[str, int],
 ) -> Judged:
-    """The completion of a read or scan whose answers have the proof that they need."""
+    """Decide the outcome of a read or scan whose answers have the proof that they need."""
     is_snapshot = isinstance(call, Scan) and call.mode != "latest"
     parts = [
         {

@@ -60,15 +60,15 @@ _SET: Final = 1
 async def applies_events(s: Session) -> bool:
     """Whether a leading master has applied all earlier events of its metastore, and still leads.
 
-    It is asked to drop a table that does not exist: a leader with a metastore applies all events
-    before it looks for the table. Raises `RpcError`.
+    It is asked to drop a table that does not exist, because a leader with a metastore applies all
+    events before it looks for a table. Raises `RpcError`.
     """
     error = master_error(await s.ask(DELETE_TABLE, {"table": {"table_name": _NO_TABLE}}))
     return error is not None and error.code is MasterErrorCode.TABLE_NOT_FOUND
 
 
 async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:
-    """Let a leading master put a tablet server into maintenance, or take it out.
+    """Make a leading master put a tablet server into maintenance, or take it out.
 
     While a server is in maintenance, masters do not replace its replicas if it is down. Raises
     `RpcError`.
@@ -80,7 +80,7 @@ async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:
 
 
 async def quiesce(s: Session, *, on: bool) -> int:
-    """Start or stop quiescing, that is, handing over all leaders.
+    """Start or stop quiescing: a server that quiesces hands over all its leaders.
 
     Returns how many leaders the tablet server still has. A restart ends quiescing. Raises
     `RpcError`.

@@ -1,7 +1,7 @@
-"""One connection to a server of Kudu, with any number of calls at once.
+"""One connection to a server of Kudu, with any number of calls in progress.
 
-Every failure says whether the server may have executed the call (`RpcError.sent`). A call fails
-with `sent` if its answer does not come in time or the connection ends first. Calls are never
+Every failure says whether the server may have executed the call (`RpcError.sent`). `sent` is true
+if the answer does not come in time, or if the connection ends before the answer. Calls are never
 repeated here.
 """
 
@@ -43,7 +43,7 @@ class Reply(Values):
 
 
 class Connection:
-    """An open connection. If it is `broken`, later calls need another one."""
+    """An open connection. Once it is `broken`, further calls need a new connection."""
 
     def __init__(
         self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -60,7 +60,7 @@ class Connection:
     async def open(
         cls, env: ClientEnv, address: Address, user: str, *, timeout_s: float
     ) -> Connection:
-        """Connect and shake hands. Raises `RpcError` with `sent` false."""
+        """Connect and shake hands. Raises an `RpcError` whose `sent` is false."""
         connection: Connection | None = None
         try:
             async with asyncio.timeout(timeout_s):
@@ -176,9 +176,10 @@ class Connection:
         message = f"the connection to {self.address} ended before the answer came: {why}"
         for future in self._calls.values():
             if not future.done():
-                # set as a result: asyncio would log an exception that a cancelled caller ignores
+                # As a result, not as an exception: asyncio would log an exception that is never
+                # read.
                 future.set_result(RpcConnectionError(message, sent=True))
-        with contextlib.suppress(RuntimeError):  # the loop is closed already
+        with contextlib.suppress(RuntimeError):  # the event loop is closed already
             self._writer.transport.abort()
 
     def close(self) -> None:

@@ -72,7 +72,7 @@ E = TypeVar("E", bound=enum.IntEnum)
 
 
 class RpcLayerError(RpcError):
-    """A server's RPC layer answered with an error; `code` is its number."""
+    """A server's RPC layer answered with an error, whose number is `code`."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text, sent=code not in _NEVER_EXECUTED)
@@ -80,14 +80,14 @@ class RpcLayerError(RpcError):
 
 
 def rpc_error_of(address: Address, method: str, error: Values) -> RpcError:
-    """The exception for an error of the RPC layer."""
+    """Build the exception for an error of the RPC layer."""
     code = int(error.get("code", 0))
     text = f"{address} refused {method} with code {code}: {error.get('message', '')}"
     return RpcBusyError(text, sent=False) if code == _TOO_BUSY else RpcLayerError(text, code)
 
 
 def master_error(answer: Values) -> m.MasterError | None:
-    """The error in a master's answer, if there is one."""
+    """Return the error in a master's answer, if there is one."""
     error = answer.get("error")
     if error is None:
         return None
@@ -103,7 +103,7 @@ def master_error(answer: Values) -> m.MasterError | None:
 
 
 def tablet_error(answer: Values) -> m.TabletError | None:
-    """The error in a tablet server's answer, if there is one."""
+    """Return the error in a tablet server's answer, if there is one."""
     error = answer.get("error")
     if error is None:
         return None
@@ -118,7 +118,7 @@ def tablet_error(answer: Values) -> m.TabletError | None:
 
 
 def consensus_error(answer: Values) -> ConsensusError | None:
-    """The error in an answer about a Raft group; ABORTED if the change may happen."""
+    """Return the error in an answer about a Raft group; ABORTED if the change may happen."""
     error = answer.get("error")
     if error is None:
         return None
@@ -133,7 +133,7 @@ def consensus_error(answer: Values) -> ConsensusError | None:
 
 
 def row_error(position: int, status: Values) -> m.RowError | None:
-    """The error of a row that was not written; `None` for an unknown reason."""
+    """Return the error of a row that was not written; `None` if the reason is unknown."""
     code, text = int(status.get("code", 0)), str(status.get("message", ""))
     if code == m.RowErrorCode.NOT_FOUND and _OTHER_PARTITION in text:
         return m.RowError(position, m.RowErrorCode.OUT_OF_RANGE)
@@ -142,7 +142,7 @@ def row_error(position: int, status: Values) -> m.RowError | None:
 
 
 def _parts(error: Values) -> tuple[int, m.AppStatus, str]:
-    """The code, the status and the text of an error."""
+    """Return the code, the status and the text of an error."""
     status = error.get("status", {})
     listed = _member(m.AppStatus, int(status.get("code", 0)), m.AppStatus.RUNTIME_ERROR)
     return int(error.get("code", 0)), listed, str(status.get("message", ""))

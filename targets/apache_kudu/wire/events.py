@@ -1,12 +1,14 @@
-"""Drops and renames through masters with a metastore, and proof that they took effect.
+"""Drops and renames through masters with a metastore, and the proof that they took effect.
 
 The metastore makes the change. A leader acknowledges the change after its listener has read the
-event, whether or not it could apply the event (KUDU-2475). A leader that loses its leadership in
-the meantime reads nothing, but acknowledges as well. So an acknowledgement alone proves nothing
-about Kudu's own catalog. Therefore the client then reads the table by its id, from the same master
-and in the same term. If the table is still there, or lacks its new name, the change has an unknown
-outcome: it may take effect later, or never. This includes a renamed table that is gone (an event
-may have dropped it under its old name) and a drop of a table whose id is not certain.
+event, even if it could not apply the event (KUDU-2475). A leader that loses its leadership in the
+meantime reads no event, but acknowledges as well. An acknowledgement alone therefore proves nothing
+about Kudu's own catalog.
+
+For a proof, the client then reads the table by its id, from the same master and in the same term.
+If the table is still there, or lacks its new name, the outcome of the change is unknown: it may
+take effect later, or never. The outcome is also unknown if a renamed table is gone (an event may
+have dropped it under its old name), and if the id of a dropped table is not certain.
 
 Masters make creates and other alters themselves. If the metastore fails such a request, the master
 wrote nothing before, so Kudu's catalog is certainly unchanged.
@@ -56,10 +58,9 @@ def _is_made_by_metastore(request: Any) -> bool:
 
 
 async def _name_of(s: Session, table_id: str) -> str | None:
-    """The name of a table; `None` if the master does not have the table, and "" if the answer lacks
-    the name.
+    """Return the name of a table, or `None` if the master does not have the table.
 
-    Raises `RpcError`.
+    The name is "" if the answer lacks it. Raises `RpcError`.
     """
     seen = await s.ask(w.GET_TABLE_SCHEMA, {"table": {"table_id": table_id}})
     error = master_error(seen)

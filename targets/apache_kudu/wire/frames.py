@@ -1,9 +1,10 @@
 """Frames of Kudu's RPC, and the handshake that opens a connection (Kudu's own page `rpc.md`).
 
-A client first sends `GREETING`. After that, each frame is a 4-byte big-endian length and two
-protobuf messages, a header and a body, each with its length as a varint before it. An answer may
-end with *sidecars*: raw bytes, such as rows, whose offsets are in the header. The handshake names
-the user by SASL PLAIN, without a password, as servers without authentication accept it.
+A client first sends `GREETING`. After that, each frame consists of its length (4 bytes, big-endian)
+and two protobuf messages, a header and a body. Each message follows its own length, a varint. An
+answer may end with *sidecars*: raw bytes, such as rows, whose offsets are in the header. The
+handshake names the user by SASL PLAIN without a password, which servers without authentication
+accept.
 
 The gateway (`targets.apache_kudu.gateway`) uses the server's side: `read_request` and the frames of
 answers.
@@ -81,7 +82,7 @@ class Answer(NamedTuple):
 
 
 def frame(header: Message, head: Values, body: bytes) -> bytes:
-    """Encode a frame."""
+    """Encode a frame from its header and body."""
     first = encode(header, head)
     data = encode_varint(len(first)) + first + encode_varint(len(body)) + body
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
@@ -90,7 +91,7 @@ def frame(header: Message, head: Values, body: bytes) -> bytes:
 def request_frame(
     call_id: int, method: Method, body: bytes, *, timeout_ms: int, rows_id: RowsId | None = None
 ) -> bytes:
-    """Encode a request, which the server gives up after `timeout_ms`."""
+    """Encode a request. The server gives up the request after `timeout_ms`."""
     head: Values = {
         "call_id": call_id,
         "remote_method": {"service": method.service, "method": method.name},
@@ -128,7 +129,7 @@ def context_frame() -> bytes:
 
 
 def read_step(answer: Answer) -> int:
-    """Return the step of an answer during the handshake. Raises `WireFormatError`."""
+    """Return the handshake step of an answer. Raises `WireFormatError`."""
     if answer.call_id != NEGOTIATION_ID:
         raise WireFormatError(f"an answer to call {answer.call_id} during the handshake")
     step: int | None = decode(NEGOTIATE, answer.body).get("step")

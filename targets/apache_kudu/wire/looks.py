@@ -1,9 +1,10 @@
-"""Looks at servers of real Kudu, for clients whose own answers say less than the checkers need.
+"""Looks at real Kudu servers, for clients whose own answers say less than the checkers need.
 
-A `Looker` never asks for a change. `Leads` watches in which term each server leads which Raft
-groups. Terms never decrease on a server. So if looks before the request and after the answer of
-another client show the same term, the answer was given in it (`Leads.proven`). If two looks overlap
-and the older one ends last, the recorded time of a lead is too late, which only proves less.
+A look is a request that changes nothing (`Looker`). `Leads` watches in which term each server leads
+which Raft groups. Terms never decrease on a server. So if a look before another client's request
+and a look after the answer show the same term, the answer was given in that term (`Leads.proven`).
+If two looks overlap and the older one ends last, the recorded start of a lead is too late. That can
+only prove less.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _TABLETS_MAX: Final = 1000
 
 
 class Looker(WireRpc):
-    """A client that only looks; addresses are "node:port"."""
+    """A client that only makes looks. Addresses have the form "node:port"."""
 
     async def leads(self, address: str, group: str | None = None) -> dict[str, Lead]:
-        """The terms of a Raft group at a server, or of all its groups. Raises `RpcError`."""
+        """Map a server's Raft groups (or one of them) to their leads. Raises `RpcError`."""
         session = await self._session_for(address, LOOK_S)
         asked = {"dest_uuid": session.uuid, "tablet_ids": [group] if group else []}
         reply = await session.ask(GET_CONSENSUS_STATE, asked)
@@ -43,9 +44,9 @@ class Looker(WireRpc):
         }
 
     async def confirmed(self, address: str, tablet_id: str, lead: Lead) -> bool:
-        """Whether a tablet's answer from this server in this lead is not from a deposed leader.
+        """Whether an answer about a tablet, given in `lead`, is not from a deposed leader.
 
-        See `targets.apache_kudu.wire.tablets` for the reason.
+        `targets.apache_kudu.wire.tablets` explains why this matters.
         """
         deadline = asyncio.get_running_loop().time() + LOOK_S
         try:
@@ -55,7 +56,7 @@ class Looker(WireRpc):
             return False
 
     async def tablets(self, address: str, name: str) -> list[str]:
-        """The ids of a table's tablets; none if the master does not list them (yet)."""
+        """Return the ids of a table's tablets; none if the master does not list the table (yet)."""
         asked = m.GetTableLocationsRequest(
             table=m.TableIdentifier(table_name=name), max_returned_locations=_TABLETS_MAX
         )
@@ -68,7 +69,7 @@ class Looker(WireRpc):
     async def version(
         self, address: str, *, name: str | None = None, table_id: str | None = None
     ) -> Version | None:
-        """The version of the table with this name or id at a master, if the master states it."""
+        """Return the version of a table, by name or id, if the master at `address` states it."""
         try:
             session = await self._session_for(address, LOOK_S)
             if table_id is not None:
@@ -79,7 +80,7 @@ class Looker(WireRpc):
 
 
 class Leads:
-    """The terms in which servers lead, as the looks show them, by address and Raft group."""
+    """The terms in which servers lead, by address and Raft group, as looks have shown them."""
 
     def __init__(self, looker: Looker, clock: Clock) -> None:
         self._looker = looker
@@ -103,7 +104,7 @@ class Leads:
             await self._looked.wait()
 
     def leader(self, group: str = SYSTEM_TABLET_ID) -> str | None:
-        """The address of the server that leads a group in the highest term seen, if any."""
+        """Return the server that was seen to lead a group in the highest term, if any."""
         leaders = [
             (lead.term, address)
             for (address, of), (lead, _) in self._seen.items()
@@ -114,9 +115,9 @@ class Leads:
     async def proven(
         self, address: str, sent_ns: int, group: str = SYSTEM_TABLET_ID
     ) -> Lead | None:
-        """The lead in which a server gave the answer that just arrived; `None` if unproven.
+        """Return the lead in which a server gave the answer that just arrived; `None` if unproven.
 
-        The request was sent at `sent_ns`, or later.
+        The request was sent at `sent_ns` or later.
         """
         after = (await self._look(address, group)).get(group)
         if after is None:

@@ -1,4 +1,4 @@
-"""Requests for masters, tablet servers, and the members of Raft groups."""
+"""Requests about masters, tablet servers, and the members of Raft groups."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REFUSED: Final = {
 async def connect_to_master(
     s: Session, request: m.ConnectToMasterRequest
 ) -> m.ConnectToMasterResponse:
-    """Ask a master for its role; the term is from just before its answer."""
+    """Ask a master for its role. The term in the answer is from just before that."""
     del request
     consensus = await s.consensus()
     reply = await s.ask(w.CONNECT_TO_MASTER)
@@ -91,7 +91,7 @@ async def get_master_registration(
 async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMastersResponse:
     """Ask a leading master for the masters; the revision is the index of their configuration.
 
-    Any master answers, but only a master that is ready to lead knows all committed changes.
+    Any master would answer, but only a master that is ready to lead knows all committed changes.
     """
     del request
     connected = await s.ask(w.CONNECT_TO_MASTER)
@@ -115,10 +115,10 @@ async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMaste
 def _named(
     entries: Sequence[m.MasterEntry], peers: Sequence[m.PeerConfig]
 ) -> tuple[m.MasterEntry, ...]:
-    """Name the masters that did not answer the leader.
+    """Give names to the masters that did not answer the leader.
 
-    Their entries have only an error, so they are the members that no other entry names. Raises
-    `RpcConnectionError` if the numbers differ.
+    Their entries contain only an error, so they must be the members that no other entry names.
+    Raises `RpcConnectionError` if the numbers of entries and members differ.
     """
     stated = {entry.uuid for entry in entries if entry.uuid}
     rest = [peer for peer in peers if peer.uuid not in stated]
@@ -190,7 +190,7 @@ async def _change_masters(s: Session, method: w.Method, change: Values) -> m.Mas
 async def list_tablet_servers(
     s: Session, request: m.ListTabletServersRequest
 ) -> m.ListTabletServersResponse:
-    """Ask a master, which need not lead, for the tablet servers that sent it heartbeats."""
+    """Ask a master, leading or not, for the tablet servers that sent it heartbeats."""
     del request
     reply = await s.ask(w.LIST_TABLET_SERVERS, {"include_states": True})
     servers = tuple(

@@ -1,4 +1,4 @@
-"""Headers of Kudu's RPC, and the messages that several methods share, with the needed fields.
+"""The headers of Kudu's RPC, and messages that several methods share, with the fields in use.
 
 Numbers of fields follow Kudu 1.16 to 1.18: `rpc/rpc_header.proto`, `common/common.proto`,
 `common/wire_protocol.proto` and `consensus/metadata.proto`.

@@ -1,10 +1,10 @@
 """A codec for protobuf messages that are declared as tables of fields.
 
-`encode` and `decode` convert between bytes and plain dicts, by a `Message` that lists the fields
-which the client uses. Fields that a message does not list are skipped on decoding, so newer servers
-may send more. Only the encodings of Kudu's RPC exist: varints, 64-bit fixed numbers, and texts,
-bytes and messages with a length. A decoded dict has the fields that were present; a repeated field
-is always present, as a list.
+`encode` and `decode` convert between plain dicts and bytes. A `Message` lists the fields that the
+client uses; decoding skips all other fields, so newer servers may send more. Only the encodings of
+Kudu's RPC are supported: varints, 64-bit fixed numbers, and texts, bytes and messages with a
+length. A decoded dict has the fields that were present; a repeated field is always present, as a
+list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEPTH_MAX: Final = 32
 
 
 class WireFormatError(ValueError):
-    """The bytes are not a message, or not the expected one."""
+    """The bytes do not form a message, or not the expected one."""
 
 
 class Kind(enum.Enum):
@@ -52,7 +52,7 @@ _WIRE_TYPES: Final[Mapping[Kind, int]] = {
 
 
 class Field(NamedTuple):
-    """A field of a message: its number and the type of its value, or of each repeated value."""
+    """A field of a message: its number, and the type of its value or of each repeated value."""
 
     number: int
     kind: Kind
@@ -119,7 +119,7 @@ def many(field: Field) -> Field:
 
 
 def encode_varint(number: int) -> bytes:
-    """Encode a number of at most 64 bits; a negative one as its two's complement."""
+    """Encode a number of at most 64 bits. A negative number becomes its two's complement."""
     if not -(1 << (_BITS - 1)) <= number <= _MASK:
         raise WireFormatError(f"the number {number} does not fit into {_BITS} bits")
     number &= _MASK
@@ -167,7 +167,7 @@ def _encode_field(out: bytearray, field: Field, value: Any) -> None:
 
 
 def decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return the number at position `at`, unsigned, and the position behind it."""
+    """Return the unsigned number at position `at`, and the position after it."""
     number = 0
     for shift in range(_VARINT_BYTES_MAX):
         if at >= len(data):
@@ -181,7 +181,7 @@ def decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def decode(message: Message, data: bytes | memoryview, *, depth: int = 0) -> Values:
-    """Decode a message. Raises `WireFormatError` if the bytes are not one."""
+    """Decode a message. Raises `WireFormatError` if the bytes do not form one."""
     if depth > _DEPTH_MAX:
         raise WireFormatError(f"messages are nested more than {_DEPTH_MAX} deep")
     values: Values = {name: [] for name, field in message.fields.items() if field.repeated}

@@ -1,12 +1,12 @@
 """Rows on the wire: writes in `RowOperationsPB`, and the answers of scans in sidecars.
 
-A written row is a byte for the kind of operation, a bitmap of the columns that the row sets, a
-bitmap of its nulls (only if the schema has a nullable column), and the cells that are set and not
-null, little-endian. A text is its offset in a second buffer and its length, 8 bytes each
-(`common/row_operations.cc`).
+A written row consists of a byte for the kind of operation, a bitmap of the columns that the row
+sets, a bitmap of its nulls (only if the schema has a nullable column), and the cells that are set
+and not null, in little-endian order. The cell of a text is 8 bytes for its offset in a second
+buffer, and 8 bytes for its length (`common/row_operations.cc`).
 
-A scanned row has a cell for every column of the projection, and a bitmap of its nulls at its end if
-the projection has a nullable column (`common/wire_protocol.cc`).
+A scanned row has a cell for every column of the projection. If the projection has a nullable
+column, a bitmap of the row's nulls follows (`common/wire_protocol.cc`).
 
 Clients `pack` writes and `unpack` scanned rows; servers `read_operations` and `pack_rows`.
 """
@@ -49,7 +49,7 @@ NUMBERS: Final = {name: number for number, name in _TYPES.items()}
 
 
 def type_name(number: int) -> str:
-    """The name of a column's type. Raises `WireFormatError` for a type that is not supported."""
+    """Return the name of a column type. Raises `WireFormatError` for an unsupported type."""
     if number not in _TYPES:
         raise WireFormatError(f"the type {number} of a column is not supported")
     return _TYPES[number]
@@ -63,7 +63,7 @@ class PackedRows(NamedTuple):
 
 
 def pack(columns: Sequence[Column], operations: Iterable[RowOperation]) -> PackedRows:
-    """Encode writes of rows whose keys are the key columns among `columns`, in order.
+    """Encode writes of rows; each key has the values of the key columns among `columns`, in order.
 
     Raises `WireFormatError` for a value of an unknown column.
     """
@@ -122,7 +122,7 @@ def read_operations(
                 raise WireFormatError("the last row is not complete")
             if column.type not in _PACKED:
                 taken += _POINTER.unpack_from(rows, at)[1]
-                if taken > len(texts):  # else a small request could have huge rows
+                if taken > len(texts):  # otherwise a small request could have huge rows
                     raise WireFormatError("the cells have more bytes than the buffer of texts")
             cells[column.id] = _unpack_cell(column, rows, at, texts)
             at += _width(column)
@@ -150,7 +150,7 @@ def pack_rows(columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> Pac
 
 
 def read_cell(column: Column, data: bytes) -> Value:
-    """The value of a single cell, as in a predicate. Raises `WireFormatError`."""
+    """Return the value of a single cell, as in a predicate. Raises `WireFormatError`."""
     if column.type not in _PACKED:
         return data if column.type == "BINARY" else data.decode("utf-8", "replace")
     if len(data) != _width(column):
@@ -196,7 +196,7 @@ def _width(column: Column) -> int:
 
 
 def _bit(data: bytes, begin: int, position: int) -> bool:
-    """A bit of the bitmap that begins at `begin`."""
+    """Return the bit at `position` in the bitmap that begins at `begin`."""
     return bool(data[begin + position // 8] >> (position % 8) & 1)
 
 

@@ -1,9 +1,9 @@
-"""Calls of real Kudu by the requests of the bundled target (`targets.kudu.messages`).
+"""Calls of real Kudu that take the requests of the bundled target (`targets.kudu.messages`).
 
-`WireRpc` replaces `targets.kudu.rpc.RpcClient`: the bundled clients run over it unchanged, and so
-classify, retry and record as on the bundled target. Each call translates one request into calls of
-Kudu's own RPC, all to the same server and within one deadline, and combines their answers into one.
-The request itself is sent at most once; other calls only read.
+`WireRpc` replaces `targets.kudu.rpc.RpcClient`. The bundled clients run over it unchanged, and so
+classify, retry and record as they do on the bundled target. Each call translates one request into
+calls of Kudu's own RPC, all to the same server and within one deadline, and combines their answers
+into one. Only one of these calls is the request itself, sent at most once; the others only read.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _PLAIN: Final[Mapping[type, Callable[[Session, Any], Awaitable[Any]]]] = {
 class WireRpc:
     """A client for Kudu's RPC, with one connection per address (`targets.kudu.rpc.Caller`).
 
-    `names` maps the uuids of servers to "node:port" and may grow. Servers name themselves by
-    addresses that clients may not know, so answers name them by `names`.
+    `names` maps the uuids of servers to "node:port" and may grow. Servers identify themselves by
+    addresses that clients may not know, so answers give the addresses in `names` instead.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class WireRpc:
     ) -> None:
         """Create a client that calls as `user`; admin calls need the user who runs the servers.
 
-        With `hms`, the masters have a metastore.
+        `hms` means that the masters have a metastore.
         """
         self._hms = hms
         self._env = env
@@ -129,7 +129,7 @@ class WireRpc:
         return await self._session(parse_address(address), deadline)
 
     async def node_uuid(self, address: Address | str, *, timeout_s: float) -> str:
-        """The uuid of the server at an address. Raises `RpcError`."""
+        """Return the uuid of the server at an address. Raises `RpcError`."""
         return (await self._session_for(address, timeout_s)).uuid
 
     async def administer(
@@ -139,11 +139,11 @@ class WireRpc:
         *,
         timeout_s: float,
     ) -> T:
-        """Let `work` make the calls of an administrator at a server. Raises `RpcError`."""
+        """Let `work` make an administrator's calls to a server. Raises `RpcError`."""
         return await work(await self._session_for(address, timeout_s))
 
     async def advertised(self, address: str, *, timeout_s: float = LOOK_S) -> str | None:
-        """The "host:port" under which a master is known to other programs, if it answers."""
+        """Return the "host:port" that a master gives to other programs, if it answers."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             host = await self._host_of(address, deadline=deadline)
@@ -180,7 +180,7 @@ class WireRpc:
         return Session(connection, server, self._names, self._memory, deadline)
 
     async def _link(self, address: Address, deadline: float) -> tuple[Connection, str]:
-        """The open connection to an address, and the server's uuid. Raises `RpcError`."""
+        """Return the open connection to an address, and the server's uuid. Raises `RpcError`."""
         if self._closed:
             raise RpcConnectionError("the RPC client is closed", sent=False)
         link = self._links.get(address)
@@ -217,5 +217,5 @@ class WireRpc:
             link = self._links[address] = connection, server
             return link
         finally:
-            if connection is not None and link is None:  # even if `close` cancels this task
+            if connection is not None and link is None:  # also if `close` cancels this task
                 connection.close()

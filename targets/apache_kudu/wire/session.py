@@ -1,9 +1,9 @@
-"""One operation's calls of one server, up to its deadline, and the proof of its term.
+"""The calls of one operation to one server, up to a deadline, and the proof of their term.
 
 Kudu's answers name neither the term nor the leader. But the term of a Raft group never decreases on
 a server, even across restarts. So if two looks at the server's consensus state show the same term,
-a request between them ran in that term (`in_one_term`). The first look may have been made for an
-earlier request.
+a request between them ran in that term (`in_one_term`). The first look may come from an earlier
+request.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class Lead(NamedTuple):
 
 
 class Memory:
-    """Facts that one client learned from answers. They save requests, and rows need them."""
+    """Facts that one client learned from answers. They save requests; rows also need them."""
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[Column, ...]] = {}  # by table id
-        self.applied: dict[str, tuple[Column, ...]] = {}  # by tablet id, if the tablet lags behind
+        self.applied: dict[str, tuple[Column, ...]] = {}  # by tablet id, for lagging tablets
         self.tables: dict[str, str] = {}  # table ids by tablet id
         self.leads: dict[tuple[str, str], Lead] = {}  # by uuid of the server, and tablet id
         self.hosts: dict[str, Values] = {}  # the addresses that servers advertise, by uuid
 
     def columns_of(self, tablet_id: str) -> tuple[Column, ...]:
-        """The columns of a tablet's table. Raises `RpcConnectionError` if they are unknown."""
+        """Return the columns of a tablet's table. Raises `RpcConnectionError` if not known."""
         table_id = self.tables.get(tablet_id, "")
         columns = self.applied.get(tablet_id) or self.columns.get(table_id)
         if columns is None:
@@ -109,32 +109,30 @@ class Session:
         return await self.connection.call(method, request or {}, timeout_s=left_s, rows_id=rows_id)
 
     def name_of(self, uuid: str, host_port: Values | None) -> str:
-        """The address "node:port" of a server, or the address that an unknown server advertises."""
+        """Return a server's address "node:port", or the one that an unknown server advertises."""
         where = host_port or {}
         if host_port is not None:
             remember(self.memory.hosts, uuid, host_port)
         return self._names.get(uuid) or f"{where.get('host', '?')}:{where.get('port', 0)}"
 
     def registered_name(self, uuid: str, registration: Values) -> str:
-        """The address of a server that registered with the masters."""
+        """Return the address of a server that registered with the masters."""
         return self.name_of(uuid, next(iter(registration.get("rpc_addresses", ())), None))
 
     def known_name(self, uuid: str) -> str | None:
-        """The address "node:port" of a server, if it is known."""
+        """Return the address "node:port" of a server, if it is known."""
         return self._names.get(uuid)
 
     def uuid_of(self, address: str) -> str | None:
-        """The uuid of the server at "node:port", if it is known."""
+        """Return the uuid of the server at "node:port", if it is known."""
         return next((uuid for uuid, name in self._names.items() if name == address), None)
 
     # --- terms -------------------------------------------------------------------------------
 
     async def raft(self, group: str = SYSTEM_TABLET_ID, *, health: bool = False) -> Reply:
-        """Ask about a Raft group (by default the masters'), and remember whether this server
-        leads.
-        """
+        """Ask about a Raft group (by default, the masters'), and remember its lead."""
         request = {
-            "dest_uuid": self.uuid,  # without it, servers log an error per request
+            "dest_uuid": self.uuid,  # without this field, servers log an error per request
             "tablet_ids": [group],
             "report_health": 2 if health else 1,
         }
@@ -143,11 +141,11 @@ class Session:
         return reply
 
     async def consensus(self, group: str = SYSTEM_TABLET_ID) -> Values:
-        """Ask for the consensus state of a Raft group; empty if the server has none."""
+        """Ask for the consensus state of a Raft group. It is empty if the server has none."""
         return state_of(await self.raft(group), group) or {}
 
     def lead_in(self, consensus: Values) -> Lead:
-        """This server's lead, according to its consensus state of a Raft group."""
+        """Return this server's lead, according to its consensus state of a Raft group."""
         leads = consensus.get("leader_uuid", "") == self.uuid
         return Lead(int(consensus.get("current_term", 0)), leads)
 
@@ -157,7 +155,7 @@ class Session:
         return self.memory.leads[self.uuid, group]
 
     async def last_lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
-        """The last known lead if this server led in it; otherwise ask again."""
+        """Return the last known lead if this server led then; otherwise ask again."""
         last = self.memory.leads.get((self.uuid, group))
         return last if last is not None and last.leads else await unsent(self.lead(group))
 
@@ -166,8 +164,8 @@ class Session:
     ) -> tuple[T, Lead]:
         """Return the answer of `ask`, and the lead in which it was given.
 
-        Raises `RpcError` with `sent` if the term changed meanwhile: the answer may be of any term.
-        An answer that says nothing about the group's state needs no term.
+        Raises an `RpcError` with `sent` if the term changed meanwhile, because the answer may be of
+        either term. An answer that says nothing about the group's state needs no term.
         """
         before = await self.last_lead(group)
         answer = await ask()
@@ -188,7 +186,7 @@ class Session:
 
 
 def _is_of_no_term(answer: object) -> bool:
-    """Whether the answer is an error that is not the decision of a leader."""
+    """Whether the answer is an error that is not a leader's decision."""
     error = getattr(answer, "error", None)
     if not isinstance(error, MasterError | TabletError):
         return False
@@ -196,7 +194,7 @@ def _is_of_no_term(answer: object) -> bool:
 
 
 async def unsent(call: Awaitable[T]) -> T:
-    """Await a call that precedes the request itself; its `RpcError` has `sent` false."""
+    """Await a call that precedes the request itself, so its `RpcError` has `sent` false."""
     try:
         return await call
     except RpcError as error:
@@ -204,7 +202,7 @@ async def unsent(call: Awaitable[T]) -> T:
 
 
 def state_of(reply: Values, group: str) -> Values | None:
-    """The consensus state of `group` in an answer, if it has one."""
+    """Return the consensus state of `group` in an answer, if the answer has one."""
     for tablet in reply.get("tablets", ()):
         if tablet.get("tablet_id") == group:
             state: Values | None = tablet.get("state")

@@ -1,15 +1,15 @@
-"""Requests for tables, as masters of real Kudu execute them.
+"""Requests about tables, as masters of real Kudu execute them.
 
 Answers of real masters say less than answers of bundled masters: most have no table id, and only
-IsAlterTableDone has a schema version. The missing values are learnt from further calls of the same
-master, but only if they are certain; otherwise they stay out of the answer:
+IsAlterTableDone has a schema version. Further calls of the same master supply the missing values,
+but only if they are certain; otherwise the answer stays without them:
 
-* **The id of a table that is looked at or deleted.** The master is first asked for the id of the
-  name, and then for the table with this id *and* this name, which it refuses if they differ.
+* **The id of a table that is read or deleted.** The master is first asked for the id of the name,
+    and then for the table with this id *and* this name, which it refuses if the two do not match.
 * **The version of a schema.** GetTableSchema answers with the schema that all tablets have applied.
-  It is asked between two calls of IsAlterTableDone, for the same id (`shown_versions`).
+    It is asked between two calls of IsAlterTableDone for the same id (`shown_versions`).
 * **The version that an alter made.** If the versions before and after an acknowledged alter differ
-  by one, then no other change came between, since every change makes a version.
+    by one, no other change came between, since every change makes a version.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Version(NamedTuple):
 
 
 def shown_versions(before: Version, after: Version) -> tuple[int, int]:
-    """The (applied, committed) versions of a schema that was read between two looks.
+    """Return the (applied, committed) versions of a schema that was read between two looks.
 
-    Versions only grow, and while a table is altering, masters show the schema that was applied
-    before the first of the open alters. `UNSTATED` marks a version that is not certain.
+    Versions only grow. While a table is being altered, masters show the schema that was applied
+    before the first of the unfinished alters. `UNSTATED` is returned for an uncertain version.
     """
     if before.table_id != after.table_id:
         return UNSTATED, UNSTATED
@@ -74,7 +74,7 @@ async def create_table(s: Session, request: m.CreateTableRequest) -> m.CreateTab
         "name": request.name,
         "schema": {"columns": [column_values(column) for column in request.schema.columns]},
         "partition_schema": {
-            # One bucket means no hash partitioning; Kudu wants a schema without hashes for it.
+            # One bucket means no hash partitioning, which Kudu expects as a schema without hashes.
             "hash_schema": [] if buckets == 1 else [hashes],
             "range_schema": {"columns": [{"name": name} for name in hashed.range_columns]},
         },
@@ -111,7 +111,7 @@ async def alter_table(s: Session, request: m.AlterTableRequest) -> m.AlterTableR
     error, ident = master_error(reply), reply.get("table_id", "")
     version = UNSTATED
     if error is None and before is not None and before.table_id == ident:
-        # The alter was acknowledged, so later failures say nothing.
+        # The alter was acknowledged, so failures after it prove nothing.
         with contextlib.suppress(RpcError):
             after = await version_of_id(s, ident)
             if after is not None and after.number == before.number + 1:
@@ -223,7 +223,7 @@ async def get_table_locations(
 
 
 def states_ends(bounds: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a table's tablets state the ends of the key space, as they do since Kudu 1.17.
+    """Whether a table's tablets have bounds at the ends of the key space, as since Kudu 1.17.
 
     With n hash buckets and no ranges, the first then starts at bucket 0, and the last ends at n.
     """
@@ -263,13 +263,13 @@ async def _with_id(
 
 
 async def version_of_name(s: Session, table: Values) -> Version | None:
-    """The version of the table with this name, if the master states it. Raises `RpcError`."""
+    """Return the version of the table with this name, if the master has it. Raises `RpcError`."""
     seen = await s.ask(w.GET_TABLE_SCHEMA, {"table": table})
     return None if master_error(seen) is not None else await version_of_id(s, seen["table_id"])
 
 
 async def version_of_id(s: Session, table_id: str) -> Version | None:
-    """The version of the table with this id, if the master states it. Raises `RpcError`."""
+    """Return the version of the table with this id, if the master has it. Raises `RpcError`."""
     reply = await s.ask(w.IS_ALTER_TABLE_DONE, {"table": {"table_id": table_id}})
     if master_error(reply) is not None or "schema_version" not in reply:
         return None
@@ -284,7 +284,7 @@ def _meta(s: Session) -> m.Meta:
 
 
 def with_term(response: R, term: int) -> R:
-    """The answer, given in `term`."""
+    """Mark the answer as given in `term`."""
     return msgspec.structs.replace(response, meta=msgspec.structs.replace(response.meta, term=term))
 
 
@@ -293,7 +293,7 @@ def _table(which: m.TableIdentifier) -> Values:
 
 
 def column_values(column: m.Column) -> Values:
-    """A column in requests: without its id, which servers refuse."""
+    """Encode a column for a request, without its id, which servers refuse."""
     return {
         "name": column.name,
         "type": NUMBERS[column.type],
@@ -317,7 +317,7 @@ def _step(step: m.AlterStep) -> Values:
 
 
 def read_schema(schema: Values) -> m.Schema:
-    """The schema in a message.
+    """Decode a schema.
 
     Raises `WireFormatError` for a column without a name, or without a supported type.
     """

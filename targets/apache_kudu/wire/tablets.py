@@ -1,25 +1,26 @@
 """Requests for rows, as tablet servers of real Kudu execute them.
 
-The bundled clients name columns by id; real servers want the names and types, which the client
+The bundled clients name columns by id. Real servers want names and types, which this client
 remembers from the table's schema. A scan is read to its end within one call, so that its answer has
-all rows of the tablet in the order of keys.
+all rows of the tablet in key order.
 
-A real server answers READ_LATEST in any role, with the writes that it has applied: a new leader may
-not have applied the last writes of the leader before it (measured on 1.18.1: for hundreds of
-milliseconds). So a read that wants the leader's answer is a snapshot at the leader's present time,
-which waits for these writes. It is made between two looks at the server's consensus state, and is
-refused as NOT_THE_LEADER unless the server leads in both, in the same term. As on the bundled
-target in the profile `modern`, that leader may have been deposed without knowing it.
+A real server answers READ_LATEST in any role, with the writes that it has applied. A new leader may
+not have applied the last writes of its predecessor (measured on 1.18.1: for hundreds of
+milliseconds). A read that wants the leader's answer is therefore a snapshot at the leader's present
+time, which waits for these writes. The read is made between two looks at the server's consensus
+state, and is refused as NOT_THE_LEADER unless the server leads in both, in the same term. As on the
+bundled target in the profile `modern`, that leader may have been deposed without knowing it.
 
-Without leases, a deposed leader that does not know it also answers snapshots of the present, which
-lack the writes of the next leader: they are not repeatable (`consensus/time_manager.h`; measured on
-1.18.1 for as long as the leader was cut off). No permit covers this, so an answer from a leader
-counts only if a majority of the tablet's voters has no later term afterwards (`is_confirmed`).
-Otherwise the attempt is recorded as unconfirmed, and another replica is asked. The same holds for a
-follower that such a leader still reaches, which takes a majority elsewhere, so five voters.
+Without leases, a deposed leader that does not know it also answers snapshots of the present. They
+lack the writes of the next leader, so they are not repeatable (`consensus/time_manager.h`; measured
+on 1.18.1 for as long as the leader was cut off). No permit covers this. An answer from a leader
+therefore counts only if a majority of the tablet's voters has no later term afterwards
+(`is_confirmed`). Otherwise the attempt is recorded as unconfirmed, and another replica is asked.
+The same holds for a follower that still hears from such a leader; this takes five voters, since the
+next leader needs a majority elsewhere.
 
 Kudu's snapshot at a time has the writes before this time, while the bundled clients mean the writes
-up to it. So timestamps of snapshots differ by one on the wire.
+up to and including it. The timestamps of snapshots therefore differ by one on the wire.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ DATA_STATES: Final = {0: "COPYING", 1: "READY", 2: "DELETED", 3: "TOMBSTONED"}
 async def write(
     s: Session, request: m.WriteRequest, attempt_no: int, client: str
 ) -> m.WriteResponse:
-    """Write rows under the request's id; the id of `client` makes it unique across runs."""
+    """Write rows under the request's id, which the id of `client` makes unique across runs."""
     columns = s.memory.columns_of(request.tablet_id)
     try:
         packed = pack(columns, request.operations)
@@ -99,7 +100,7 @@ async def write(
 
     response, lead = await s.in_one_term(ask, request.tablet_id)
     if _is_mismatch(response):
-        with contextlib.suppress(RpcError):  # only for the next request
+        with contextlib.suppress(RpcError):  # this only helps the next request
             await _learn_applied(s, request.tablet_id)
     return msgspec.structs.replace(response, term=lead.term)
 
@@ -110,7 +111,7 @@ def _is_mismatch(response: m.TabletResponse) -> bool:
 
 
 async def _learn_applied(s: Session, tablet_id: str) -> None:
-    """Learn the columns of a tablet from its server, after a column was added or dropped."""
+    """Learn a tablet's columns from its server, after a column was added or dropped."""
     reply = await s.ask(w.LIST_TABLETS, {"need_schema_info": True})
     for each in reply["tablets"]:
         if each["status"]["tablet_id"] == tablet_id and "schema" in each:
@@ -171,9 +172,9 @@ async def _snapshot(s: Session, request: m.ScanRequest, peer: Peer) -> m.ScanRes
 
 
 async def is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bool:
-    """Whether a majority of the voters has no later term now, so that no later leader is elected.
+    """Whether a majority of the voters has no later term, so that no later leader was elected.
 
-    Followers of fewer than `_STALE_FOLLOWER_VOTERS` voters need no majority.
+    Followers of groups with fewer than `_STALE_FOLLOWER_VOTERS` voters need no majority.
     """
     state = await s.consensus(tablet_id)
     config = state.get("pending_config") or state.get("committed_config") or {"peers": ()}
@@ -197,7 +198,7 @@ async def is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bo
 
 
 async def _term_at(peer: Peer, address: str, tablet_id: str) -> int:
-    """The term of a tablet at another server; 0 without an answer."""
+    """Return the term of a tablet at another server, or 0 if it does not answer."""
     try:
         return (await (await peer(address)).lead(tablet_id)).term
     except RpcError:
@@ -210,7 +211,7 @@ def _not_leading(s: Session, lead: Lead) -> m.ScanResponse:
 
 
 async def _scan(s: Session, request: m.ScanRequest) -> m.ScanResponse:
-    """Scan with the known columns; if they do not fit, scan once more with the server's columns."""
+    """Scan with the known columns. If they do not fit, scan again with the server's columns."""
     response = await _scan_once(s, request)
     if not _is_mismatch(response):
         return response
@@ -247,7 +248,7 @@ async def _scan_once(s: Session, request: m.ScanRequest) -> m.ScanResponse:
 
 
 async def _pages(s: Session, new: Values) -> list[Reply]:
-    """All pages of a scan; an error ends them."""
+    """Return all pages of a scan; an error ends them."""
     values: Values = {"new_scan_request": new, "call_seq_id": 0, "batch_size_bytes": _BATCH_BYTES}
     pages: list[Reply] = []
     while len(pages) < PAGES_MAX:
