@@ -1,7 +1,7 @@
 """The bundled target: a re-creation of Apache Kudu's masters and tablet servers, using `Env`.
 
-`KuduTarget` is loaded on first access, because the node processes import this package too and do
-not need the plug-in.
+`KuduTarget` is loaded on first access: node processes import this package too, but do not need the
+plug-in.
 """
 
 from __future__ import annotations

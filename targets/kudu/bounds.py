@@ -1,15 +1,15 @@
 """The limits that the checker `bounds` holds the target to.
 
-The module also lists, for the checker `catalog-invariants`, the limits of requests (for example,
-the length of a name) that flags of the target change.
+The module also lists, for the checker `catalog-invariants`, limits of requests that flags of the
+target change, for example the length of a name.
 
 Counters come from the dumps of the nodes. A node counts the calls that it served since its last
 start, so a restart can only hide calls. Limits follow from flags, for example from the interval of
 heartbeats and the election timeout. All limits are far above the values of clean runs (an outage of
 2.3 s; per replica 1.06 CreateTablet and 3.3 DeleteTablet calls; 1.48 AlterSchema calls per version
 of a tablet; no lock held at rest; three files per tablet; 16 MiB of memory and one kilobyte per
-operation; 0.3 MiB on disk, and 2 to 4 KiB written to disk per operation). A storm of calls, a leak,
-or a cluster that never recovers from a fault exceeds them.
+operation; 0.3 MiB on disk, and 2 to 4 KiB written to disk per operation). A run exceeds them if it
+has a storm of calls, a leak, or a cluster that never recovers from a fault.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def describe_bounds(
     """Build the snapshot's `limits`, `counters` by node, `calls` by method and `amounts` by name.
 
     `masters` and `tservers` map each node to its dump, or to `None` if the node did not answer. If
-    nodes may run under `changed` flags, each limit is the larger one under `flags` and `changed`.
-    `names` is the number of names that a master may have; a spare that replaced one has two.
+    nodes may run under `changed` flags, each limit is the larger of the limits under `flags` and
+    under `changed`. `names` is how many names a master may have; a spare that replaced one has two.
     """
     pairs = len(masters) * len(tservers)
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
@@ -81,7 +81,7 @@ def keeps_voters(*flags: Flags | None) -> bool:
 def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
     """Build the snapshot's `accepts`: the limits of requests that flags have changed.
 
-    The checker assumes Kudu's own limits by default, so a snapshot under Kudu's flags has none.
+    The checker assumes Kudu's own limits by default, so under Kudu's own flags there are none.
     """
 
     def declared(found: Flags) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
-    """Count all calls by method, and the calls carried out by tablet servers (`CARRIED_OUT`)."""
+    """Count all calls by method, and the calls that tablet servers carried out (`CARRIED_OUT`)."""
     calls: dict[str, int] = {}
     for _, dump in sorted(dumps.items()):
         put_off = dump.get("put_off")
@@ -111,7 +111,7 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """The counters of a node, and the maximum of each counter over its Raft groups and tablets.
+    """Return a node's counters, with the maximum of each over its Raft groups and tablets.
 
     The counter `files` leaves out log segments and row files.
     """
@@ -140,11 +140,11 @@ def _counters(dump: Json) -> dict[str, int]:
 
 
 def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
-    """The numbers of tables, tablets, replicas and changes on which the limits depend.
+    """Return the numbers of tables, tablets, replicas and changes on which the limits depend.
 
-    The catalog rows come from the master that has applied most operations. Each new replica of an
-    existing tablet is copied, and the replica that it replaces is deleted. If no master answered,
-    the result is empty, because all numbers are then unknown, not 0.
+    The rows of the catalog come from the most up-to-date master. A new replica of an existing
+    tablet is copied, and the replica that it replaces is deleted. If no master answered, the result
+    is empty: all numbers are then unknown, not 0.
     """
     answered = [dump for dump in masters.values() if dump is not None]
     if not answered:
@@ -169,12 +169,12 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
 
 
 def _limits(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """All limits under these flags; `made` is the number of replicas that were ever created."""
+    """Return all limits under these flags; `made` counts all replicas that were ever created."""
     return [*_times(flags), *_calls(flags, pairs, made), *_kept(flags), *_used(flags, made)]
 
 
 def _larger(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Combine two limits into one that has the larger value of each part."""
+    """Combine two limits into one, each of whose parts has the larger value."""
     per = {unit: max(share, other["per"][unit]) for unit, share in one["per"].items()}
     return {**one, "limit": max(one["limit"], other["limit"]), "per": per}
 
@@ -193,10 +193,10 @@ def _election_ms(flags: Flags) -> float:
 
 
 def _times(flags: Flags) -> list[dict[str, Any]]:
-    """Limits of outages and elections.
+    """Return the limits of outages and elections.
 
     An outage may last six minimal election timeouts plus one second; clean runs need 1.5 timeouts.
-    There is no limit if updates hold few entries. A follower then gets fewer entries per second
+    There is no limit if updates hold few entries: a follower then gets fewer entries per second
     than clients write, and the next leader serves no client until its followers have caught up.
     """
     timeout_s = _election_ms(flags) / 1000
@@ -234,11 +234,11 @@ def _scaled(number: int, factor: Fraction) -> float:
 
 
 def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """Limits of calls: a node makes each call once, and repeats it only if the answer was lost.
+    """Return the limits of calls: a node makes each call once, and repeats it only if it fails.
 
     Limits of heartbeats and votes grow with time. The rate follows from the flags, and each tablet
-    server sends heartbeats to each master. Each loss of a leader allows at least the usual number
-    of votes.
+    server sends heartbeats to each master. Each loss of a leader allows at least as many votes as
+    under the default flags.
 
     A call that conflicts with another call for the same tablet is postponed and resent, the first
     time after 16 ms. With slow disks, 3.3 DeleteTablet calls per replica were measured, of which
@@ -248,8 +248,8 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     hit all replicas, each of which is then added elsewhere and evicted.
 
     A copied replica gets one snapshot (1.03 measured). Any other follower gets entries, unless a
-    fault kept it away until the leader had removed them. Only tablet servers count the
-    snapshots that they received completely.
+    fault kept it away until the leader had removed them. Only tablet servers count the snapshots
+    that they received completely.
 
     A server refuses to copy a tablet that was deleted there. The tablet's leader repeats the call
     until the masters reach the leader and delete its replica too.
@@ -321,7 +321,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
 
 
 def _idle_heartbeats(names: int, *flags: Flags) -> dict[str, Any]:
-    """The limit of a server's heartbeats without news; delayed ones may arrive at once."""
+    """Return the limit of a server's heartbeats without news; delayed ones may arrive at once."""
     intervals = [each.heartbeat_interval_ms for each in flags]
     limit = _scaled(3 * IDLE_INTERVALS // 2 * names, Fraction(max(intervals), min(intervals)))
     return _limit(
@@ -332,7 +332,7 @@ def _idle_heartbeats(names: int, *flags: Flags) -> dict[str, Any]:
 
 
 def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
-    """Limits of a running node's memory and disk.
+    """Return the limits of a running node's memory and disk.
 
     An operation counts as a hundred rows of a hundred bytes in the log, in history and in a row
     file, and each of these is written more than once. Real disks write whole pages of 4 KiB, one
@@ -361,7 +361,7 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
 
 
 def _kept(flags: Flags) -> list[dict[str, Any]]:
-    """Limits of a cluster at rest, in which tablet reports may still take a few locks."""
+    """Return the limits of a cluster at rest; there, tablet reports may still take a few locks."""
     retained, idle = (
         flags.log_max_segments_to_retain,
         "a cluster at rest has no operation in progress",

@@ -1,9 +1,9 @@
-"""The ledger of the target: every switchable defect, one row each, and every profile.
+"""The ledger of the target: one row for each switchable defect, and the profiles.
 
-The correct and the broken code path are next to each other in the target, behind one condition: `if
-Bug.KUDU_765 in node.bugs`. A profile is a set of rows and the defaults of some flags. A row names
-the modules that contain the switch (a test checks) and says how the harness finds the defect.
-`harness list`, the page `docs/bugs.md` and the exam (`harness exam`) are generated from the rows.
+The correct and the broken code path are next to each other in the target, behind one condition,
+such as `if Bug.KUDU_765 in node.bugs`. A profile is a set of rows and the defaults of some flags. A
+row names the modules that contain the switch (a test checks) and says how the harness finds the
+defect. `harness list`, the page `docs/bugs.md` and `harness exam` are generated from the rows.
 
 A defect has the identifier of its issue in Kudu's tracker, if the tracker has an issue. The profile
 `legacy` is Kudu of 2016, and `modern` is Kudu of today.
@@ -502,7 +502,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         **_USUAL,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
-        # before 1.7, Kudu evicted a replica before it added another (KUDU-1097)
+        # Before 1.7, Kudu evicted a replica before it added another (KUDU-1097).
         "raft_prepare_replacement_before_eviction": False,
     },
 }
@@ -510,5 +510,5 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The defects of `profile`, plus those named in `ids`. Raises `UsageError` for unknown ids."""
+    """Return the defects of `profile` and of `ids`. Raises `UsageError` for an unknown name."""
     return switched_on(Bug, PROFILES, profile, ids)

@@ -1,22 +1,22 @@
 """The vocabulary `append`: a table's columns as a list that transactions append to and read.
 
-A transaction is a list of micro-operations on one table. It is a single RPC, since no other unit is
-atomic in a catalog:
+A transaction is a list of micro-operations on one table. It is a single RPC, since nothing larger
+is atomic in a catalog:
 
-* `[["append", table, column], ...]` is one AlterTable that adds the columns in this order,
-  atomically;
-* `[["r", table, null]]` is one GetTableSchema and answers with the columns.
+* `[["append", table, column], ...]` is one AlterTable, which adds the columns in this order,
+    atomically.
+* `[["r", table, null]]` is one GetTableSchema, whose answer has the columns.
 
 Other transactions are refused: two tables need two RPCs, and the answer of an AlterTable contains
 no columns to read. Tables are created by `create`, as in the vocabulary `ddl`.
 
-Two answers need an explanation. A table that does not exist reads as the empty list: tables are
-created once and never deleted, so nothing can have been appended before the creation, and a later
-"not found" means a lost table. Kudu answers with the schema that all tablets have *applied*, which
-lags behind the committed schema while the table is altering. Such an answer says nothing about the
-columns committed since, so the read is repeated until the two schemas agree, just as Kudu's own
-client waits for an alter. Each repetition is an attempt in the history, and at the deadline the
-read fails.
+Two answers need an explanation. First, a table that does not exist reads as the empty list. Tables
+are created once and never deleted, so before the creation nothing can have been appended, and a
+later "not found" means a lost table. Second, Kudu answers with the schema that all tablets have
+*applied*, which lags behind the committed schema while the table is being altered. Such an answer
+says nothing about columns committed since, so the read is repeated until the two schemas agree,
+just as Kudu's own client waits for an alter. Each repetition is an attempt in the history. At the
+deadline, the read fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MicroOps = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transaction(Call):
-    """A transaction as one AlterTable or GetTableSchema call; its value is a list of micro-ops."""
+    """A transaction as one AlterTable or GetTableSchema; its value is a list of micro-ops."""
 
     micro_ops: MicroOps = dataclasses.field(default_factory=list)
 
@@ -47,7 +47,7 @@ class _Transaction(Call):
         del response
 
     def absence_value(self, response: m.MasterResponse) -> MicroOps | None:
-        """Read a table that does not exist as the empty list."""
+        """Let a table that does not exist read as the empty list."""
         return None if Call.absence_value(self, response) is None else self._read([])
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
@@ -64,7 +64,7 @@ class _Transaction(Call):
 
 
 def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
-    """The call for a transaction; raises `UsageError` if one RPC cannot carry it out."""
+    """Return the call for a transaction. Raises `UsageError` if one RPC cannot carry it out."""
     micro_ops = request.value
     if not _are_micro_ops(micro_ops):
         raise UsageError(

@@ -1,9 +1,9 @@
 """Kudu's requests for the operations of the vocabulary `ddl`, and the values of their answers.
 
-The functions are pure. A `Call` holds a request and the functions that turn an answer into a
-completion's value. Every table has one key column named `key`, which is added on create and removed
-from answers, so the vocabulary has plain columns only. Results are observations and carry the data
-that a checker needs: the table's id and schema version, the revision of the system tablet, the
+The functions are pure. A `Call` holds a request, and functions that turn an answer into a
+completion's value. Every table has one key column named `key`, which a create adds and an answer
+omits, so the vocabulary only has plain columns. Results are observations with the data that a
+checker needs: the table's id and schema version, the revision of the system tablet, and the
 master's term.
 """
 
@@ -31,9 +31,7 @@ def _changed(response: Any) -> dict[str, Any]:
 
 
 def _stated(number: int) -> int | None:
-    """Return `number`, or `None` if it is -1: real Kudu sends -1 for a number that it does not
-    report.
-    """
+    """Return `number`, or `None` for -1, which real Kudu sends if it does not report a number."""
     return None if number < 0 else number
 
 
@@ -50,7 +48,7 @@ class Call:
         return {"result": "ok", **self.ok_value(response), **_provenance(response)}
 
     def refused_value(self, response: m.MasterResponse) -> Value | None:
-        """The completion's value for a refusal; `None` if a model cannot check the refusal."""
+        """Return the completion's value for a refusal; `None` if no model can check it."""
         error = response.error
         assert error is not None
         result = self._observation(error)
@@ -63,7 +61,7 @@ class Call:
         return {**value, **_provenance(response)}
 
     def absence_value(self, response: m.MasterResponse) -> Value | None:
-        """The completion's value for a read that answers "not found"; `None` for other errors."""
+        """Return the completion's value for a read's "not found"; `None` for other errors."""
         error = response.error
         assert error is not None
         if self._observation(error) != "not-found":
@@ -71,7 +69,7 @@ class Call:
         return Call.refused_value(self, response)
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
-        """The reason to repeat a read despite its answer, or `None` if the answer is final."""
+        """Return the reason to repeat a read that was answered; `None` if the answer is final."""
         del response
         return None
 
@@ -87,12 +85,12 @@ class Call:
 
 
 def _provenance(response: m.MasterResponse) -> dict[str, Any]:
-    """The revision and the term of an answer; `None` if it does not state them."""
+    """Return the revision and the term of an answer; `None` for a number that it does not state."""
     return {"revision": _stated(response.meta.revision), "term": response.meta.term or None}
 
 
 def plan_call(request: Request, request_id: m.RequestId) -> Call:
-    """The call for `request`; raises `UsageError` for operations outside the vocabulary."""
+    """Return the call for `request`. Raises `UsageError` if it is not in the vocabulary."""
     call = ddl.call_of(request.f, request.value)
     match call:
         case ddl.Create():
@@ -215,7 +213,7 @@ def _tablet(location: m.TabletLocations) -> dict[str, Any]:
 def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
     value = {**_changed(response), "tablets": [_tablet(t) for t in response.tablets]}
     if len(response.tablets) >= LOCATIONS_MAX:
-        value["truncated"] = True  # the list is cut: more tablets may follow
+        value["truncated"] = True  # more tablets may follow
     return value
 
 

@@ -1,16 +1,17 @@
-"""Pure functions that derive the effect of an operation from one master's answer.
+"""Pure functions that derive the effect of an operation from a master's answer.
 
 Codes are Kudu's `MasterErrorPB.Code`:
 
-* Codes 2, 5, 6 and 8 to 12 mean that nothing happened.
-* Codes 3 and 4 (table not found, table already present) also show the state of the catalog.
-* NOT_THE_LEADER means that nothing happened, unless the master lost its leadership *while writing*
-  (KUDU-591); the master then sets `indeterminate`.
-* Code 13 sets `indeterminate` too if the metastore may have made the change.
-* A lost answer proves nothing.
+* Codes 2, 5, 6 and 8 to 12 mean that nothing happened. * Codes 3 and 4 (table not found, table
+already present) also show the state of the catalog. * NOT_THE_LEADER means that nothing happened,
+unless the master lost its leadership *while writing*
+    (KUDU-591); the master then sets `indeterminate`.
+* Code 13 sets `indeterminate` too, if the metastore may have made the change. * A lost answer
+proves nothing.
 
-In doubt the effect is `UNKNOWN`: an operation wrongly classified as `fail` would blame a correct
-target, while an operation needlessly classified as `info` only costs the checker time.
+In doubt, the effect is `UNKNOWN`. If an operation were wrongly classified as `fail`, the checker
+would blame a correct target; if it is needlessly classified as `info`, this only costs the checker
+time.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ class Effect(enum.Enum):
     """The effect of one attempt on the catalog."""
 
     DONE = "done"
-    # a leader considered and rejected the request: nothing happened, and this is final
+    # A leader considered and rejected the request. Nothing happened, and this is final.
     REFUSED = "refused"
-    # no leader considered the request: nothing happened, and another attempt may succeed
+    # No leader considered the request. Nothing happened, and another attempt may succeed.
     NONE = "none"
     UNKNOWN = "unknown"  # the attempt may have taken effect, or may still do so
 
 
 def mutation_effect(error: MasterError | None) -> Effect:
-    """The effect of a mutation that was answered with `error`, or without an error."""
+    """Return the effect of a mutation that was answered, with `error` or without an error."""
     if error is None:
         return Effect.DONE
     if error.indeterminate:
@@ -67,7 +68,7 @@ def mutation_effect(error: MasterError | None) -> Effect:
 
 
 def rpc_error_effect(error: RpcError) -> Effect:
-    """The effect of a mutation that got no answer."""
+    """Return the effect of a mutation that got no answer."""
     return Effect.UNKNOWN if error.sent else Effect.NONE
 
 

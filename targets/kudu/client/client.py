@@ -1,20 +1,20 @@
 """One client process of the bundled target, which reports only outcomes that it can prove.
 
-The state of an operation is the list of its attempts. A mutation is sent once, and again only after
-an answer that proves that the previous attempt did nothing (`RetryPolicy` lists the exceptions). A
-read is sent again as often as its deadline allows. `ConnectToMaster` calls do not count as
-attempts, since they only find the leader. Module `classify` says what each attempt proves, and the
-operation ends accordingly:
+The state of an operation is the list of its attempts. A mutation is sent once. It is sent again
+only after an answer that proves that the previous attempt did nothing (`RetryPolicy` lists the
+exceptions). A read is sent again as often as its deadline allows. `ConnectToMaster` calls do not
+count as attempts, since they only find the leader. Module `classify` says what each attempt proves,
+and the operation ends accordingly:
 
-| the attempts                                               | mutation | read |
-|------------------------------------------------------------|----------|------|
-| the last was answered within the deadline                  | ok       | ok   |
-| refused by a leader; no earlier attempt of unknown outcome | fail     | fail |
-| none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
-| any of unknown outcome and none answered later             | info     | fail |
+    | the attempts                                               | mutation | read |
+    |------------------------------------------------------------|----------|------|
+    | the last was answered within the deadline                  | ok       | ok   |
+    | refused by a leader; no earlier attempt of unknown outcome | fail     | fail |
+    | none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
+    | any of unknown outcome and none answered later             | info     | fail |
 
-A mutation that is refused *after* an attempt of unknown outcome stays `info`: its own success may
-be the reason for the refusal, and an old request may still arrive.
+A mutation that is refused *after* an attempt of unknown outcome stays `info`: the earlier attempt
+may have succeeded and so caused the refusal, or it may still arrive.
 
 Operations on rows go to tablet servers (modules `row_writes`, `row_reads`, `replicas` and
 `tables`). Their requests carry the highest timestamp of all answers, so later operations of this
@@ -71,7 +71,7 @@ class _Operation:
     deadline: Deadline
     attempts: list[Attempt]
     maybe_done: bool = False  # whether the outcome of at least one attempt is unknown
-    # the answer to the first copy, while another copy is in progress
+    # the outcome that the first copy proved, while the request is sent once more
     done: Completion | None = None
     error: str = _NO_LEADER
     node: str | None = None
@@ -89,7 +89,7 @@ class KuduClient:
         process: int,
         policy: RetryPolicy | None = None,
     ) -> None:
-        """Send calls to `masters` ("node:port") over `rpc`, which the client owns and closes."""
+        """Send calls to `masters` ("node:port") over `rpc`. The client owns `rpc` and closes it."""
         self._env = env
         self._rpc = rpc
         self._policy = policy or RetryPolicy()
@@ -214,7 +214,8 @@ class KuduClient:
             if effect is not Effect.REFUSED:
                 return self._after(operation, effect)
             if operation.done is not None and call.refused_value(response) is None:
-                # the copy was refused, for example by a busy server: the first answer counts
+                # The repeated request was refused, for example by a busy server: keep the first
+                # answer.
                 return self._unanswered(operation)
             if operation.maybe_done and operation.done is None:
                 return self._unanswered(operation)
@@ -229,7 +230,7 @@ class KuduClient:
         return self._complete(operation, OpType.FAIL, None, operation.error)
 
     def _is_to_repeat(self, operation: _Operation) -> bool:
-        """Whether to resend an acknowledged operation."""
+        """Whether to send an acknowledged operation a second time (`RetryPolicy.repeat`)."""
         first = operation.call.is_mutation and operation.done is None
         return first and self._policy.repeat and self._seq_no % 2 == 1
 
@@ -256,7 +257,7 @@ class KuduClient:
             await self._rpc.call(address, call.request, timeout_s=LATE_LIMIT_S)
 
     def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
-        """Return the completion after an attempt with `effect`; `None` allows another attempt."""
+        """Return the completion after an attempt with `effect`; `None` means another attempt."""
         if not operation.call.is_mutation:
             return None
         if effect is Effect.UNKNOWN:
@@ -270,7 +271,7 @@ class KuduClient:
     def _too_late(self, operation: _Operation, response: m.MasterResponse) -> Completion:
         """Treat an answer after the deadline as lost, unless it proves that there was no effect.
 
-        The caller has stopped waiting, so even `ok` would get a wrong time in the history.
+        The caller has stopped waiting, so even an `ok` would have a wrong time in the history.
         """
         if operation.call.is_mutation and mutation_effect(response.error) is not Effect.NONE:
             operation.maybe_done = True

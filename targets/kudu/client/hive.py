@@ -1,4 +1,4 @@
-"""A client process for clusters with metastores: it uses Kudu's client and Hive's client."""
+"""A client process for clusters with Hive Metastores: it uses both Kudu's and Hive's client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TwoSidedClient:
 
     async def _get(self, operation: Operation, name: str) -> api.MetaTable:
         answer = await self._hive.call(operation, api.GetTable(*_split(name)))
-        # The answer of a real metastore is a table already.
+        # A real metastore answers with a table already.
         is_table = isinstance(answer, api.MetaTable)
         return answer if is_table else msgspec.convert(answer, api.MetaTable)
 
@@ -75,7 +75,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _in_hive(call: v.HiveCall) -> hms.HmsCall:
-    """Translate an operation into the vocabulary `hms`, which says how to classify exceptions."""
+    """Translate an operation into the vocabulary `hms`, which defines how to read exceptions."""
     match call:
         case v.HiveDrop(name, nonce):
             return hms.Drop(*_split(name), nonce)

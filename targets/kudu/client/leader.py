@@ -1,8 +1,8 @@
 """Search for the leader master by `ConnectToMaster` calls to all masters at once.
 
 Kudu's client takes the first answer that claims LEADER and compares no terms
-(`client/master_rpc.cc`), so a partitioned former leader can win even if the client knows every
-address. In this client (profile `strict`) a leader is accepted only when a majority of the
+(`client/master_rpc.cc`). A partitioned former leader can therefore win, even if the client knows
+every address. This client (in the profile `strict`) accepts a leader only if a majority of the
 masters has answered and no answer shows a higher term. A master that is not initialised yet counts
 as a follower.
 """
@@ -21,12 +21,12 @@ from targets.kudu.messages import ConnectToMasterRequest
 from targets.kudu.rpc import Caller, RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
-# how long to wait for the other masters after a majority answered without a leader
+# How long to wait for the other masters after a majority has answered and none of them leads.
 _GRACE_STEP_S: Final = 0.2
 
 
 class MasterAnswer(msgspec.Struct, frozen=True):
-    """A master's answer: its term, whether it leads and is ready, and the masters it knows."""
+    """A master's answer: its term, whether it is a ready leader, and the masters that it knows."""
 
     address: str
     term: int
@@ -35,7 +35,7 @@ class MasterAnswer(msgspec.Struct, frozen=True):
 
 
 def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
-    """The ready leader of the newest term; `None` if there is none or no majority answered.
+    """Return the ready leader of the newest term; `None` if there is none or no majority answered.
 
     The answers must come from a majority of the members that the leader names. If the leader names
     none, the answers must come from a majority of the masters that were `asked`.
@@ -50,7 +50,7 @@ def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> Mast
 
 
 def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
-    """The first master that claims to lead, in any term (switch LEADER-PICK)."""
+    """Return the first master that claims to lead, in any term (switch LEADER-PICK)."""
     return next((answer for answer in answers if answer.ready_leader), None)
 
 
@@ -94,7 +94,7 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Ask in the background who the masters are, if the last round began `relearn_s` ago."""
+        """Search for the masters in the background, if the last round began `relearn_s` ago."""
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -103,7 +103,7 @@ class LeaderFinder:
             self._relearning = self._env.spawn(asked, name="relearn-masters")
 
     async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
-        """Call all masters until a leader is found, all answered or failed, or time is up."""
+        """Call all masters until a leader answers, all calls end, or `limit_s` has passed."""
         self._asked_ns = self._env.clock.monotonic_ns()
         answers: list[MasterAnswer] = []
         arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
@@ -137,7 +137,7 @@ class LeaderFinder:
         return leader
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
-        """From now on ask the first masters and all masters that the newest answer names."""
+        """From now on, call the configured masters and all masters that the newest answer names."""
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))

@@ -1,16 +1,16 @@
-"""Membership changes by an administrator: masters join and leave, replicas move.
+"""Membership changes by an administrator: masters join and leave, and replicas move.
 
 A client sends a change to the leader once. The operation is `fail` if the leader refused before it
-appended anything to its log. The operation is `info` only after a lost answer, or an answer marked
-`indeterminate` (or ABORTED, from a tablet's leader). If a request certainly did nothing, because it
-could not be sent or the answer was "not the leader", the client sends it to the next leader.
-Read-only requests are also sent again after a lost answer.
+appended anything to its log. It is `info` only after a lost answer, or after an answer that is
+marked `indeterminate` (or, from a tablet's leader, ABORTED). A request certainly did nothing if it
+could not be sent, or if the answer was "not the leader"; the client then sends it to the next
+leader. Read-only requests are also sent again after a lost answer.
 
 A replica moves as in `kudu tablet change_config move_replica`: one change of the tablet's
-configuration adds the new server as a non-voter to be promoted and marks the old server for
-replacement; the masters do the rest. As in Kudu, no replica of the tablet may be joining or leaving
-already, because a second replica marked for removal might never find a replacement server. The
-leader only moves if it is the only replica.
+configuration adds the new server, as a non-voter that will be promoted, and marks the old server
+for replacement. The masters do the rest. As in Kudu, the client begins no move while a replica of
+the tablet is joining or leaving, because a second replica marked for removal might never find a
+replacement server. The leader moves only if it is the only replica.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """The part of one client that changes memberships; `addresses` maps nodes to addresses."""
+    """The part of a client that changes memberships; `addresses` maps master nodes to addresses."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Send the call to a master; return `None` if it did nothing and the next may be asked."""
+        """Send the call to a master; return `None` if it did nothing and can be sent again."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
@@ -127,7 +127,7 @@ class MembersClient:
                 return m.ListMastersRequest()
 
     def _address(self, node: str) -> str:
-        """The address of a master's node; all masters use the same port."""
+        """Return the address of a master's node; all masters use the same port."""
         port = next(iter(self._addresses.values())).rpartition(":")[2]
         return self._addresses.get(node, f"{node}:{port}")
 
@@ -215,10 +215,10 @@ class MembersClient:
     async def _ask_leader(
         self, address: str, request: Call[Answer], deadline: Deadline, mutates: bool = False
     ) -> Answer:
-        """Return the answer of a leading master.
+        """Send a request to a master, and return the answer if that master leads.
 
-        Raises `_AskAnotherError` if the request did nothing, and `RpcError` if the requested change
-        may have happened.
+        Raises `_AskAnotherError` if the request did nothing, and `RpcError` if a mutation may have
+        happened.
         """
         try:
             answer = await self._ask(address, request, deadline)

@@ -1,10 +1,11 @@
 """Requests to one tablet, sent to one replica after another until a replica answers.
 
-The client tries the next replica after a network error and after "not here" (TABLET_NOT_FOUND and
-TABLET_NOT_RUNNING). A replica that denies leading counts as a follower from then on
-(`client/batcher.cc`, `client/meta_cache.cc`). After trying all replicas, the client asks a master
-for the tablet's locations, with a short time limit. If no master answers, the client tries the same
-replicas again after a pause, until the deadline. Every RPC is an attempt in the history.
+The client tries the next replica after a network error, and after an answer that means "not here"
+(TABLET_NOT_FOUND and TABLET_NOT_RUNNING). A replica that answers that it does not lead counts as a
+follower from then on (`client/batcher.cc`, `client/meta_cache.cc`). After all replicas, the client
+asks a master for the tablet's locations, with a short time limit. If no master answers, the client
+tries the same replicas again after a pause, until the deadline. Every RPC is an attempt in the
+history.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet that an operation is sent to; `tried` are the replicas that failed this round."""
+    """The tablet that an operation is sent to. `tried` has the replicas that failed this round."""
 
     name: str
     table: Table
@@ -63,7 +64,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answered(Generic[R]):
-    """The outcome of one attempt: an answer, which may hold an error, or no answer."""
+    """What one attempt brought: an answer, which may contain an error, or no answer."""
 
     response: R | None
     failure: RpcError | None
@@ -81,12 +82,12 @@ class Answered(Generic[R]):
 
 
 def _leads(response: Any) -> bool:
-    """Whether a leader answered; only leaders answer writes, and a scan's answer has the role."""
+    """Whether a leader answered: only leaders answer writes, and a scan's answer has the role."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
 class Replicas:
-    """Sender of one client's requests to the replicas of tablets."""
+    """Sends one client's requests to the replicas of tablets."""
 
     def __init__(self, env: Env, rpc: Caller, tables: TableCache, policy: RetryPolicy) -> None:
         self._env = env
@@ -133,7 +134,7 @@ class Replicas:
         await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
-        """Return the next replica to try. After all replicas, ask a master where they are now."""
+        """Return the next replica to try. After the last one, ask a master for locations."""
         address = self._untried(target)
         if address is not None:
             return address

@@ -1,7 +1,7 @@
-"""Reads of rows: single rows from the leader, or scans of one tablet after another, page by page.
+"""Reads of rows: one row from the leader, or a scan of one tablet after another, page by page.
 
 A client repeats reads and scans until they succeed or the deadline passes. In a snapshot scan, the
-first tablet chooses the timestamp at which all other tablets are then read.
+first tablet chooses a timestamp, at which all other tablets are then read.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class RowReader:
         return Completion(OpType.OK, value, None, parts[-1]["node"], tuple(attempts))
 
     async def _pages(self, target: Target, asked: m.ScanRequest) -> dict[str, Any] | str:
-        """All rows of one tablet with their timestamp, or the reason why the scan failed."""
+        """Return all rows of one tablet with their timestamp, or the reason why the scan failed."""
         rows: list[list[Any]] = []
         token, pages, count, why = b"", 0, 0, TOO_LATE
         while count < self._policy.attempts_max + PAGES_MAX:
@@ -132,7 +132,7 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Map column ids to columns; for unknown `ids`, first ask a master for the new schema."""
+        """Map column ids to columns. If some `ids` are unknown, first ask a master for them."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
@@ -158,12 +158,12 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
         key_end=asked.key_end,
         page_token=token,
         allow_followers=asked.allow_followers,
-        timeout_ms=max(1, int(wait_s * 900)),  # 90 % of `wait_s`: leaves time for the answer
+        timeout_ms=max(1, int(wait_s * 900)),  # 90 % of `wait_s`, to leave time for the answer
     )
 
 
 def _row(names: Mapping[int, m.Column], ids: Sequence[int], row: Sequence[Any]) -> list[Any]:
-    """The row as `[key, cells]`, without cells that are null or belong to a dropped column."""
+    """Return a row as `[key, cells]`, without cells that are null or whose column was dropped."""
     key, cells = None, {}
     for ident, cell in zip(ids, row, strict=True):
         column = names.get(ident)

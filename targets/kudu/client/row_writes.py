@@ -1,15 +1,15 @@
 """Writes of rows: one RPC per tablet, all sent at once.
 
-The rows for one tablet are one part of the write, which has its own request id. The client resends
-a part under its id, as `RetryPolicy` says; the server executes the part once and repeats its first
-answer. The attempts of a part prove its outcome, as in the module `client`:
+The rows for one tablet are one *part* of the write, which has its own request id. The client
+resends a part under this id, as `RetryPolicy` says; the server executes the part once and repeats
+its first answer. The attempts of a part prove its outcome, as in the module `client`:
 
-| the attempts of a part                                      | its rows    |
-|-------------------------------------------------------------|-------------|
-| answered within the deadline                                | as answered |
-| none had an effect (never sent, NOT_THE_LEADER, refused)    | "failed"    |
-| one of unknown outcome (no answer, `indeterminate`), and    | null        |
-| none answered later                                         |             |
+    | the attempts of a part                                      | its rows    |
+    |-------------------------------------------------------------|-------------|
+    | answered within the deadline                                | as answered |
+    | none had an effect (never sent, NOT_THE_LEADER, refused)    | "failed"    |
+    | one of unknown outcome (no answer, `indeterminate`), and    | null        |
+    | none answered later                                         |             |
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RESULTS: Final[Mapping[m.RowErrorCode, str]] = {
 
 @dataclasses.dataclass(slots=True)
 class _Part:
-    """The rows of a write that belong to one tablet, and their state so far."""
+    """The rows of a write that belong to one tablet, and what is known about them so far."""
 
     target: Target
     request: m.WriteRequest
@@ -114,7 +114,7 @@ class RowWriter:
         columns = table.column_ids
         unknown = sorted({c for _, _, cells in call.rows for c in cells if c not in columns})
         if unknown:
-            # The columns may have been added since the schema was read; nothing was sent.
+            # The columns may be newer than the known schema, so read it again. Nothing was sent.
             with contextlib.suppress(Gone):
                 await self._tables.ask(call.table, deadline)
             return Completion(OpType.FAIL, None, f"NO_COLUMN: {', '.join(unknown)}")
@@ -191,14 +191,14 @@ class RowWriter:
             return part.maybe_done and not self._policy.resend
         if error is None:
             if part.target.deadline.left_s < 0:
-                # The caller has stopped waiting, so even a success would get a wrong time.
+                # The caller has stopped waiting, so even a success would have a wrong time.
                 part.maybe_done, part.error = True, TOO_LATE
                 return True
             part.answer = answer
             self._time.learn(answer.timestamp, answer.propagated_timestamp)
             return True
         if error.code is m.TabletErrorCode.REQUEST_STALE:
-            part.maybe_done = True  # the server no longer has the answer, if there was one
+            part.maybe_done = True  # the server has forgotten its answer, if there was one
             return True
         if error.indeterminate:
             part.maybe_done = True
@@ -239,7 +239,7 @@ class RowWriter:
 def _written(
     parts: Sequence[_Part], table: Table, count: int, attempts: Sequence[Attempt]
 ) -> Completion:
-    """The completion of a write, as the table in the module's docstring defines it."""
+    """Build the completion of a write, as the table in the module's docstring defines it."""
     results: list[str | None] = [None] * count
     for part in parts:
         for position, result in zip(part.positions, part.results(), strict=True):

@@ -1,8 +1,8 @@
-"""Classes that all operations of one client share: deadlines, timestamps and the retry policy.
+"""What all operations of one client share: deadlines, timestamps and the retry policy.
 
 Kudu's own client resends every master request until its deadline, mutation or not
-(`client/master_proxy_rpc.cc`), which can act twice (KUDU-1537). This client sends a mutation again
-only after an answer that proves that the previous attempt did nothing.
+(`client/master_proxy_rpc.cc`), so a mutation can take effect twice (KUDU-1537). This client sends a
+mutation again only after an answer that proves that the previous attempt did nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Deadline:
         return (self._end_ns - self._clock.monotonic_ns()) / _NS
 
     def limit_s(self, most_s: float) -> float:
-        """The time limit of an attempt: `most_s`, or the remaining time if that is shorter."""
+        """Return the time limit of an attempt: `most_s`, or the remaining time if shorter."""
         return max(_LIMIT_S_MIN, min(most_s, self.left_s))
 
     def within(self, after_s: float) -> Deadline:
@@ -60,22 +60,22 @@ class RetryPolicy:
     """Rules by which a client repeats requests, and time limits of attempts.
 
     `resend` also repeats a mutation after an attempt of unknown outcome, with the same request id.
-    This is sound only if DDL is exactly-once (profile `strict`): masters store the first result
-    together with the change and answer a copy with that result. After an attempt of unknown
-    outcome, the operation is `ok` if a later attempt succeeds, and else `info`, never `fail`.
+    This is sound only if DDL is exactly-once (profile `strict`): masters then store the first
+    result together with the change, and answer a copy of the request with that result. The
+    operation is `ok` if a later attempt succeeds, and otherwise `info`, never `fail`.
 
-    `repeat` resends every second acknowledged mutation, with the same id. The answer to the last
-    copy counts; under exactly-once it equals the first answer.
+    `repeat` sends every second acknowledged mutation once more, with the same id. The last answer
+    counts; if DDL is exactly-once, it equals the first answer.
 
     For `late_percent` of the acknowledged mutations, a copy with the same id is sent up to
     `late_s_max` later, long after the operation ended. This imitates a network that delivers a
-    delayed request to another leader, or to a restarted one. The client drops the answer; under
-    exactly-once the copy changes nothing. No copy is sent after `late_revisions_max` further
-    changes, since a target may forget requests of that age.
+    delayed request to another leader, or to a restarted one. The client drops the answer; if DDL is
+    exactly-once, the copy changes nothing. After `late_revisions_max` further changes, no copy is
+    sent, since a target may forget requests of that age.
 
-    Every `relearn_s`, the client asks in the background who the masters are, so that it
-    also finds a leader that joined later. Without `learns_masters`, the client uses only
-    the masters of its configuration, like Kudu's client.
+    Every `relearn_s`, the client asks in the background which masters there are, so that it also
+    finds a leader that joined later. Without `learns_masters`, the client uses only the masters of
+    its configuration, like Kudu's client.
 
     `first_leader_wins` (switch LEADER-PICK) makes the client believe the first master that claims
     to lead.
@@ -91,11 +91,11 @@ class RetryPolicy:
     learns_masters: bool = True
     first_leader_wins: bool = False
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
-    # shorter than an operation's time limit, so that a read can still try a new leader
+    # Less than the time limit of an operation, so that a read can still try a new leader.
     read_attempt_timeout_s: float = 2.0
     backoff_step_s: float = 0.05
     backoff_max_s: float = 0.5
 
     def backoff_s(self, attempt: int) -> float:
-        """The pause in seconds after the `attempt`-th attempt in a row: linear, as in Kudu."""
+        """Return the pause after the `attempt`-th attempt in a row: linear growth, as in Kudu."""
         return min(self.backoff_step_s * attempt, self.backoff_max_s)

@@ -29,7 +29,7 @@ class StaleReads:
         self._policy = policy
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Ask the masters in turn, from a random one on, until one answers or time is up."""
+        """Ask the masters in turn, beginning with a random one, until one answers or time is up."""
         call = _planned(follower_reads.call_of(request.f, request.value))
         attempts: list[Attempt] = []
         error = "no master was asked before the deadline"
@@ -61,7 +61,7 @@ class StaleReads:
 
 
 def _planned(asked: follower_reads.StaleCall) -> Call:
-    """The call of an ordinary read, with the staleness bound added."""
+    """Return the call of an ordinary read, with the limit of staleness added."""
     value = {"name": asked.name} if isinstance(asked, follower_reads.GetStale) else {}
     call = plan_call(Request(follower_reads.FRESH[asked.f], value), _ANY_ID)
     bounded = msgspec.structs.replace(call.request, max_staleness_ms=asked.max_staleness_ms)
@@ -69,6 +69,6 @@ def _planned(asked: follower_reads.StaleCall) -> Call:
 
 
 def _value(call: Call, answer: m.MasterResponse) -> dict[str, object] | None:
-    """The value of a complete answer; `None` if the master refused because its state is too old."""
+    """Return the value of a complete answer; `None` if the master's state is too old."""
     value = call.answered_value(answer) if answer.error is None else call.absence_value(answer)
     return value if isinstance(value, dict) else None

@@ -1,10 +1,10 @@
-"""A cache of table locations as masters reported them.
+"""A cache of table locations, as masters reported them.
 
-A client asks for locations once and keeps them for the time that the master specified
+A client asks for locations once and keeps them for as long as the master specified
 (`table_locations_ttl_ms`). Expired locations are requested again in the background, while the
-operation continues with the known ones: tablet servers serve rows, and a master that is down must
-not stop clients that know the tablet servers. An operation waits for a master only if all known
-replicas refuse it, or if no replica is known.
+operation continues with the cached ones. Rows are served by tablet servers, so clients that know
+the tablet servers should not wait for a master that is down. An operation waits for a master only
+if all known replicas refuse it, or if no replica is known.
 
 The cached leader of a tablet may be wrong. It is the replica that a master named as the leader, or
 the replica that last answered as the leader.
@@ -37,7 +37,7 @@ class Gone(Exception):  # noqa: N818 - an answer, not an error
 
 @dataclasses.dataclass(slots=True)
 class Tablet:
-    """A tablet; `replicas` are addresses, and `leader` is one of them if the leader is known."""
+    """A tablet. `replicas` are addresses; `leader` is one of them, or `None` if it is not known."""
 
     tablet_id: str
     partition: m.Partition
@@ -69,7 +69,7 @@ class Table:
         return key_columns(self.schema)
 
     def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
-        """The tablet that owns a key. Raises `ValueError` if the key does not fit the columns."""
+        """Return the tablet that owns a key. Raises `ValueError` if it does not fit the columns."""
         place = partition_key(self.partition_schema, self.key, key)
         return self.tablets[tablet_position(self._starts, place)]
 
@@ -90,7 +90,7 @@ class TableCache:
             task.cancel()
 
     async def find(self, name: str, deadline: Deadline) -> Table | None:
-        """Return a table from the cache or a master, `None` at the deadline. Raises `Gone`."""
+        """Return a table from the cache or a master; `None` at the deadline. Raises `Gone`."""
         table = self._tables.get(name)
         if table is None:
             return await self.ask(name, deadline)
@@ -101,7 +101,7 @@ class TableCache:
         return table
 
     async def ask(self, name: str, deadline: Deadline) -> Table | None:
-        """Return a table from a leading master, `None` at the deadline. Raises `Gone`."""
+        """Return a table from a leading master; `None` at the deadline. Raises `Gone`."""
         attempt = 0
         while True:
             address = await self._leader.find(deadline)
@@ -129,7 +129,7 @@ class TableCache:
             self._tables.pop(name, None)
 
     async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
-        """Ask one master for a table's schema and locations; `None` means to ask again."""
+        """Ask one master for a table's schema and locations; `None` if this must be tried again."""
         most_s = self._policy.read_attempt_timeout_s
         which = m.TableIdentifier(table_name=name)
         try:

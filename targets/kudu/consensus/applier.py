@@ -1,6 +1,6 @@
-"""Application of committed entries to a group's state machine, and delivery of the results.
+"""Applies committed entries to a group's state machine, and delivers the results.
 
-During a run each replica reports its progress, so that the harness can compare replicas
+During a run, each replica reports its progress, so that the harness can compare replicas
 (`harness.run.divergence`). The event `checkpoint` names the group, the last applied index and the
 digest of all entries up to that index (`journal.py`). Before a snapshot is written and after a
 snapshot is restored, the event also has a digest of the whole state. All nodes that ever applied
@@ -39,22 +39,23 @@ class StateMachine(Protocol):
         ...
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Replace the whole state by `data`, a snapshot of the state after entry `index`.
+        """Replace the whole state with `data`, a snapshot of the state after entry `index`.
 
-        Readers see the old state, and the caller applies no entry, until this method returns.
+        Until this method returns, readers see the old state, and the caller applies no entry.
         """
         ...
 
 
 class SnapshotFiles(Protocol):
-    """Snapshot files of a state machine whose state is too large to write whole each time.
+    """Snapshot files, for a state machine that is too large to write whole each time.
 
-    `save` writes the result of `StateMachine.snapshot` to files, and the Raft snapshot holds only a
-    manifest of these files. Peers receive the whole state, as `StateMachine.restore` requires.
+    `save` writes the result of `StateMachine.snapshot` to files. The Raft snapshot holds only a
+    *manifest*, which names these files. Peers receive the whole state, which `StateMachine.restore`
+    requires.
     """
 
     def digest(self) -> bytes:
-        """Return a digest of the state as of the last applied index; equal on all replicas."""
+        """Return a digest of the state as of the last applied index: equal on all replicas."""
         ...
 
     async def save(self, taken: bytes) -> bytes:
@@ -69,12 +70,13 @@ class SnapshotFiles(Protocol):
         ...
 
     async def sweep(self) -> None:
-        """Remove files that the last manifest does not name; that manifest must be durable."""
+        """Remove files that the last manifest does not name; it must be durable already."""
         ...
 
 
 class Waiter:
-    """A task's wait for an outcome. `finish` stores a `RaftError` as a result; `wait` raises it.
+    """A task's wait for an outcome. `finish` stores a `RaftError` as a result, and `wait` raises
+    it.
 
     The future itself never has an exception, so asyncio never warns that no task retrieved one.
     """
@@ -98,7 +100,7 @@ class Waiter:
         if timeout_s is None:
             outcome = await self.future
         else:
-            # A plain timer is cheaper than `asyncio.timeout`, and every catalog read waits here.
+            # Every catalog read waits here, and a plain timer is cheaper than `asyncio.timeout`.
             timer = self.future.get_loop().call_later(timeout_s, self.finish, _TIMED_OUT)
             try:
                 outcome = await self.future
@@ -112,10 +114,10 @@ class Waiter:
 
 
 class Applier:
-    """Application of committed entries to the state machine, recorded in `journal`.
+    """Applies committed entries to the state machine and records them in `journal`.
 
     `group` names the group in events. After each entry the applier announces the journal's digest.
-    `digest` returns a digest of the whole state; without `digest`, the applier hashes the machine's
+    `digest` returns a digest of the whole state; without it, the applier hashes the machine's
     snapshot.
     """
 
@@ -139,12 +141,12 @@ class Applier:
         return len(self._proposals)
 
     def accept(self, effect: ev.ProposalAccepted) -> None:
-        """Register the proposer of an entry as waiting until the entry is applied."""
+        """Register the proposer of an entry, which waits until the entry is applied."""
         effect.token.term = effect.opid.term
         self._proposals[effect.opid.index] = effect.token
 
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Apply the next committed entries and give the waiting proposers their results."""
+        """Apply the next committed entries, and give the waiting proposers their results."""
         journal = self.journal
         for entry in entries:
             result: Any = None
@@ -156,12 +158,13 @@ class Applier:
             if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))
             elif waiter is not None:
-                # The waiter's proposal was replaced: in one step, a deposed leader may append and
-                # commit the new leader's entries before it reports its change of role.
+                # Another entry replaced the waiter's proposal: in one step, a deposed leader may
+                # append and commit the new leader's entries, before it reports its change of role.
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
-        """Fail the waiting proposers with `IndeterminateError`: their entries may still commit.
+        """Fail the waiting proposers with `IndeterminateError`, since their entries may still
+        commit.
 
         `reason` becomes the start of the error's message.
         """

@@ -1,8 +1,8 @@
-"""A replica's vote state and snapshot on disk, and its recovery from these files and its log.
+"""A replica's vote state and snapshot on disk, and the replica's recovery from them and its log.
 
 The vote state is Kudu's `consensus-metadata`. Each of the two files is replaced as a whole,
 atomically and durably (`targets.checked_file`). A pending configuration exists only in the log, so
-the abort of a configuration change need not undo anything in these files (KUDU-1735).
+nothing in these files must be undone when a configuration change is aborted (KUDU-1735).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _encode = msgspec.msgpack.Encoder().encode
 class VoteState(msgspec.Struct, frozen=True, array_like=True):
     """The term, the vote and the committed configuration, which a replica must never forget.
 
-    `last_logged` identifies the last entry of a log that was removed when this replica became a
-    tombstone (`tombstoned_voting.py`); without such a log, it is `OpId(0, 0)`.
+    When a replica becomes a tombstone, its log is removed, and `last_logged` identifies that log's
+    last entry (`tombstoned_voting.py`). Otherwise `last_logged` is `OpId(0, 0)`.
     """
 
     current_term: int
@@ -50,7 +50,7 @@ _MAGIC: Final[dict[type, bytes]] = {VoteState: b"KCMETA01", Snapshot: b"KSNAP001
 
 
 async def save(disk: Disk, path: str, content: VoteState | Snapshot) -> None:
-    """Replace the file at `path` by `content`, atomically and durably."""
+    """Replace the file at `path` with `content`, atomically and durably."""
     await checked_file.write(disk, path, _MAGIC[type(content)], _encode(content))
 
 
@@ -91,7 +91,7 @@ class Recovered:
 async def recover(
     disk: Disk, folder: str, wal: Wal, initial_config: RaftConfig | None
 ) -> Recovered:
-    """Read a replica's durable state, or create a replica with `initial_config` in an empty folder.
+    """Read a replica's durable state; in an empty folder, create a replica with `initial_config`.
 
     Raises `DamagedFileError`, `WalCorruptionError`.
     """

@@ -1,4 +1,4 @@
-"""The sending side of a replica: its updates, snapshots, vote requests and other calls to peers."""
+"""Sends a replica's updates, snapshots, vote requests and other calls to its peers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 
 
 def entry_limit(flags: Flags) -> int:
-    """Return the maximum payload of an entry in bytes, so that it fits a message (KUDU-3036)."""
+    """Return the maximum payload of an entry in bytes, by which it fits a message (KUDU-3036)."""
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
 class Senders:
-    """Executor of the core's `Send...` effects, which passes each outcome to `step` as an event.
+    """Carries out the core's `Send...` effects, and passes each outcome to `step` as an event.
 
     At most one update or snapshot per peer is in flight. Small requests time out earlier than
-    `consensus_rpc_timeout_ms`: updates are safe to repeat, and after a partition has healed, the
-    wait for a lost request must not delay the peer for long.
+    `consensus_rpc_timeout_ms`. Updates may be repeated safely, and after a partition has healed,
+    the wait for a lost request must not keep the peer waiting for long.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Senders:
     def drop(self) -> None:
         """Cancel the running transfers of snapshots.
 
-        Running updates end by themselves, and the core ignores their answers.
+        Running updates end on their own, and the core ignores their answers.
         """
         for transfer in self._transfers.values():
             transfer.cancel()
@@ -129,7 +129,7 @@ class Senders:
     ) -> msg.InstallSnapshotResponse | None:
         """Send the snapshot in chunks until the peer has installed or refused it.
 
-        Return the peer's last response; `None` if the peer keeps asking for chunks sent before.
+        Return the peer's last response, or `None` if the peer keeps asking for chunks sent before.
         """
         flags = self._flags
         chunk_bytes = min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size)
@@ -175,7 +175,7 @@ class Senders:
                 timeout_s=self._vote_timeout_s,
             )
         except RpcError:
-            # A missing answer is not a vote at all; the election timer starts another election.
+            # A missing answer is no vote; the election timer will start another election.
             response = None
         self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
 
@@ -206,7 +206,7 @@ class Senders:
         self._step(ev.CopyStarted(effect.peer_uuid, effect.request_id, error))
 
     def send_run_election(self, effect: ev.SendRunElection) -> None:
-        """Ask a peer once to run for leader; if the call fails, this leader continues to lead."""
+        """Ask a peer once to run for leader. If the call fails, this leader continues to lead."""
         self._spawn(self._ask_to_run(effect), "hand over")
 
     async def _ask_to_run(self, effect: ev.SendRunElection) -> None:

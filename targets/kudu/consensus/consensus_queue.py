@@ -1,8 +1,8 @@
-"""The leader's part of the Raft core: replication, commitment, confirmed reads, membership.
+"""The leader's part of the Raft core: replication, commit, confirmed reads and membership.
 
 The code follows Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, the next
-index after a mismatch, promotion of members, choice of the successor) and section 6.4 of Ongaro's
-Raft dissertation (reads without a log entry).
+index after a mismatch, promotion of members, choice of the successor). Reads without a log entry
+follow section 6.4 of Ongaro's Raft dissertation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REFUSES_COPY: Final = frozenset(
 
 @dataclasses.dataclass(slots=True)
 class _PendingRead:
-    """A read that waits until a majority has answered a request sent after the read arrived.
+    """A read that waits for a majority to answer requests sent after the read arrived.
 
     `number` counts reads in the order of arrival. The read index `index` must also be committed.
     """
@@ -70,10 +70,10 @@ class _Transfer:
 
 
 class Leader:
-    """A replica's work as leader: its peers' progress and its reads, from `begin` to `end`.
+    """A replica's work as leader, from `begin` to `end`: its peers' progress, and its reads.
 
-    A `Leader` may call its own `end`; the core then changes the replica's role. The core itself
-    handles responses with newer terms.
+    A `Leader` may call its own `end`; the core then changes the replica's role. Responses with
+    newer terms are handled by the core itself.
     """
 
     def __init__(self, state: RaftState) -> None:
@@ -211,7 +211,7 @@ class Leader:
         self._append(EntryKind.CONFIG, encode_config(config))
 
     def _unfit_to_change(self) -> str | None:
-        """Return the reason why the configuration cannot be changed now; None if it can."""
+        """Return the reason why the configuration cannot be changed now, or `None` if it can."""
         if self._transfer is not None:
             return "leadership is being handed over"
         if not self.committed_in_term:
@@ -264,7 +264,7 @@ class Leader:
         """Send an update to every peer without an outstanding request.
 
         If no peer had an outstanding request, the next heartbeat is due one interval from now, as
-        in Kudu (`Peer::SendNextRequest` snoozes its heartbeater).
+        in Kudu (`Peer::SendNextRequest` postpones its heartbeater).
         """
         all_free = True
         for peer in self.peers.values():
@@ -351,8 +351,8 @@ class Leader:
         """Ask a server that has lost the tablet, or never had it, to create an empty replica.
 
         A new non-voter is asked only after its addition has committed; otherwise a replica could
-        remain on a server that never became a member. A voter is asked at once, because the commit
-        of a pending change may need its answer. A peer with a failed replica gets `is_hopeless`.
+        remain on a server that never became a member. A voter is asked at once, because a pending
+        change may need its answer to commit. A peer whose replica failed is marked `is_hopeless`.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -367,7 +367,7 @@ class Leader:
             )
 
     def copy_started(self, event: ev.CopyStarted) -> None:
-        """Handle a peer's answer: it has created an empty replica, or refused to create one."""
+        """Handle a peer's answer: it has created an empty replica, or refused to do so."""
         peer = self._answering_peer(event)
         if peer is None:
             return
@@ -385,12 +385,12 @@ class Leader:
         return bool(self._reads) and self._reads[-1].number > peer.read_acked
 
     def _back_off(self, peer: PeerProgress, response: UpdateConsensusResponse) -> None:
-        """Choose the peer's next index after its log did not match (Kudu `consensus_queue.cc`).
+        """Choose the peer's next index after its log did not match (Kudu's `consensus_queue.cc`).
 
         The peer's committed prefix always matches, so the search ends. If the prefix ends before
         this log's base, the peer needs a snapshot.
         """
-        # A peer may have lost entries that it acknowledged: they no longer count towards commit.
+        # A peer may have lost entries that it acknowledged: they no longer count as replicated.
         peer.match_index = min(peer.match_index, response.last_received.index)
         if self._log.holds(response.last_received):
             following = response.last_received.index + 1
@@ -426,7 +426,7 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit entries that a majority of voters has on disk, if the last is from this term."""
+        """Commit the entries that a majority of voters has on disk, if the last is of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return
@@ -439,7 +439,7 @@ class Leader:
         return self._log.term_at(index) == self._state.term  # Raft 5.4.2, figure 8
 
     def read(self, event: ev.ReadRequested) -> None:
-        """Queue a read and confirm leadership for it with a round of requests that starts now."""
+        """Queue a read, and start a round of requests that confirms leadership for it."""
         self._read_count += 1
         index = max(self._log.commit_index, self._term_start_index)
         self._reads.append(_PendingRead(self._read_count, index, event.token))

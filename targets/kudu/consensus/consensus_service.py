@@ -4,8 +4,9 @@ The service checks that a call is for this server (`dest_uuid`), then routes it 
 (`tablet_id`). A call for an earlier server at the same address is thus refused (KUDU-1613 and
 related issues).
 
-No call to a replica needs a task of its own: an answer that waits for the disk is sent in the step
-that handles the sync. Snapshots arrive in chunks; the receiver asks again for a missing chunk.
+No call to a replica needs a task of its own: if an answer must wait for the disk, the step that
+handles the sync sends the answer. Snapshots arrive in chunks; the receiver asks again for a missing
+chunk.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ during another transition of the tablet.
 
 
 class ConsensusService:
-    """Server side of `ConsensusService.*` on `rpc_server`; routes calls to replicas.
+    """Serves `ConsensusService.*` on `rpc_server`, and routes calls to replicas.
 
-    The owner sets `on_missing_group` if tablets can be copied to this server. Masters leave the
-    hook unset: their system tablet cannot be replaced by a copy while they run (KUDU-2748).
+    The owner sets `on_missing_group` if tablets can be copied to this server. Masters leave it
+    unset: their system tablet cannot be replaced by a copy while they run (KUDU-2748).
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class ConsensusService:
     ) -> None:
         """Serve no group at first.
 
-        With `leaders_need_names` (switch KUDU-2302), a replica whose election finds that the name
-        of a peer cannot be resolved ends the node.
+        `leaders_need_names` is the switch KUDU-2302: if the address of a peer cannot be resolved
+        during an election, the replica ends the node.
         """
         self.env = env
         self.leaders_need_names = leaders_need_names
@@ -81,13 +82,13 @@ class ConsensusService:
         rpc_server.serve(self._start_copy)
 
     def add(self, group_id: str, calls: ConsensusCalls) -> None:
-        """Route the group's calls to `calls` from now on (`Replica.start` calls this)."""
+        """Route the group's calls to `calls` from now on (`Replica.start` calls this method)."""
         assert group_id not in self._calls, f"{group_id} is served already"
         self._failed.pop(group_id, None)
         self._calls[group_id] = calls
 
     def add_tombstone(self, group_id: str, vote: _Vote, last_logged: msg.OpId) -> None:
-        """Route the group's vote requests to its tombstone, and refuse its other calls."""
+        """Let the group's tombstone answer vote requests, and refuse the group's other calls."""
         assert group_id not in self._calls, f"{group_id} has a replica"
         self._tombstones[group_id] = (vote, last_logged)
 
@@ -131,7 +132,7 @@ class ConsensusService:
         return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
-        """Return an error if the tombstone's log ended in a term after the caller's term."""
+        """Return an error if the tombstone's log ended in a later term than the caller's."""
         _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
         if last.term <= request.caller_term:
             return None
@@ -141,7 +142,7 @@ class ConsensusService:
     async def _start_copy(
         self, request: msg.StartTabletCopyRequest, _peer: str
     ) -> msg.StartTabletCopyResponse:
-        """Have the server's owner create an empty replica, unless the server has a replica."""
+        """Let the server's owner create an empty replica, unless the server has a replica."""
         error = None
         if request.dest_uuid != self.local_uuid:
             error = self._refusal(request)
@@ -163,12 +164,12 @@ class _Incoming:
 
 
 class ConsensusCalls:
-    """Handler of the consensus calls to one replica; changes its `core` only through `step`."""
+    """Handles the consensus calls to one replica; changes its `core` only through `step`."""
 
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core
         self._step = step
-        self._waiting: deque[Answer] = deque()  # the oldest first; some may already have been sent
+        self._waiting: deque[Answer] = deque()  # oldest first; some may already have been sent
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
@@ -187,7 +188,7 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def _outcome(self, reply: Answer) -> Answer:
-        """Return `reply`; keep it in `_waiting`, for `stop`, if it has no response yet."""
+        """Return `reply`. If it has no response yet, keep it in `_waiting` for `stop`."""
         if reply.response is not None:
             return reply
         waiting = self._waiting
@@ -251,7 +252,7 @@ class ConsensusCalls:
         return data
 
     def step_down(self, request: msg.LeaderStepDownRequest) -> msg.LeaderStepDownResponse:
-        """Give up or transfer leadership, as an administrator's request orders."""
+        """Give up or transfer leadership at an administrator's request."""
         error = self._not_leading() or self._bad_successor(request)
         if error is None and request.new_leader_uuid != self._core.uuid:
             self._step(ev.StepDown(request.mode, request.new_leader_uuid))
@@ -284,7 +285,7 @@ class ConsensusCalls:
         return msg.RunLeaderElectionResponse()
 
     def change_config(self, request: msg.ChangeConfigRequest) -> Answer:
-        """Change one member of the group; the answer is sent when the change has committed."""
+        """Change one member of the group. The answer is sent once the change has committed."""
         return self._change((request.change,), request.cas_config_opid_index)
 
     def bulk_change_config(self, request: msg.BulkChangeConfigRequest) -> Answer:
@@ -315,7 +316,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def read_index(self, request: msg.ReadIndexRequest) -> Answer:
-        """Confirm leadership for a follower's read; the answer is sent once a majority confirms."""
+        """Confirm leadership for a follower's read; answer once a majority has confirmed it."""
         del request
 
         def answer_of(outcome: Any) -> msg.ReadIndexResponse:
@@ -329,7 +330,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def last_opid(self, request: msg.GetLastOpIdRequest) -> msg.GetLastOpIdResponse:
-        """Return the identity of the last entry of this replica's log, or of its committed part."""
+        """Return the identity of the last entry of this log, or of the log's committed part."""
         log = self._core.log
         if request.opid_type is msg.OpIdType.RECEIVED:
             return msg.GetLastOpIdResponse(log.last)
@@ -370,7 +371,7 @@ _HANDLERS: Final = tuple(
 
 
 class _AnswerWaiter:
-    """Like `applier.Waiter`, but sends the core's outcome as the answer to a call."""
+    """Like `applier.Waiter`, but the core's outcome is sent as the answer to a call."""
 
     def __init__(self, answer_of: Callable[[Any], msgspec.Struct]) -> None:
         self.answer = Answer()
@@ -382,7 +383,7 @@ class _AnswerWaiter:
 
 
 def _error_of(outcome: RaftError) -> msg.ConsensusError:
-    """Return the error for a configuration change that failed or may still commit."""
+    """Return the error for a configuration change that failed, or that may still commit."""
     if isinstance(outcome, ConfigRefusedError):
         code = outcome.code
     elif isinstance(outcome, IndeterminateError):

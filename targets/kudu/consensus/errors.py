@@ -10,11 +10,11 @@ class RaftError(Exception):
 
 
 class NotAppendedError(RaftError):
-    """The replica appended nothing: the requested write did not happen and never will."""
+    """The replica appended nothing: the requested write has not happened and never will."""
 
 
 class NotLeaderError(NotAppendedError):
-    """This replica does not lead or, for a read, could not confirm that it leads."""
+    """This replica does not lead, or could not confirm for a read that it leads."""
 
 
 class ConfigRefusedError(NotAppendedError):
@@ -33,7 +33,7 @@ class OverloadedError(NotAppendedError):
 
 
 class IndeterminateError(RaftError):
-    """The write was appended, then leadership was lost or a timeout expired.
+    """The write was appended, but then leadership was lost or a timeout expired.
 
     The write may still commit.
     """

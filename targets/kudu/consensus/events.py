@@ -1,11 +1,11 @@
 """Events that go into the Raft core, and effects that come out of it.
 
-The shell must carry out effects **in order**. `SaveMeta` and `InstallSnapshot` are barriers: before
+The shell must carry out effects **in order**. `SaveMeta` and `InstallSnapshot` are barriers: until
 their data are durable, the shell carries out no later effect and handles no later event.
-`AppendLog` is not a barrier: the event `Synced` reports that its entries are durable, and the core
-itself holds back all effects that depend on these entries.
+`AppendLog` is not a barrier: the event `Synced` reports that its entries are durable, and until
+then the core itself holds back all effects that depend on these entries.
 
-A token (`reply`, `token`) is an opaque handle of the shell, which the core returns unchanged in the
+A token (`reply`, `token`) is an opaque handle of the shell. The core puts it unchanged into the
 effects that answer the event.
 """
 
@@ -138,7 +138,7 @@ class Propose(Event, frozen=True):
 class ChangeConfig(Event, frozen=True):
     """Change the configuration, if this replica leads and the change is allowed now.
 
-    With `cas_opid_index` the change applies only if the committed configuration has that index.
+    With `cas_opid_index`, the change applies only if the committed configuration has that index.
     """
 
     changes: tuple[PeerChange, ...]
@@ -182,7 +182,7 @@ class StepDown(Event, frozen=True):
 
 
 class RunElection(Event, frozen=True):
-    """Run for leader now, without a pre-election and in spite of a live leader."""
+    """Run for leader now, without a pre-election and even if a leader is alive."""
 
 
 # --- effects ---------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class SaveMeta(Effect, frozen=True):
 class AppendLog(Effect, frozen=True):
     """Write entries to the log on disk; they replace the log's tail if their indexes overlap it.
 
-    `preceding` is the entry before the first of `entries`. From `preceding`, a recovery learns
+    `preceding` is the entry before the first of `entries`. By `preceding`, a recovery decides
     whether the entries continue the snapshot on disk.
     """
 
@@ -209,7 +209,7 @@ class AppendLog(Effect, frozen=True):
 
 
 class InstallSnapshot(Effect, frozen=True):
-    """Replace the state machine by a leader's snapshot. This effect is a barrier.
+    """Replace the state machine with a leader's snapshot. This effect is a barrier.
 
     `keep_log` is False if the log on disk does not continue the snapshot and must be removed.
     """
@@ -326,7 +326,7 @@ class ReadRejected(Effect, frozen=True):
 
 
 class ResetElectionTimer(Effect, frozen=True):
-    """Restart the election timer with a whole election timeout."""
+    """Restart the election timer with a complete election timeout."""
 
 
 class StateChanged(Effect, frozen=True):

@@ -1,8 +1,8 @@
 """Election timeouts, and the only timer of a replica.
 
-Every heartbeat moves a follower's deadline, and a new timer of the event loop for every heartbeat
-would be costly. So the deadline is a number. If the timer fires before the deadline, the replica
-starts the timer again for the remaining time.
+Every heartbeat moves a follower's deadline, and it would be costly to set a new timer of the event
+loop for each. The deadline is therefore only a number. If the timer fires before the deadline, the
+replica sets it again for the remaining time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEADER: Final = Role.LEADER
 
 
 class ElectionTimeouts:
-    """The times that a replica waits for a leader's heartbeat before it runs for leader.
+    """How long a replica waits for a leader's heartbeat before it runs for leader.
 
     The timeout is uniform between `min_ns` and a maximum. Each consecutive lost election raises the
     maximum by half, up to `leader_failure_exp_backoff_max_delta_ms`. A timeout stays in use until
@@ -60,7 +60,7 @@ class ElectionTimeouts:
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
     def current_ns(self, failed_elections: int) -> int:
-        """Return the timeout in ns; draw it again after expiry or a new `failed_elections`."""
+        """Return the timeout in ns. It is drawn again after expiry or a failed election."""
         if not self._current_ns or failed_elections != self._failed_elections:
             spread_ns = self.max_ns(failed_elections) - self.min_ns
             self._current_ns = self.min_ns + int(spread_ns * self._random.random())
@@ -75,8 +75,8 @@ class ElectionTimeouts:
 class ReplicaTimer:
     """A timer that fires `HeartbeatDue` on a leader and `ElectionTimeout` on other replicas.
 
-    The timer calls `fired` with the event. It calls `failed` with any exception that `fired`
-    raises, because not every environment ends the node after an exception in a callback.
+    The timer calls `fired` with the event. If `fired` raises an exception, the timer calls `failed`
+    with it, because not every environment ends the node after an exception in a callback.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ReplicaTimer:
         self._stopped = False
 
     def start(self, core: RaftCore) -> None:
-        """Start waiting for an election timeout; a replica of a new group waits a shorter time."""
+        """Start waiting for an election timeout; in a new group, this time is shorter."""
         self._core = core
         self._loop = asyncio.get_running_loop()
         if core.is_new and self._pre_election:
@@ -108,14 +108,14 @@ class ReplicaTimer:
             self.reset()
 
     def reset(self, _: object = None) -> None:
-        """Restart the wait for a whole election timeout; does nothing on a leader."""
+        """Restart the wait, for a complete election timeout; does nothing on a leader."""
         core = self._core
         if core.role is not _LEADER:
             timeout_ns = self._election.current_ns(core.failed_elections)
             self._set_deadline(self._clock.monotonic_ns() + timeout_ns)
 
     def lead(self) -> None:
-        """Set the deadline one heartbeat interval from now; call this only on a leader."""
+        """Set the deadline to one heartbeat interval from now. Call this only on a leader."""
         self._set_deadline(self._clock.monotonic_ns() + self._heartbeat_ns)
 
     def stop(self) -> None:

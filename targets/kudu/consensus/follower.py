@@ -1,8 +1,8 @@
 """The follower's part of the Raft core: append a leader's entries, and answer once durable.
 
-The code follows Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip entries that the log
-has already, check the preceding entry, drop a conflicting tail, append, commit matched entries, and
-answer once the entries are durable.
+The code follows Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`). It skips entries that the
+log already has, checks the preceding entry, drops a conflicting tail, appends, commits matched
+entries, and answers once the entries are durable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEFT_OUT = "you were removed from this group"
 
 
 class Follower:
-    """Receiver of entries and snapshots from leaders whose term the core has accepted.
+    """Receives entries and snapshots from leaders whose term the core has accepted.
 
     The follower holds back the answer to a request until the request's entries are durable.
     """
@@ -53,8 +53,8 @@ class Follower:
             and self._state.is_stranger(request.caller_uuid)
             and self._contradicts(preceding, entries)
         ):
-            # The sender leads the members that an administrator removed by force: refuse its
-            # entries.
+            # An administrator removed some members by force, and the sender still leads these:
+            # refuse its entries.
             self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
             return
         if not matches:
@@ -74,13 +74,13 @@ class Follower:
         elif request.entries:
             self._acks.append((matched, event.reply))
         else:
-            # A heartbeat is answered at once, so that a slow disk does not look like a dead node.
+            # Answer a heartbeat at once: otherwise a slow disk would make the node look dead.
             self._acknowledge(event.reply, self._log.durable_index)
 
     def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
         """Return the preceding entry and the entries of a request, without entries up to `base`.
 
-        A snapshot covers the omitted entries, which are committed and thus equal in both logs.
+        The snapshot covers the omitted entries, so they are committed and thus equal in both logs.
         """
         preceding, entries = request.preceding, request.entries
         for position, entry in enumerate(entries, start=1):
@@ -109,7 +109,7 @@ class Follower:
             return
 
     def _acknowledge(self, reply: Any, matched: int) -> None:
-        # A snapshot may have replaced the entry at `matched`; the entry's term is then unknown.
+        # A snapshot may have replaced the entry at `matched`; then the entry's term is unknown.
         term = self._log.term_at(matched) if matched >= self._log.base.index else 0
         response = UpdateConsensusResponse(
             responder_uuid=self._state.uuid,
@@ -143,7 +143,7 @@ class Follower:
             self._acknowledge(reply, matched)
 
     def install(self, event: ev.SnapshotReceived) -> None:
-        """Install a leader's snapshot, unless this log has committed the snapshot's entries."""
+        """Install a leader's snapshot, unless this log has committed the entries it covers."""
         state, last = self._state, event.last_included
         committed = self._log.term_at(self._log.commit_index)
         if last.term < committed and state.is_stranger(event.caller_uuid):

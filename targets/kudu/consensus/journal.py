@@ -1,9 +1,10 @@
-"""Digests of the entries that a replica has applied, for comparing the logs of replicas.
+"""Digests of the entries that a replica has applied, by which the logs of replicas are compared.
 
-A rolling digest covers every entry ever applied (index, term, kind, payload), including entries
-that a snapshot has replaced; a snapshot contains the digest. Two replicas have applied the same
-entries up to an index exactly if their digests at that index are equal. A bounded window of recent
-digests therefore suffices to compare replicas that have applied different numbers of entries.
+A rolling digest covers every entry ever applied (index, term, kind, payload). It also covers
+entries that a snapshot has replaced, because a snapshot contains the digest. Two replicas have
+applied the same entries up to an index exactly if their digests at that index are equal. A bounded
+window of recent digests therefore suffices to compare replicas that have applied different numbers
+of entries.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Journal:
         self.index = last.index
         self.term = last.term
         self.digest = digest
-        # All digests are in one buffer, ending with the digest at `index`: 2048 objects would take
-        # several times the memory in every replica.
+        # All digests are in one buffer, which ends with the digest at `index`. As 2048 objects,
+        # they would take several times the memory in every replica.
         self._digests = bytearray(digest)
 
     def add(self, entry: Entry) -> None:
@@ -46,11 +47,12 @@ class Journal:
             del self._digests[:_DIGEST_BYTES]
 
     def dump(self, log: MemoryLog) -> dict[str, Any]:
-        """Return the newest entries of `log` and the digests of the newest applied entries as JSON.
+        """Return the newest entries of `log` and the digests of the newest applied entries, as
+        JSON.
 
-        "log" has [index, term, CRC-32 of the payload] of the newest entries in memory. "digests"
-        has [index, digest] of the newest applied entries, oldest first. Both lists have at most
-        2048 items.
+        "log" has [index, term, CRC-32 of the payload] for each of the newest entries in memory.
+        "digests" has [index, digest] for each of the newest applied entries, oldest first. Both
+        lists have at most 2048 items.
         """
         first = max(log.base.index + 1, log.last_index - _WINDOW + 1)
         size = _DIGEST_BYTES

@@ -1,7 +1,8 @@
 """The write-ahead log of a replica: append-only segments over `Env.disk`.
 
-A segment `wal-NNNNNNNNNN` is a header and records. A record is a group commit: all entries that
-were queued during the write of the previous record. One sync makes the whole record durable.
+A segment `wal-NNNNNNNNNN` consists of a header and records. A record is a group commit: it has all
+entries that were queued while the previous record was written. One sync makes the whole record
+durable.
 
     header  magic, segment number, CRC-32
     record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
@@ -12,7 +13,7 @@ replaces the log's tail from its own index on. Nothing on disk is changed in pla
 **Torn or corrupt?** A power cut leaves a prefix of the unsynced bytes, because the file system
 extends a file on disk only after writing the data. Only the last segment can end in a torn record,
 which recovery cuts off. Damaged bytes that *were* synced must never be cut off silently, because
-acknowledged entries would be lost. So a record is torn only if the file ends before the record: its
+acknowledged entries would be lost. A record is therefore torn only if the file ends within it: its
 header is too short, or a correct header gives a length beyond the end of the file. A record that is
 complete but wrong is corrupt, and start-up fails with `WalCorruptionError`. (Compare Alagappan et
 al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018, which covers file systems
@@ -43,7 +44,7 @@ _RECORD: Final = struct.Struct(">12sII")
 
 
 class WalCorruptionError(Exception):
-    """Durable bytes of the log are damaged or missing; the replica must not start on this log."""
+    """Durable bytes of the log are damaged or missing, so the replica must not start from it."""
 
 
 class _Append(msgspec.Struct, frozen=True, array_like=True):
@@ -103,9 +104,9 @@ class Wal:
     async def recover(self, base: OpId) -> list[Entry]:
         """Read the log and return the entries after `base`, the last entry of the snapshot.
 
-        Truncates a torn tail. Leaves out entries that do not continue the snapshot: such entries
-        remain if the snapshot was installed over a conflicting log and the power failed before the
-        log was removed. Raises `WalCorruptionError`.
+        Truncates a torn tail. Omits entries that do not continue the snapshot. Such entries remain
+        if the snapshot was installed over a conflicting log and the power failed before the log was
+        removed. Raises `WalCorruptionError`.
         """
         assert not self._segments, "the log was already recovered"
         log = _Replay(base)
@@ -122,8 +123,8 @@ class Wal:
                 self._segments.append(segment)
                 self._number_next += 1
         if self._segments:
-            # A killed process may have written entries without a sync. From here on the replica
-            # acknowledges all recovered entries as durable, so sync them.
+            # A killed process may have written entries without a sync. The replica will acknowledge
+            # all recovered entries as durable, so sync them now.
             file = await self._env.disk.open(self._segments[-1].path)
             await file.sync()
             file.close()
@@ -140,8 +141,8 @@ class Wal:
         """Replay a segment; return False if the segment was empty and has been removed.
 
         A segment is empty after a crash before its header was written (KUDU-1551), or after a power
-        cut that lost everything after the header. Without the removal, each such crash would leave
-        one more segment.
+        cut that lost everything after the header. If such segments stayed, each such crash would
+        leave one more.
         """
         data = await self._env.disk.read(segment.path)
         if is_last and len(data) < _HEADER.size:
@@ -182,7 +183,7 @@ class Wal:
             self._wake.set_result(None)
 
     async def run(self) -> None:
-        """Write queued entries until cancelled. Raises `OSError`, which must end the node."""
+        """Write queued entries until cancelled. After an `OSError`, the node must exit."""
         loop = asyncio.get_running_loop()
         while True:
             if not self._queue:
@@ -248,7 +249,7 @@ class Wal:
         self._queue.clear()
         async with self._writing:
             self.close()
-            # Remove the newest first: a crash in between leaves a prefix of the log without a gap.
+            # Remove the newest segment first: a crash in between then leaves a log without a gap.
             while self._segments:
                 await self._env.disk.remove(self._segments[-1].path)
                 del self._segments[-1]
@@ -263,8 +264,8 @@ class Wal:
         """Return the log's size in bytes, and its numbers of segments and of removable segments.
 
         "garbage segments" counts the oldest segments without entries after `base_index`, which may
-        be removed. A segment whose last entries were overwritten by a later segment stays, together
-        with all later segments, until a snapshot covers the overwritten indexes.
+        be removed. If a later segment overwrote a segment's last entries, the segment and all later
+        ones stay until a snapshot covers the overwritten indexes.
         """
         old = sum(
             1 for _ in itertools.takewhile(lambda s: s.last_index <= base_index, self._segments)
@@ -284,7 +285,7 @@ class _Replay:
         self._items: list[tuple[int, Entry]] = []  # (term of the preceding entry, entry)
 
     def add(self, append: _Append, where: str) -> None:
-        """Add one append's entries to the rebuilt log; `where` is the append's place on disk.
+        """Add one append's entries to the rebuilt log; `where` says where the append is on disk.
 
         Raises `WalCorruptionError` if there is a gap that no snapshot covers.
         """

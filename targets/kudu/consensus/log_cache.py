@@ -1,7 +1,7 @@
 """The in-memory log of the Raft core, with its durable index and its commit index.
 
 The log begins after `base`, the last entry that a snapshot covers. All entries up to `base` are
-committed, so by leader completeness the log of every later leader has the same entries.
+committed. By leader completeness, the log of every later leader therefore has the same entries.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _CONFIG: Final = EntryKind.CONFIG
 class MemoryLog:
     """A replica's log in memory: contiguous entries after `base`, and the configurations in them.
 
-    Committed entries are never truncated. `durable_index` concerns only this replica's disk: an
-    entry may be committed by other replicas before it is durable on this one.
+    Committed entries are never truncated. `durable_index` concerns only this replica's disk: other
+    replicas may commit an entry before it is durable here.
     """
 
     def __init__(self, base: OpId, config: RaftConfig, entries: Iterable[Entry] = ()) -> None:
-        """Start from a recovered log: every entry is durable, and `base` is committed."""
+        """Start from a recovered log: all its entries are durable, and `base` is committed."""
         self.base = base
         self.last = base  # term and index of the last entry; `base` if there is none
         self.last_index = base.index
@@ -68,7 +68,7 @@ class MemoryLog:
         return self._entries[offset - 1]
 
     def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Return entries from `index` on, at most `bytes_max` bytes of payload and overhead.
+        """Return entries from `index` on, with at most `bytes_max` bytes of payload and overhead.
 
         At least one entry is returned if the log has an entry at `index`.
         """
@@ -120,12 +120,12 @@ class MemoryLog:
         assert 0 <= offset < len(self._entries), f"cannot truncate {self} from {index}"
         self._remove(slice(offset, None))
         self.durable_index = min(self.durable_index, index - 1)
-        # Running appends still finish; they may raise `durable_index` only up to `index - 1`.
+        # Appends in progress still finish, but may raise `durable_index` only up to `index - 1`.
         self._unsynced = deque((seq, min(last, index - 1)) for seq, last in self._unsynced)
         self.configs.truncate_from(index)
 
     def synced(self, sequence: int) -> bool:
-        """Note that the append `sequence` and all earlier ones are durable.
+        """Record that the append `sequence` and all earlier ones are durable.
 
         Return whether the durable index has risen.
         """
@@ -137,7 +137,7 @@ class MemoryLog:
         return self.durable_index > durable_before
 
     def commit_to(self, index: int) -> bool:
-        """Note that `index` is committed; return whether the committed configuration changed."""
+        """Record that `index` is committed; return whether the committed configuration changed."""
         assert self.commit_index < index <= self.last_index, f"cannot commit {index} of {self}"
         self.commit_index = index
         return self.configs.commit(index)
@@ -153,7 +153,7 @@ class MemoryLog:
         self._remove(slice(0, count))
 
     def install(self, last: OpId, config: RaftConfig) -> bool:
-        """Drop the entries that a snapshot with the given `last` entry and `config` covers.
+        """Drop the entries that a snapshot covers, whose last entry is `last`, with `config`.
 
         Return whether this log contains the entry `last`. If not, the log does not continue the
         snapshot, and all entries are dropped.

@@ -1,10 +1,10 @@
 """Messages of `ConsensusService`, after Kudu's `consensus/consensus.proto`.
 
-Every request names its destination server (`dest_uuid`) and the Raft group (`tablet_id`). So one
-dispatcher per server serves all groups, and a node that was wiped and has a new uuid refuses calls
-to its old uuid. Kudu has no `InstallSnapshot`: it copies whole tablets instead, except the
-masters' system tablet, which cannot be copied (KUDU-2748). `StartTabletCopy` only creates an
-empty replica, which a snapshot or the leader's log then fills.
+Every request names its destination server (`dest_uuid`) and the Raft group (`tablet_id`). One
+dispatcher per server can therefore serve all groups. A node that was wiped has a new uuid, and
+refuses calls to its old uuid. Kudu has no `InstallSnapshot`: it copies whole tablets instead,
+except for the masters' system tablet, which cannot be copied (KUDU-2748). Here, `StartTabletCopy`
+only creates an empty replica, which a snapshot or the leader's log then fills.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ConsensusCall(Call[R_co], frozen=True):
 
 
 class EntryKind(enum.IntEnum):
-    """The kind of content that a log entry has."""
+    """The kind of a log entry's content."""
 
     NO_OP = 0
     """The first entry of a leader's term; its commit commits all earlier entries (Raft 5.4.2)."""
@@ -55,8 +55,8 @@ class OpId(Message, frozen=True):
 class ConsensusErrorCode(enum.IntEnum):
     """Error codes of consensus calls.
 
-    The codes below 20 are Kudu's `ConsensusErrorPB.Code`. From 20 on, the names are names of codes
-    in Kudu's `TabletServerErrorPB` or of Kudu's status codes, but the numbers are not Kudu's.
+    The codes below 20 are Kudu's `ConsensusErrorPB.Code`. From 20 on, the names come from Kudu's
+    `TabletServerErrorPB` or from Kudu's status codes, but the numbers are not Kudu's.
     """
 
     UNKNOWN = 1
@@ -95,7 +95,7 @@ class ConsensusError(Message, frozen=True):
 
 
 class RequestConsensusVoteResponse(Message, frozen=True):
-    """A voter's answer to a candidate; a vote in a real election is durable before it is sent."""
+    """A voter's answer to a candidate. A vote in a real election is durable before it is sent."""
 
     responder_uuid: str
     responder_term: int = 0
@@ -176,7 +176,7 @@ class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True
 class GetConsensusStateResponse(Message, frozen=True):
     """A replica's view of its group; `role` is the role of this replica.
 
-    The active configuration is the pending one or, without a pending one, the committed one. Only a
+    The active configuration is the pending one if there is one, or else the committed one. Only a
     leader fills `peer_health`, which maps the uuid of each member, itself included, to its health.
     """
 
@@ -223,8 +223,8 @@ class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
 class ReadIndexResponse(Message, frozen=True):
     """The leader's read index: all writes acknowledged before the request are at or below it.
 
-    After the request arrived, a majority has confirmed the leader (dissertation 6.4). Kudu has no
-    linearizable follower reads (KUDU-500).
+    After the request arrived, a majority confirmed that the leader leads (dissertation 6.4). Kudu
+    has no linearizable follower reads (KUDU-500).
     """
 
     term: int = 0
@@ -272,7 +272,7 @@ class RunLeaderElectionResponse(Message, frozen=True):
 
 
 class RunLeaderElectionRequest(ConsensusCall[RunLeaderElectionResponse], frozen=True):
-    """Ask a replica to run for leader now, without a pre-election and in spite of a live leader."""
+    """Ask a replica to run for leader now, without a pre-election and even if a leader is alive."""
 
 
 class ChangeType(enum.StrEnum):
@@ -346,7 +346,7 @@ class UnsafeChangeConfigRequest(ConsensusCall[UnsafeChangeConfigResponse], froze
 
 
 class StartTabletCopyResponse(Message, frozen=True):
-    """Without `error`, the server has a replica now, which the caller must fill."""
+    """Without `error`, the server now has a replica, which the caller must fill."""
 
     error: ConsensusError | None = None
 

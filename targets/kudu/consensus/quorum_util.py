@@ -1,4 +1,4 @@
-"""The membership of a Raft group: the configurations in its log, their voters and changes."""
+"""The membership of a Raft group: the configurations in its log, and their voters and changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def voters_of(config: RaftConfig) -> tuple[str, ...]:
 
 
 class BadChangeError(Exception):
-    """The requested change of a configuration is never allowed, no matter when it is requested."""
+    """The requested change of a configuration is never allowed, in any state of the group."""
 
 
 def changed_config(
@@ -40,10 +40,10 @@ def changed_config(
 ) -> RaftConfig:
     """Return `config` after `changes`; the result still has the `opid_index` of `config`.
 
-    The rules are those of Kudu's `RaftConsensus::BulkChangeConfig`: at most one voter changes at a
-    time (the old and the new majorities must overlap), and a leader neither removes nor demotes
-    itself. A change may not add an existing member, nor remove or modify a non-member. Raises
-    `BadChangeError`.
+    The rules are the rules of Kudu's `RaftConsensus::BulkChangeConfig`. At most one voter changes
+    at a time, because the old and the new majorities must overlap. A leader neither removes nor
+    demotes itself. A change may not add an existing member, nor remove or modify a non-member.
+    Raises `BadChangeError`.
     """
     peers = {peer.uuid: peer for peer in config.peers}
     asked = 0
@@ -105,11 +105,11 @@ def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid:
 
 
 class ConfigHistory:
-    """The committed configuration of a log and the configurations appended after it.
+    """The committed configuration of a log, and the configurations appended after it.
 
     The newest configuration is active from the moment it is in the log. A truncation that removes
-    it reactivates its predecessor (Raft 6); Kudu once did not (KUDU-1338). `voters` and
-    `majority` refer to the active configuration.
+    it makes its predecessor active again (Raft 6); in Kudu this once failed (KUDU-1338). `voters`
+    and `majority` refer to the active configuration.
     """
 
     __slots__ = ("_items", "active", "committed", "majority", "voters")
@@ -131,8 +131,8 @@ class ConfigHistory:
         """Whether `uuid` is a voter in the active or in the committed configuration.
 
         Both configurations count, because a member that a pending change demotes may have the only
-        copy of that change. Until the change commits, no other member might be able to win an
-        election (dissertation 4.2.2).
+        copy of that change. Until the change commits, possibly no other member can win an election
+        (dissertation 4.2.2).
         """
         return uuid in self.voters or uuid in voters_of(self.committed)
 
@@ -149,7 +149,7 @@ class ConfigHistory:
         self._note_ends()
 
     def commit(self, index: int) -> bool:
-        """Note that `index` is committed; return whether the committed configuration changed."""
+        """Record that `index` is committed; return whether the committed configuration changed."""
         if len(self._items) == 1:
             return False
         newest = 0
@@ -161,6 +161,6 @@ class ConfigHistory:
         return newest > 0
 
     def reset(self, committed: RaftConfig) -> None:
-        """Replace all configurations by `committed`, the configuration of a snapshot."""
+        """Replace all configurations with `committed`, the configuration of a snapshot."""
         self._items = [committed]
         self._note_ends()

@@ -4,12 +4,12 @@ The shell steps the core (`raft_core.py`) synchronously, one event at a time, an
 effects in order. Two effects (`SaveMeta`, `InstallSnapshot`) are barriers: until their data are
 durable, later effects and events wait. Log writes do not block: one task commits log entries in
 groups, and the core holds back the effects that depend on these entries. An idle heartbeat
-therefore costs no task, no disk access and no timer operation: the election deadline is a number
-that the replica's only timer reads when it fires.
+therefore costs no task, no disk access and no timer operation: the election deadline is a number,
+which the replica's only timer reads when it fires.
 
-The size of a replica is bounded. A replica takes a snapshot of the state machine after every
-`snapshot_every` entries (or `log_cache_size_limit_kb` of log), drops the log that the snapshot
-covers from memory and disk, and sends the snapshot to peers that need dropped entries.
+The size of a replica is bounded. After every `snapshot_every` entries (or `log_cache_size_limit_kb`
+of log), it takes a snapshot of the state machine, and drops the covered log from memory and disk.
+Peers that need dropped entries get the snapshot.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Replica:
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
-        self._forced: deque[ev.ConfigForced] = deque()  # effects whose entry is not durable yet
+        self._forced: deque[ev.ConfigForced] = deque()  # their entries are not durable yet
         self._announced: tuple[Role, int] | None = None
         self._announced_vote: tuple[int, str | None] = (0, None)
         self._elections = {"started": 0, "won": 0}  # counts since the start of the node
@@ -199,7 +199,7 @@ class Replica:
 
     @property
     def pending_config(self) -> RaftConfig | None:
-        """The pending configuration, which is already active; `None` without one."""
+        """The pending configuration, which is already active, or `None` if there is none."""
         if self._core is None or not self._core.configs.pending:
             return None
         return self._core.config
@@ -210,7 +210,7 @@ class Replica:
 
     @property
     def has_what_older_terms_committed(self) -> bool:
-        """Whether this replica leads and has applied an entry of its term, and so all older ones.
+        """Whether this replica leads and has applied an entry of its term, and thus all older ones.
 
         The core's commit index does not show this: a disk write can come between the core's step
         and the application of the entries that the step committed.
@@ -243,7 +243,7 @@ class Replica:
         self._timer.start(core)
         self._announce()
         if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self._local_uuid):
-            # the group has no other member, so there is nothing to wait for
+            # The group has no other member, so this replica need not wait for one.
             self.step(ev.ElectionTimeout())
 
     async def _recover(self) -> RaftCore:
@@ -314,8 +314,8 @@ class Replica:
         """Remove all files of the replica or, with `keep_votes`, all except the vote state.
 
         The remaining vote state is a tombstone; call `keep_last_logged` before. The replica must be
-        stopped or never started. The vote state is removed last, because a start refuses a log
-        without a vote state.
+        stopped or never started. The vote state is removed last, because a replica with a log but
+        without a vote state refuses to start.
         """
         assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, (
             f"the replica is {self.state_text}"
@@ -350,7 +350,7 @@ class Replica:
         self._carry_on()
 
     def _carry_on(self) -> None:
-        """Carry out effects and handle queued events until no event is left or a barrier comes."""
+        """Carry out effects and handle queued events, until no event is left or a barrier comes."""
         if self.state_text != "RUNNING":
             return
         core, effects, events, methods = self.core, self._effects, self._events, self._carry_out
@@ -398,7 +398,7 @@ class Replica:
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce an event at which faults may strike, such as an append or a vote."""
+        """Announce a step, such as an append or a vote, as an event at which faults may strike."""
         announce = self._env.event if self._trace_steps else self._env.point
         announce(kind, group=self._group_label, term=self.term, **data)
 
@@ -527,7 +527,7 @@ class Replica:
         self._env.event(kind, group=self._group_label, term=core.term)
 
     def _resolve_peers(self) -> None:
-        """Switch KUDU-2302: end this node if a new leader cannot resolve the name of a peer.
+        """End this node if a new leader cannot resolve the name of a peer (the switch KUDU-2302).
 
         Without the switch, a call to such a peer fails, and the next one tries again.
         """
@@ -537,7 +537,7 @@ class Replica:
                 self._panic(AssertionError(f"check failed: {NO_PROXY}: {peer.address}"))
 
     def _timer_fired(self, event: ev.Event) -> None:
-        # While a barrier waits for the disk, drop timer events: queued, they would all run later.
+        # While a barrier waits for the disk, drop timer events: queued, all would run later.
         if not self._busy:
             self.step(event)
 
@@ -614,7 +614,7 @@ class Replica:
         return index
 
     def step_down(self) -> None:
-        """Give up leadership at once; has no effect on a replica that does not lead."""
+        """Give up leadership at once. This has no effect on a replica that does not lead."""
         self.step(ev.StepDown())
 
     def _check_running(self) -> None:
@@ -622,7 +622,7 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """Return `status` plus the data for comparing the logs of replicas (`Journal.dump`)."""
+        """Return `status` and the data by which the logs of replicas are compared."""
         data, core = self.status(), self._core
         return data if core is None else data | self._applier.journal.dump(core.log)
 
