@@ -1,4 +1,4 @@
-"""The context that all parts of a node share: identity, environment, flags and switches."""
+"""What all parts of a node share: its identity, environment, flags and switches."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SOFTWARE_VERSION: Final = "0.1.0"
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """Identity, environment and settings of one running master or tablet server.
+    """The identity, environment and settings of one running master or tablet server.
 
-    `bugs` are the defects of the profile plus the defects that are switched on.
+    `bugs` are the defects of the profile, and the defects that are switched on in addition.
     """
 
     env: Env

@@ -1,17 +1,17 @@
-"""Check whether a cluster is at rest, by a pure comparison of the dumps of all nodes.
+"""Decides whether a cluster is at rest, by a pure comparison of the dumps of all nodes.
 
 A cluster must come to rest some time after all faults are healed (invariant I7). At rest:
 
-* every node answers; one master leads and is ready, all masters are in its term and have applied
-  the same operations with the same results;
-* no table is ALTERING, no tablet waits to be created (unless its table asks for more replicas than
-  there are tablet servers), the leader has no pending call;
-* every tablet has as many voters as its table asks for, and no replica waiting for promotion,
-  unless there are too few tablet servers (those in maintenance get no replicas);
-* the catalog names the leader of every tablet;
-* every replica that the catalog names exists, runs, has a leader and the table's schema version,
-  and has the committed configuration that the catalog has;
-* no tablet server holds other replicas, for example of deleted tablets.
+* every node answers; one master leads and is ready; all masters are in its term and have applied
+    the same operations with the same results;
+* no table is ALTERING, the leader has no pending call, and no tablet waits to be created (unless
+    its table asks for more replicas than there are tablet servers);
+* every tablet has as many voters as its table asks for, and no replica that waits for promotion,
+    unless there are too few tablet servers (servers in maintenance get no replicas);
+* the catalog names the leader of every tablet; * every replica that the catalog names exists, runs,
+has a leader and the table's schema version,
+    and has the committed configuration that the catalog has;
+* no tablet server has any other replica, for example of a deleted tablet.
 
 The result describes unmet conditions in at most `PENDING_MAX` lines.
 """
@@ -41,7 +41,7 @@ class MasterView(msgspec.Struct, frozen=True):
 def find_pending(
     masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
 ) -> tuple[str, ...]:
-    """The reasons why the cluster is not at rest; empty if it is."""
+    """Return the reasons why the cluster is not at rest; empty if it is at rest."""
     pending = list(_find(masters, tservers))
     if len(pending) > PENDING_MAX:
         more = len(pending) - PENDING_MAX
@@ -101,7 +101,7 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
             continue
         if tablet["state"] == "PREPARING" and tablet["table_id"] in waiting:
             continue
-        if tablet["table_id"] not in wanted:  # half of a creation, as the profile `legacy` leaves
+        if tablet["table_id"] not in wanted:  # half of a creation, left by the profile `legacy`
             yield f"tablet {tablet['id']} belongs to table {tablet['table_id']}, which is missing"
             continue
         if tablet["state"] != "RUNNING":
@@ -110,7 +110,7 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
         yield from _misses(tablet, wanted[tablet["table_id"]], usable)
     late = leader.get("counters", {}).get("late rows", 0)
     if late and leader["ready_for_ms"] < CLEANUP_MS:
-        # A new leader needs some time to remove them. The checker `bounds` judges older leaders.
+        # A new leader needs time to remove them. The checker `bounds` judges older leaders.
         yield f"{late} rows of deleted tables and tablets wait for their removal"
     if leader["tasks"]:
         yield f"{leader['tasks']} calls to tablet servers are pending"
@@ -128,7 +128,7 @@ def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
 
 
 def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[str]:
-    """Yield a line for each replica that is missing, differs from the catalog or is left over."""
+    """Yield a line for each replica that is missing, superfluous, or differs from the catalog."""
     versions = {table["id"]: table["version"] for table in leader["tables"]}
     names = {dump["uuid"]: name for name, dump in tservers.items()}
     leaders = _leaders(tservers)
@@ -183,7 +183,7 @@ def _problem(replica: Dump, consensus: Dump, version: int) -> str | None:
     config = replica["committed_config"]
     peers = sorted(peer["uuid"] for peer in config["peers"])
     expected = sorted(peer["uuid"] for peer in consensus["peers"])
-    # The catalog may not show the index of its configuration.
+    # The catalog may lack the index of its configuration.
     if consensus["opid_index"] not in {None, config["opid_index"]} or peers != expected:
         return (
             f"has configuration {config['opid_index']} of {peers}, "

@@ -1,7 +1,7 @@
-"""Known differences from real Kudu, which stay; `harness twin` shows them with these reasons.
+"""The known, permanent differences from real Kudu; `harness twin` shows them with the reasons.
 
-Everything else in which this target differs from Kudu is a defect of this target.
-`docs/twin.md` lists the same differences for readers.
+Everything else in which this target differs from Kudu is a defect of this target. `docs/twin.md`
+lists the same differences for readers.
 """
 
 from __future__ import annotations

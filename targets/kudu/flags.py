@@ -1,13 +1,13 @@
 """The target's flags, under Kudu's names and with Kudu's defaults.
 
-Times keep Kudu's unit in their name. A case may override any flag through the target option
+Times keep Kudu's unit in their name. A case may override any flag with the target option
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 
-Each number has a range in which a cluster works with any values of the other flags. Outside the
-range, the target would be blamed for its settings, for example because elections never end or logs
-cannot grow. Limits of requests may be arbitrarily narrow, because the target may refuse requests
-that exceed them.
+Each numeric flag has a range. Within the range, a cluster works with any values of the other flags.
+Outside, the target would be blamed for its settings, for example because elections never end or
+logs cannot grow. Limits of requests may be arbitrarily narrow, because the target may refuse
+requests that exceed them.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     log_min_segments_to_retain: Annotated[int, Within(1, 20)] = 1
     log_max_segments_to_retain: Annotated[int, Within(80, 10_000)] = 80
     log_cache_size_limit_kb: Annotated[int, Within(64, 64 * 1024)] = 4096
-    # Not in Kudu, which flushes by size and time: log entries after which a node writes a snapshot
+    # Not in Kudu, which flushes by size and time: log entries between the snapshots of a node
     master_snapshot_every: Annotated[int, Within(1, 100)] = 60
     tablet_snapshot_every: Annotated[int, Within(1, 1000)] = 50
-    # Number of replicas during a replacement: 3-4-3 if true, 3-2-3 if false, as before Kudu 1.7
+    # Numbers of replicas during a replacement: 3-4-3 if true; 3-2-3 if false, as before Kudu 1.7.
     raft_prepare_replacement_before_eviction: bool = True
     # Masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
-    # Not in Kudu: tablet servers and clients also use masters that an answer of a master names.
+    # Not in Kudu: tablet servers and clients also use the masters that a master's answer names.
     heartbeat_names_masters: bool = True
     heartbeat_max_failures_before_backoff: Annotated[int, Within(1, 100)] = 3
     tserver_unresponsive_timeout_ms: Annotated[int, Within(10_000, 3_600_000)] = 60_000
@@ -89,7 +89,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     catalog_manager_check_ts_count_for_create_table: bool = True
     max_num_columns: Annotated[int, Within(1, 10_000)] = 300
     max_identifier_length: Annotated[int, Within(1, 65_535)] = 256
-    # Not in Kudu: the number of answers that masters keep for resent requests. It must exceed the
+    # Not in Kudu: how many answers masters keep for resent requests. The number must exceed the
     # number of changes during the longest delay of a frame or an operation.
     master_replies_max: Annotated[int, Within(128, 100_000)] = 4096
     rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
@@ -99,11 +99,11 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     safe_time_max_lag_ms: Annotated[int, Within(500, 600_000)] = 30_000
     max_clock_sync_error_usec: Annotated[int, Within(0, 3_600_000_000)] = 10_000_000
     tablet_history_max_age_sec: Annotated[int, Within(1, 30 * 86_400)] = 7 * 86_400
-    # Not in Kudu: above this size the oldest history of a tablet is dropped before its maximum age
+    # Not in Kudu: above this size, a tablet's oldest history is dropped before its maximum age
     tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
-    # Kudu's own default is 100; a request may ask for fewer rows
+    # Kudu's own default is 100; a request may ask for fewer rows.
     scanner_batch_size_rows: Annotated[int, Within(1, 10_000)] = 10_000
-    # Not in Kudu: the number of rows of a snapshot that a server loads before it does other work
+    # Not in Kudu: how many rows of a snapshot a server loads before it does other work.
     rows_loaded_at_once: Annotated[int, Within(1, 100_000)] = 2000
     # The next two flags are not in Kudu: how long a read waits for a majority, in `strict`
     master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000
@@ -111,9 +111,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> Flags:
-    """Parse `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown flags or bad values.
+    """Parse `NAME=VALUE,NAME=VALUE`. Raises `UsageError` for unknown flags or bad values.
 
-    `usual` holds the defaults of a profile that differ from `strict`.
+    `usual` has the defaults of the profile where they differ from `strict`.
     """
     texts: dict[str, str | bool] = dict(usual)
     for part in filter(None, (item.strip() for item in text.split(","))):
@@ -138,7 +138,7 @@ def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> 
         ) from error
     for name, (least, most) in RANGES.items():
         value = getattr(flags, name)
-        if not least <= value <= most:  # rejects NaN as well
+        if not least <= value <= most:  # this also rejects NaN
             usual = getattr(Flags(), name)
             raise UsageError(
                 f"the flag {name} is {value}; give a value from {least} to {most}, or omit the "
@@ -164,10 +164,10 @@ DRAWN: Final[Mapping[str, Sequence[int | str]]] = {
         2000,
     ),  # 1: one entry per update
     "log_segment_size_kb": (512, 8),
-    # With Kudu's own timeout (300 s), no server counts as failed before most runs are over.
-    # With a shorter timeout, the masters replace an absent server's replicas on a free server.
+    # With Kudu's own timeout (300 s), most runs end before a server counts as failed. With a
+    # shorter timeout, the masters replace an absent server's replicas on a free server.
     "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
-    # Without pre-elections, candidates often share a term; with short ones, elections are frequent.
+    # Without pre-elections, candidates often share a term. Short intervals cause many elections.
     "raft_enable_pre_election": ("true", "true", "false"),
     "raft_heartbeat_interval_ms": (500, 500, 150),
     "tablet_creation_timeout_ms": (30_000, 30_000, 10_000),
@@ -185,6 +185,6 @@ Append new flags at the end, so that the draws of the other flags do not change.
 
 
 def draw_flags(rng: random.Random, given: str) -> str:
-    """Draw flags, as text for `parse_flags`; flags in `given` override the drawn flags."""
+    """Draw flags, as text for `parse_flags`. Flags in `given` override the drawn flags."""
     drawn = [f"{name}={choices[rng.randrange(len(choices))]}" for name, choices in DRAWN.items()]
     return ",".join([*drawn, *([given] if given else [])])

@@ -1,8 +1,8 @@
-"""Names that nodes cannot resolve for a while, like an outage of a name server.
+"""Names that nodes cannot resolve for a while, as in an outage of a name server.
 
-An operator's call (`LoseNamesRequest`) names the lost hosts. The outage ends by itself, so that it
-cannot outlast a harness that is gone. Open connections survive it, and a node that is restarted
-resolves all names.
+An operator's call (`LoseNamesRequest`) names the lost hosts. The outage ends on its own, so that it
+cannot outlast a harness that is gone. Open connections survive it, and a restarted node can resolve
+all names again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def serve_lost_names(server: RpcServer, client: RpcClient) -> None:
 async def lose_names(
     caller: Caller, lost: Sequence[str], addresses: Mapping[str, str]
 ) -> str | None:
-    """Have all other nodes lose the names `lost`; `addresses` has all nodes.
+    """Make all other nodes lose the names in `lost`; `addresses` has all nodes.
 
-    Return a sentence about the effect, or `None` if no node heard of it.
+    Return a sentence about the effect, or `None` if no node got the call.
     """
     done = [await _lose_name(caller, name, addresses) for name in lost if name in addresses]
     return "; ".join(filter(None, done)) or None

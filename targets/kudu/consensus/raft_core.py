@@ -80,7 +80,7 @@ _CANDIDATE: Final = Role.CANDIDATE
 
 @dataclasses.dataclass(slots=True)
 class _Election:
-    """An election or pre-election in which this replica is the candidate."""
+    """An election or a pre-election in which this replica is the candidate."""
 
     number: int
     term: int
@@ -107,8 +107,7 @@ class RaftCore:
     ) -> None:
         """Start from the state recovered from disk: `entries` are durable, and `base` is committed.
 
-        `last_logged` identifies the last entry of a log that was removed when this replica became
-        a tombstone.
+        If this replica was a tombstone, its log was removed, and `last_logged` is that log's end.
         """
         self.uuid = uuid
         self.options = options or CoreOptions()
@@ -158,7 +157,7 @@ class RaftCore:
 
     @property
     def voted_for(self) -> str | None:
-        """The candidate that this replica voted for in the current term; `None` if none."""
+        """The candidate that this replica voted for in the current term, or `None`."""
         return self._state.voted_for
 
     @property
@@ -244,7 +243,7 @@ class RaftCore:
         self.leader_uuid = leader_uuid
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
-        """Follow leader `caller_uuid`; return False if its term has ended or has another leader."""
+        """Follow leader `caller_uuid`; return False if its term is over or has another leader."""
         term = self._state.term
         if caller_term < term:
             return False
@@ -270,7 +269,7 @@ class RaftCore:
         if self.role is Role.LEADER:
             return
         if self._follower.waits_for_disk:
-            # The leader is alive, but this replica's own disk is slow (KUDU-2947).
+            # The leader is alive; it is this replica's own disk that is slow (KUDU-2947).
             self._state.effects.append(ev.ResetElectionTimer())
             return
         if self._election is not None:
@@ -321,8 +320,8 @@ class RaftCore:
         if response is None:
             return
         if response.responder_term > self.term:
-            # Adopt the newer term even in a pre-election: two replicas could otherwise refuse each
-            # other forever, one for its old term and one for its old log.
+            # Adopt the newer term even in a pre-election. Otherwise two replicas could refuse each
+            # other forever: one for its old term, and the other for its old log.
             lost = self._election is not None
             self._become_follower(response.responder_term, None)
             self.failed_elections += lost
@@ -331,7 +330,7 @@ class RaftCore:
         if election is None or election.number != event.election_id:
             return
         if response.vote_granted and not election.is_pre and response.responder_term != self.term:
-            # The answer belongs to an election that had the same number before a restart.
+            # The answer is for an election before a restart that had the same number.
             return
         election.answers[event.peer_uuid] = response.vote_granted
         self._count_votes(election)
@@ -396,9 +395,9 @@ class RaftCore:
     def _leader_is_alive(self) -> bool:
         """Whether this replica must withhold its vote because its leader is alive.
 
-        A leader always withholds its vote. Other replicas withhold it for the shortest election
-        timeout after the last message of their leader. A replica that waits for its own slow disk
-        still counts its leader as alive (KUDU-2947).
+        A leader always withholds its vote. Another replica withholds it for the shortest election
+        timeout after its leader's last message. If its own slow disk keeps it waiting, it still
+        counts its leader as alive (KUDU-2947).
         """
         if self.role is Role.LEADER or self._follower.waits_for_disk:
             return True
@@ -474,7 +473,7 @@ class RaftCore:
     def _on_force_config(self, event: ev.ForceConfig) -> None:
         """Append the forced configuration in a new term, and run for leader under it.
 
-        Like any configuration, it is active once appended, so the remaining members decide alone.
+        As any configuration is active once it is appended, only the remaining members decide.
         """
         try:
             config = forced_config(self.configs.committed, event.members, local_uuid=self.uuid)

@@ -1,4 +1,4 @@
-"""State that the parts of the Raft core share: term, vote, log, peers and pending effects."""
+"""The state that the parts of the Raft core share: term, vote, log, peers and pending effects."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from targets.kudu.messages import PeerConfig, PeerHealth
 class CoreOptions:
     """The limits and options of the Raft core.
 
-    `leader_alive_ns` is the shortest election timeout. A leader that has had no contact with a
-    majority for `step_down_ns` steps down. A peer that was silent for `failed_ns` has failed. With
+    `leader_alive_ns` is the shortest election timeout. A leader steps down after `step_down_ns`
+    without contact with a majority. A peer has failed after `failed_ns` of silence. With
     `tablet_copy`, a leader asks servers that have no replica to create one.
     """
 
@@ -32,23 +32,23 @@ class PeerProgress:
     """A leader's record of one peer: its progress in the log, and its health.
 
     The record follows Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`).
-    The leader sends a snapshot to a peer that needs entries dropped from the log. So a peer is
-    beyond recovery only if it reports a failure, or has no replica and refuses to create one.
+    If a peer needs entries that were dropped from the log, the leader sends a snapshot. A peer is
+    therefore hopeless only if it reports a failure, or has no replica and refuses to create one.
     """
 
     uuid: str
     address: str
     config: PeerConfig
     next_index: int
-    # time of the peer's last answer or, before its first answer, of the creation of this record
+    # The time of the peer's last answer. Before the first answer: of this record's creation.
     contact_ns: int
     match_index: int = 0
     in_flight: int | None = None  # the id of the only outstanding request
-    read_sent: int = 0  # number of reads that had arrived when the outstanding request was sent
+    read_sent: int = 0  # reads that had arrived when the outstanding request was sent
     read_acked: int = 0
     is_heard: bool = False  # whether the peer has answered this leader
-    is_hopeless: bool = False  # its health is then FAILED_UNRECOVERABLE
-    announced_health: PeerHealth = PeerHealth.UNKNOWN  # as of the last `HealthChanged`
+    is_hopeless: bool = False  # its health is FAILED_UNRECOVERABLE
+    announced_health: PeerHealth = PeerHealth.UNKNOWN  # as the last `HealthChanged` reported it
 
     def note_contact(self, now_ns: int) -> None:
         """Record that the peer's replica answered at `now_ns`, so that it counts as working."""
@@ -58,7 +58,7 @@ class PeerProgress:
         self.is_hopeless = False
 
     def health(self, now_ns: int, failed_ns: int) -> PeerHealth:
-        """Return the peer's health at `now_ns`; a peer silent for `failed_ns` has failed."""
+        """Return the peer's health at `now_ns`; after `failed_ns` of silence, it has failed."""
         if self.is_hopeless:
             return PeerHealth.FAILED_UNRECOVERABLE
         if now_ns - self.contact_ns > failed_ns:
@@ -67,7 +67,7 @@ class PeerProgress:
 
 
 class RaftState:
-    """Term, vote and log of a replica; the current step of the core adds effects to `effects`."""
+    """Term, vote and log of a replica. The core's current step adds its effects to `effects`."""
 
     def __init__(
         self,

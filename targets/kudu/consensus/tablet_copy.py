@@ -1,13 +1,13 @@
 """The snapshot of a replica's state machine: when a replica takes, installs and loads it.
 
 A state machine whose snapshot would be too large keeps its state in separate files
-(`applier.SnapshotFiles`); the snapshot on disk then holds a manifest of these files.
+(`applier.SnapshotFiles`). The snapshot on disk then holds a manifest, which names these files.
 
 `take` and `install` exclude each other, so that the newer snapshot stays on disk. A replica can
-start after a crash at any point, because these steps have an order. First, the files that the new
-snapshot names become durable. Then the new snapshot replaces the old one atomically. Then the log
-that it covers and the files that only the old snapshot names are removed. Recovery ignores
-remaining log entries that do not continue the snapshot.
+start after a crash at any point, because the steps have an order. First, the files that the new
+snapshot names become durable. Then the new snapshot replaces the old one atomically. Finally, the
+covered log and the files that only the old snapshot names are removed. Recovery ignores remaining
+log entries that do not continue the snapshot.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Snapshots:
         announce: Callable[[str], None],
         files: SnapshotFiles | None = None,
     ) -> None:
-        """A new snapshot is due after `every` entries or `log_bytes_max` bytes of log in memory.
+        """Make a snapshot due after `every` entries, or after `log_bytes_max` bytes of log in
+        memory.
 
         `announce` publishes the steps of a snapshot as events, at which faults may strike.
         """
@@ -58,10 +59,10 @@ class Snapshots:
 
     async def resume(self, snapshot: cmeta.Snapshot) -> None:
         self.index = snapshot.last_included.index
-        await self._wal.collect(self.index)  # a crash after the save may have left old segments
+        await self._wal.collect(self.index)  # A crash after a save may have left old segments.
         await self._applier.restore(await self._whole(snapshot))
         if self._files is not None:
-            await self._files.sweep()  # a crash after the save may have left old files
+            await self._files.sweep()  # A crash after a save may have left old files.
 
     def begin(self, log: MemoryLog) -> bool:
         """Return whether to take a snapshot now; if True, the caller must call `take`."""
@@ -78,7 +79,7 @@ class Snapshots:
         Unless the log is too large, a tail of it stays, so that slow followers need no snapshot.
         """
         async with self._lock:
-            # Skip the save if a newer snapshot was installed during the wait for the lock.
+            # Skip the save if a newer snapshot was installed while this task waited for the lock.
             if self._applier.journal.index > self.index:
                 await self._save(self._applier.snapshot(log.configs.committed))
                 self._announce("snapshot-saved")
@@ -88,7 +89,7 @@ class Snapshots:
         return max(0, self.index - kept)
 
     async def install(self, effect: ev.InstallSnapshot) -> None:
-        """Replace the state machine and the log by a leader's snapshot."""
+        """Replace the state machine and the log with a leader's snapshot."""
         async with self._lock:
             snapshot = cmeta.Snapshot(
                 effect.last_included, effect.config, effect.digest, effect.data
@@ -108,7 +109,7 @@ class Snapshots:
             return None if snapshot is None else await self._whole(snapshot)
 
     async def _whole(self, snapshot: cmeta.Snapshot) -> cmeta.Snapshot:
-        """Return `snapshot` with the machine's whole state in place of the manifest."""
+        """Return `snapshot` with the machine's whole state instead of the manifest."""
         if self._files is None:
             return snapshot
         return msgspec.structs.replace(snapshot, data=await self._files.load(snapshot.data))

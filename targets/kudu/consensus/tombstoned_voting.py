@@ -2,12 +2,12 @@
 
 A tombstone consists of the vote state alone: term, vote, committed configuration, and the last
 entry of the removed log. Its votes are safe, because a tombstone votes for no candidate whose log
-ends before that entry. A new replica in the tombstone's place follows the same rule, and
-does not run for leader until its own log has reached that entry. So every entry that the old
-replica acknowledged still counts towards the required majority.
+ends before that entry. A new replica in the tombstone's place follows the same rule, and does not
+run for leader until its own log has reached that entry. Every entry that the old replica
+acknowledged therefore still counts towards the required majority.
 
-Without the votes of tombstones, a group of three could elect no leader if it lost one member for
-good and a delayed DeleteTablet call turned a second member into a tombstone.
+Without the votes of tombstones, a group of three could be left without a leader: one member is lost
+for good, and a delayed DeleteTablet call turns a second one into a tombstone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from targets.kudu.rpc import Answer
 
 
 class TombstonedVoter:
-    """Voter on behalf of a tombstone, from `start` to `stop`.
+    """Votes on behalf of a tombstone, from `start` to `stop`.
 
     While a vote is being made durable, other vote requests are answered with CONSENSUS_BUSY.
     """

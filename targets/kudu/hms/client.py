@@ -1,24 +1,24 @@
 """A master's client of the metastores: Kudu's `HaClient` (`thrift/client.h`).
 
 Calls run one at a time, as on a single worker thread. The client is sticky: it stays with the
-metastore that answered last. A metastore that loses a call, or cannot be reached, moves to the end
+metastore that answered last. If a metastore loses a call, or cannot be reached, it moves to the end
 of the order, and the client sends the call once more. If no metastore can be reached, the call
-fails, and all further calls fail at once during a pause that doubles each time.
+fails, and all further calls fail at once during a pause, which doubles each time.
 
 The settings have the names of Kudu's flags:
 
-| here          | flag of Kudu                                   | there by default |
-|---------------|------------------------------------------------|------------------|
-| addresses     | hive_metastore_uris                            |                  |
-| retry_count   | hive_metastore_retry_count                     | 1                |
-| connect_s     | hive_metastore_conn_timeout                    | 60 s             |
-| answer_s      | hive_metastore_send_timeout, ..._recv_timeout  | 60 s             |
-| poll_period_s | hive_metastore_notification_log_poll_period... | 15 s             |
-| batch_size    | hive_metastore_notification_log_batch_size     | 100              |
-| wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
+    | here          | flag of Kudu                                   | there by default |
+    |---------------|------------------------------------------------|------------------|
+    | addresses     | hive_metastore_uris                            |                  |
+    | retry_count   | hive_metastore_retry_count                     | 1                |
+    | connect_s     | hive_metastore_conn_timeout                    | 60 s             |
+    | answer_s      | hive_metastore_send_timeout, ..._recv_timeout  | 60 s             |
+    | poll_period_s | hive_metastore_notification_log_poll_period... | 15 s             |
+    | batch_size    | hive_metastore_notification_log_batch_size     | 100              |
+    | wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
 
-`repair_s` does not exist in Kudu: it is the interval at which the leader of profile `strict`
-compares the catalogs.
+`repair_s` does not exist in Kudu: it is the interval at which the leader compares the catalogs, in
+the profile `strict`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from targets.kudu.rpc import parse_address
 class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A master's settings for the metastores; the module's table has their names in Kudu.
 
-    `addresses` are "node:port", in the order in which the client tries them.
+    `addresses` have the form "node:port", in the order in which the client tries them.
     """
 
     addresses: tuple[str, ...]
@@ -79,15 +79,15 @@ class HaClient:
         self.changing = 0
         """The number of running and waiting calls that change something."""
         self._channel: Connection | None = None
-        self._first = 0  # position of the metastore to try first
+        self._first = 0  # the position of the metastore to try first
         self._pause_s = settings.backoff_s_min
         self._closed_until_ns = 0
 
     async def call(self, call: api.ApiCall, *, once: bool = True) -> Any:
         """Send a call and return the answer. Raises `HmsError`.
 
-        If `once`, the metastore executes the call once, even if it gets copies, so a refusal of a
-        copy also holds for the first call.
+        `once` means that the metastore executes the call only once, even if it gets copies. A
+        refusal of a copy then also holds for the first call.
         """
         changes = isinstance(call, api.CreateTable | api.AlterTable | api.DropTable)
         self.changing += changes
@@ -110,7 +110,7 @@ class HaClient:
             if not reply.error:
                 return reply.result
             refusal = api.MetastoreError(reply.error, reply.message)
-            # Plug-ins also refuse by a MetaException, whose message does not concern the database.
+            # Plug-ins also refuse with a MetaException, but its message is not about the database.
             is_final = proof_of(refusal) is Proof.NOTHING or (
                 refusal.kind == api.META and not retries(refusal)
             )

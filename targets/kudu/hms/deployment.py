@@ -1,4 +1,4 @@
-"""A deployment's metastores and their database: declaration and inspection by the harness."""
+"""The metastores of a deployment and their database: how to declare and inspect them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Metastores:
     def __init__(
         self, env: ClientEnv, layout: HmsLayout, *, connect: Connect | None = None
     ) -> None:
-        """`connect` opens connections to the metastores, by default to bundled ones."""
+        """Query the metastores over `connect`, by default over connections to bundled ones."""
         self._env = env
         self._layout = layout
         self._connect: Connect = connect or Door(env)
@@ -115,7 +115,7 @@ class Metastores:
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
-        """Open Kudu's and Hive's catalogs for `kudu hms`, which writes `masters` into the entries.
+        """Open Kudu's and Hive's catalogs for `kudu hms`; entries are written with these `masters`.
 
         Raises `ToolError` if no master leads.
         """
@@ -129,7 +129,7 @@ class Metastores:
         return Metastore(admin, catalog, cluster_id)
 
     async def pending(self) -> tuple[str, ...]:
-        """The metastores that cannot reach their database, one sentence each."""
+        """Return the metastores that cannot reach their database, one sentence each."""
         every = self._layout.hive.metastores
         answers = await asyncio.gather(
             *(self._ask(address, api.GetCurrentEventId()) for address in every)
@@ -167,7 +167,7 @@ class Metastores:
     def open_work(
         self, masters: Mapping[str, Any], leader: Any, seen: Mapping[str, Any] | None
     ) -> Iterator[str]:
-        """The reasons why the two catalogs are not at rest, one sentence each."""
+        """Yield the reasons why the two catalogs are not at rest, one sentence each."""
         if seen is None:
             yield "no metastore answers"
             return

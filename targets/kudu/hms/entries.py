@@ -1,7 +1,7 @@
-"""Kudu's tables as entries of the metastore: names, keys, and the calls on them (`HmsCatalog`).
+"""Kudu's tables as entries of the metastore: names, parameters, and calls (`HmsCatalog`).
 
-Names are `database.table`, lower-cased. A master that calls the metastore identifies itself and the
-table in the environment context, which Kudu's plug-in in the metastore checks
+Names have the form `database.table`, in lower case. A master that calls the metastore identifies
+itself and the table in the environment context, which Kudu's plug-in in the metastore checks
 (`targets.hive.metastore.kudu_rules`).
 """
 
@@ -32,7 +32,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def bad_hms_name(name: str) -> str | None:
-    """The reason why `name` is not a valid table name in Hive; `None` if the name is valid."""
+    """Return the reason why Hive does not allow the table name `name`; `None` if it does."""
     if split_name(name) is not None:
         return None
     return (
@@ -44,7 +44,7 @@ def bad_hms_name(name: str) -> str | None:
 def entry_of(
     table: TableRecord, cluster_id: str, addresses: Sequence[str], old: api.MetaTable | None = None
 ) -> api.MetaTable:
-    """Build the entry of a table with a name valid in Hive; keep `old`'s other parameters."""
+    """Build the entry of a table whose name Hive allows; keep `old`'s other parameters."""
     names = split_name(table.name)
     assert names is not None, f"{table.name!r} should have been refused"
     keys = {
@@ -63,7 +63,7 @@ def entry_of(
 
 
 async def tables_of(ask: Callable[[api.ApiCall], Awaitable[Any]]) -> list[api.MetaTable]:
-    """All tables of the metastore behind `ask`; each database is read as one snapshot."""
+    """Return all tables of the metastore behind `ask`. Each database is read as one snapshot."""
     by_database: dict[str, list[str]] = {}
     for database, name in await ask(api.GetTableMeta()):
         by_database.setdefault(database, []).append(name)
@@ -75,7 +75,7 @@ async def tables_of(ask: Callable[[api.ApiCall], Awaitable[Any]]) -> list[api.Me
 
 
 class HmsCatalog:
-    """A master's calls to the metastore. All raise `HmsError`.
+    """A master's calls to the metastore. All of them raise `HmsError`.
 
     `cluster_id` and `addresses` are called when needed; `addresses` returns the masters that
     entries name. Changes carry request ids, so that a resent change takes effect once.
@@ -97,7 +97,7 @@ class HmsCatalog:
     # --- changes -----------------------------------------------------------------------------
 
     async def create(self, table: TableRecord, request_id: str) -> None:
-        """Create the entry of a table. Without `request_id`, a resent call may run twice."""
+        """Create the entry of a table. Without a `request_id`, a resent call may run twice."""
         entry = entry_of(table, self._cluster_id(), self.addresses())
         call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
         await self._client.call(call, once=bool(request_id))
@@ -115,8 +115,8 @@ class HmsCatalog:
     async def alter(self, name: str, table: TableRecord, *, marker: str = "") -> bool:
         """Overwrite the entry `name` with the state of `table`, if the entry belongs to `table`.
 
-        Returns whether that entry exists. If `table` has another name, the entry is renamed;
-        `marker` then identifies the event.
+        Returns whether that entry exists. If `table` has another name, the entry is renamed, and
+        `marker` identifies the event of the rename.
         """
         database, short = _split(name)
         try:
@@ -139,14 +139,14 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite the entry `old`, which may have any table id, by `table`; only for tools."""
+        """Overwrite the entry `old`, which may have any table id, with `table`; only for tools."""
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
         await self._client.call(call)
 
     async def downgrade(self, old: api.MetaTable) -> None:
-        """Convert an entry to the format of the time before Kudu synchronized with Hive."""
+        """Convert an entry to the older format, from before Kudu synchronized with Hive."""
         lost = (rules.TABLE_ID, rules.CLUSTER_ID, rules.PURGE)
         kept = {key: value for key, value in old.parameters.items() if key not in lost}
         kept[rules.HANDLER_KEY] = rules.LEGACY_HANDLER

@@ -1,16 +1,16 @@
 """DDL with the metastore, in Kudu's order (`CatalogManager`, `hms/hms_catalog.cc`).
 
 * create: The listener catches up with the metastore's log, the name is reserved, and the metastore
-  creates the entry. When the listener reaches the entry's event (`notification_log_listener`), the
-  master writes the table. If the write fails, the master tries to drop the entry.
+    creates the entry. When the listener reaches the entry's event (`notification_log_listener`), the
+    master writes the table. If the write fails, the master tries to drop the entry.
 * drop, rename: The listener catches up, the metastore makes the change, and the listener carries
-  out the event. Only then does the master acknowledge the request.
-* columns: The master writes the change and then tries to write it to the metastore.
+    out the event. Only then does the master acknowledge the request.
+* columns: The master writes the change, and then tries to make it in the metastore as well.
 
 The metastore may refuse a change because a table of that name exists or is missing. If the reason
 is an event that the listener has not carried out yet, the master waits for the event and plans the
-request again, so every refusal reflects Kudu's own catalog. If Kudu differs from `strict`, a switch
-restores Kudu's behaviour.
+request again. Every refusal therefore reflects Kudu's own catalog. Where Kudu differs from the
+profile `strict`, a switch restores Kudu's behaviour.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _TakenError(Exception):
 
 
 class HmsDdl(Ddl):
-    """DDL in a cluster with a metastore; each call runs in the leadership `epoch`."""
+    """DDL in a cluster with a metastore. Each call runs in one leadership, its `epoch`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap, hms: HmsSide) -> None:
         super().__init__(node, tservers)
@@ -71,7 +71,7 @@ class HmsDdl(Ddl):
         return await super().create(epoch, request)
 
     async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
-        """Alter a table; a rename is made in the metastore first."""
+        """Alter a table. A rename comes first, and is made in the metastore."""
         request = msgspec.structs.replace(request, table=_lower(request.table))
         if request.new_table_name is None:
             return await self._alter_columns(epoch, request)
@@ -126,7 +126,7 @@ class HmsDdl(Ddl):
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """Write a plan; for a new table, first create its entry in the metastore."""
+        """Write a plan. For a new table, first create its entry in the metastore."""
         if is_delete or not plan.tables or plan.table_id in epoch.catalog.tables:
             return await super()._commit(epoch, plan, request_id, is_delete=is_delete)
         (table,) = plan.tables
@@ -143,7 +143,7 @@ class HmsDdl(Ddl):
                 return await super()._commit(epoch, plan, request_id)
             except RefusedError as refusal:
                 # If the outcome is unknown, the next leader decides about the entry (`Repair`).
-                # Switch CREATE-HMS-GHOST drops the entry anyway.
+                # With the switch CREATE-HMS-GHOST, this master drops the entry anyway.
                 if not refusal.error.indeterminate or Bug.CREATE_HMS_GHOST in self._bugs:
                     await self._drop_entry(table)
                 raise
@@ -157,14 +157,14 @@ class HmsDdl(Ddl):
             create.end()
 
     async def _create_entry(self, table: TableRecord) -> None:
-        """Have the metastore create the entry; raises `_TakenError` if its name is taken."""
+        """Let the metastore create the entry. Raises `_TakenError` if its name is taken."""
         retried = Bug.HMS_CREATE_RETRY in self._bugs
         self._env.event("hms-creating", table=table.id, name=table.name)
         try:
             await self._hms.catalog.create(table, "" if retried else table.id)
         except HmsError as error:
             if error.kind == api.ALREADY_EXISTS and retried:
-                # The retry mistakes the entry from its own first call for another client's table.
+                # A retry mistakes the entry of its own first call for another client's table.
                 raise RefusedError(
                     MasterErrorCode.TABLE_ALREADY_PRESENT,
                     AppStatus.ALREADY_PRESENT,
@@ -225,7 +225,7 @@ class HmsDdl(Ddl):
         change: Callable[[TableRecord, str], Awaitable[bool]],
         new_name: str | None,
     ) -> Reply:
-        """Have the metastore change the table that `look` returns, and wait for the event."""
+        """Let the metastore change the table that `look` returns, and wait for the event."""
         marker = DROPPED if new_name is None else self._node.new_id()
         for _ in range(ATTEMPTS_MAX):
             await self._catch_up(epoch)
@@ -251,7 +251,7 @@ class HmsDdl(Ddl):
         except HmsError as error:
             raise _unknown(error) from error
         except RefusedError as refusal:
-            # The next leader may still carry out the metastore's event.
+            # The next leader may yet carry out the metastore's event.
             raise write_lost(refusal.error.message) from refusal
         done = self._hms.applied(epoch, table.id, marker)
         if done is None:

@@ -1,4 +1,4 @@
-"""A master's access to the metastores: one client; one listener and one repair per leadership."""
+"""A master's access to the metastores: one client, and a listener and a repair per leadership."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from targets.kudu.master.leader_term import Epoch
 class HmsSide:
     """A master's client of the metastores, and its current listener and repair.
 
-    `voters` are the addresses of the masters in the committed configuration. `start_list` are the
-    masters with which this master started; entries name them under switch STALE-MASTER-ADDRS.
+    `voters` returns the addresses of the masters in the committed configuration. `start_list` has
+    the masters with which this master was started; with the switch STALE-MASTER-ADDRS, entries name
+    these.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class HmsSide:
         return self._listener
 
     def dump(self) -> dict[str, Any]:
-        """Data for snapshots: the last event, remembered events, and the leader's last check."""
+        """Return data for snapshots: the last event, recent events, the leader's last check."""
         leads = self._epoch is not None and self._epoch.is_current()
         checked = self._repair.checked if leads and self._repair is not None else None
         return {

@@ -1,20 +1,20 @@
 """The leader's reader of the metastore's log (`master/hms_notification_log_listener.cc`).
 
 The listener polls at an interval, and at once if a request waits for it to catch up. An event that
-drops or renames one of Kudu's tables is carried out in one batch together with the event's id; the
-id of the last event of a poll is always stored. Events up to the stored id are skipped. A drop or
-rename must match the table's id and name. The listener ends with the leadership.
+drops or renames one of Kudu's tables is carried out in one batch, together with the event's id. The
+id of the last event of a poll is always stored, and events up to the stored id are skipped. A drop
+or rename must match the table's id and name. The listener ends with the leadership.
 
-So the catalog applies the metastore's changes in the metastore's order, and creates must keep that
+The catalog thus applies the metastore's changes in the metastore's order. Creates must keep that
 order too: a table that was renamed to a name and then dropped must be gone before the next table of
 that name is written. A create therefore waits for its own event, and at that event the listener
 waits for the create (`Creating`). Events ignore the names that creates have reserved, because the
-metastore has decided whether a name was free. Kudu writes its creates at once. If an event cannot
-be applied, Kudu's listener logs the obstacle and continues, so the event is lost (switch
-KUDU-2475).
+metastore has decided whether a name was free.
 
-Switch HMS-EXLEADER-ACK: on a master that lost its leadership, waiting requests end as if the
-listener had caught up.
+Kudu, in contrast, writes its creates at once. If an event cannot be applied, Kudu's listener logs
+the obstacle and continues, so the event is lost (switch KUDU-2475). With the switch
+HMS-EXLEADER-ACK, requests that wait on a master which lost its leadership end as if the listener
+had caught up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Planner = Callable[[], Plan]
 
 
 class Creating:
-    """A running create. At its event, the listener sets `turn` and then waits for `over`."""
+    """A running create. At its event, the listener sets `turn`, and then waits for `over`."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class Creating:
         self.over: asyncio.Future[None] = loop.create_future()
 
     def end(self) -> None:
-        """Mark the create as over: the table was written, or never will be."""
+        """Record that the create is over: the table was written, or never will be."""
         _resolve([self.turn, self.over], None)
 
 
@@ -122,10 +122,10 @@ class Listener:
         self._epoch.check()
 
     def applied(self, table_id: str, marker: str) -> tuple[int, int] | None:
-        """Look up how the event of a rename with this `marker`, or of a drop (`DROPPED`), ended.
+        """Return how the event of a rename with this `marker`, or of a drop (`DROPPED`), ended.
 
-        Returns the log index of the operation and the table's schema version after it, or `None` if
-        no recent event matches.
+        The result is the log index of the operation and the table's schema version after it, or
+        `None` if no recent event matches.
         """
         return self._applied.get((table_id, marker))
 
@@ -224,8 +224,8 @@ class Listener:
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
         """Carry out a drop or a rename that the log reports.
 
-        Raises `RefusedError` if another master leads; under KUDU-2475 it also raises if a plan is
-        refused.
+        Raises `RefusedError` if another master leads. With the switch KUDU-2475, it also raises if
+        a plan is refused.
         """
         reserved = self._epoch.catalog.reserved
         while True:
@@ -246,7 +246,7 @@ class Listener:
                 raise outcome
             error = outcome.error
             if error.status is not AppStatus.SERVICE_UNAVAILABLE:
-                # Kudu no longer has the table, or never had it because its create was rolled back.
+                # Kudu has dropped the table, or never had it because its create was rolled back.
                 self._env.event("hms-event-passed", event=event, table=table_id, why=error.message)
                 return
             await asyncio.sleep(AGAIN_S)
@@ -262,7 +262,7 @@ class Listener:
         finally:
             if new_name is not None and reserves:
                 epoch.catalog.release(new_name)
-        # Keep the first event with a marker, because the entry keeps the marker at later renames.
+        # Keep the first event with this marker: the entry keeps its marker at later renames.
         done = applied.index, plan.schema_version
         self._applied.setdefault((plan.table_id, marker), done)
         while len(self._applied) > APPLIED_MAX:

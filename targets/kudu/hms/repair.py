@@ -1,14 +1,15 @@
-"""Repair of the metastore's entries by the leader of profile `strict`.
+"""Repair of the metastore's entries by the leader, in the profile `strict`.
 
-A master that dies after the metastore created an entry, but before the master wrote the table,
-leaves an entry without a table (switch HMS-ORPHAN: Kudu leaves such entries to `kudu hms fix`).
-After a change of the masters, entries still name the former masters (switch STALE-MASTER-ADDRS).
-The leader therefore compares the catalogs periodically.
+If a master dies after the metastore created an entry, but before the master wrote the table, an
+entry without a table remains (switch HMS-ORPHAN: Kudu leaves such entries to `kudu hms fix`). After
+a change of the masters, entries still name the former masters (switch STALE-MASTER-ADDRS). The
+leader therefore compares the catalogs periodically.
 
-An entry is an orphan under two conditions. Its table is not in the catalog of a leader that a
-majority confirmed *after* the entries were listed, and that leader has no running create for it.
-Every write of an older leader is in this catalog, or will never be, and no newer leader existed at
-that time. The drop names the table's id, so that it cannot hit another entry.
+An entry is an orphan under two conditions. First, its table is missing from the catalog of a leader
+that a majority confirmed *after* the entries were listed. Second, that leader has no running create
+for the table. The first condition suffices for older leaders: each of their writes is in this
+catalog, or will never be. No newer leader existed at that time. The drop names the table's id, so
+that it cannot hit another entry.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Repair:
         self._catalog = catalog
         self._settings = settings
         self._creating = creating
-        # Both switches leave entries behind, which the repair must then not drop.
+        # Both switches leave entries behind on purpose, so the repair must not drop them.
         self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
         self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
         self.checked: tuple[int, tuple[str, ...]] | None = None
@@ -65,7 +66,7 @@ class Repair:
             self.checked = event, addresses
 
     async def _is_right(self, entry: MetaTable, addresses: tuple[str, ...]) -> bool:
-        """Whether an entry needs no correction, or only a correction that is switched off."""
+        """Whether an entry needs no correction, or only one that is switched off."""
         table_id = entry.parameters.get(TABLE_ID, "")
         table = self._epoch.catalog.tables.get(table_id)
         if table is None or not table.is_live:
@@ -77,7 +78,7 @@ class Repair:
             return False
         if not self._corrects or entry.parameters.get(MASTER_ADDRESSES) == ",".join(addresses):
             return True
-        if entry.full_name == table.name:  # otherwise the event of a rename is still on its way
+        if entry.full_name == table.name:  # otherwise the event of a rename has yet to come
             await self._catalog.alter(entry.full_name, table)
             self._env.event("hms-addresses-corrected", table=table_id, addresses=addresses)
         return False

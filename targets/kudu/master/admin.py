@@ -1,7 +1,7 @@
-"""Operators' requests to the leader: maintenance of tablet servers, replacement of lost tablets.
+"""Operators' requests to the leader: tablet servers' maintenance, and replacement of lost tablets.
 
-Each request is a single write, and an operator may repeat a request. A repeated change of
-maintenance succeeds. A repeated replacement gets NOT_FOUND, because the old tablet is dead.
+Each request is a single write, and an operator may repeat it. A repeated change of maintenance
+succeeds. A repeated replacement gets NOT_FOUND, because the old tablet is dead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 
 
 class Admin:
-    """The operators' operations; each one receives the `Epoch` (leadership) in which it runs.
+    """The operators' operations. Each one receives the `Epoch` (leadership) in which it runs.
 
     All operations raise `RefusedError`.
     """
@@ -56,7 +56,7 @@ class Admin:
         epoch.after_commit(())
 
     async def replace_tablet(self, epoch: Epoch, request: ReplaceTabletRequest) -> str:
-        """Replace a tablet by an empty tablet and return the new id; all rows are lost."""
+        """Replace a tablet with an empty tablet and return the new id; all rows are lost."""
         tablet = epoch.catalog.tablets.get(request.tablet_id)
         if tablet is not None:
             async with epoch.locked([tablet.table_id]):

@@ -1,9 +1,9 @@
-"""The state of a master as plain JSON: for snapshots that checkers judge, and for people.
+"""The state of a master as plain JSON, for snapshots that checkers judge and for people.
 
 The data come from the applied rows, so masters that applied the same operations dump the same data
-in every role. There are two exceptions. `name_map` comes from a map in memory. `unlike_rows`
-compares the catalog's maps in memory with a scan of the rows. These are a ready leader's maps and
-every master's read view.
+in every role. There are two exceptions. `name_map` comes from a map in memory. `unlike_rows` has
+the differences between the catalog's maps in memory and a scan of the rows, both for a ready
+leader's maps and for every master's own read maps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The errors with which a master refuses a request; cases (a) to (d) concern its leadership.
+"""The errors with which a master refuses a request. Cases (a) to (d) concern its leadership.
 
 As in Kudu: (a) the master does not lead; (b) it leads but is not ready; (c) it is not initialised;
-(d) it lost its leadership during a write. The code is CATALOG_MANAGER_NOT_INITIALIZED in case (c)
-and NOT_THE_LEADER in the other cases. In cases (a) to (c) the master did nothing.
-In case (d) the write may still commit (KUDU-591), and the error is marked `indeterminate`.
+(d) it lost its leadership during a write. The code is CATALOG_MANAGER_NOT_INITIALIZED in case (c),
+and NOT_THE_LEADER in the other cases. In cases (a) to (c), the master did nothing. In case (d), the
+write may still commit (KUDU-591), and the error is marked `indeterminate`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def not_yet_ready() -> RefusedError:
 def unconfirmed() -> RefusedError:
     """Return the error of a leader that no majority confirmed in time: case (b) above.
 
-    Only profile `strict` confirms leadership.
+    Only the profile `strict` confirms leadership.
     """
     message = "no majority confirmed this master as the leader in time; nothing was done"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)

@@ -3,14 +3,14 @@
 A master asks the leader for a read index (`ConsensusService.ReadIndex`). The leader answers once a
 majority has confirmed its leadership, so all operations acknowledged *before the request was sent*
 are at or before that index. Once this master has applied that index, its state has all these
-operations. The age of the state counts from the sending of the request, on this master's own
-monotonic clock, so no other clock and no message delay can make the bound too small. The monotonic
-clock may be slow, so the bound is the measured age divided by `_RATE_MIN`. A leader confirms its
-own leadership instead of sending a request.
+operations. The age of the state is measured from the sending of the request, on this master's own
+monotonic clock. No other clock and no message delay can therefore make the bound too small. The
+monotonic clock may be slow, so the bound is the measured age divided by `_RATE_MIN`. A leader
+confirms its own leadership instead of sending a request.
 
 One request for the read index serves all reads that accept a state of its age; other reads share
-the next request. A read gets the state and the state's age in the same step. The transmission
-of the answer adds no staleness, because a read takes effect when it is evaluated.
+the next request. A read gets the state and the state's age in the same step. The transmission of
+the answer adds no staleness, because a read takes effect when it is evaluated.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ Response = TypeVar("Response")
 
 
 class FollowerReads:
-    """Evaluator of reads with a staleness bound on this master's own state."""
+    """Evaluates reads with a staleness bound on this master's own state."""
 
     def __init__(self, node: NodeContext, leadership: Leadership) -> None:
         self._node = node
         self._clock = node.env.clock
         self._leadership = leadership
         self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
-        # time of the request for the newest read index that is applied; None: no index applied yet
+        # When the request for the newest applied read index was sent; None before the first.
         self._asked_ns: int | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -92,7 +92,7 @@ class FollowerReads:
         return Meta(self._node.uuid, term, view.revision, bound_ns)
 
     async def _refresh(self, left_s: float) -> None:
-        """Wait at most `left_s` for a newer read index; concurrent reads share one request."""
+        """Wait at most `left_s` for a newer read index. Concurrent reads share one request."""
         if self._asking is None or self._asking.done():
             self._asking = self._node.env.spawn(self._ask(), name="follower-read")
         with contextlib.suppress(TimeoutError):

@@ -1,17 +1,17 @@
 """One term of a master's leadership: its catalog, its locks, its writes and its tasks.
 
 All state of a leader is in one `Epoch`, and a new leadership starts with a new `Epoch`. A request
-works on the epoch in which it began and checks after every wait that this epoch still leads. A
+works on the epoch in which it began, and checks after every wait that this epoch still leads. A
 write that is replicated after a change of leadership is void, because its batch names the term in
-which it was planned. Kudu has `leader_lock_` for the same purpose, which blocks requests while the
-maps are reloaded (commit d1d3cfe77). Here a reload creates new maps; no request reads the old maps
-afterwards.
+which it was planned. For the same purpose, Kudu has `leader_lock_`, which blocks requests while the
+maps are reloaded (commit d1d3cfe77). Here a reload creates new maps, and no request reads the old
+maps afterwards.
 
 A lock covers a table and its tablets (Kudu locks tablets one by one). A request takes several locks
-in the order of table ids, so that requests cannot deadlock; `asyncio.Lock` is fair.
+in the order of table ids, so requests cannot deadlock; `asyncio.Lock` is fair.
 
-The write contract (top of Kudu's `catalog_manager.cc`) is: lock, mutate copies, replicate ONE
-batch, commit and publish, then call tablet servers. Here the step that applies the batch also
+The write contract (at the top of Kudu's `catalog_manager.cc`) is: lock, mutate copies, replicate
+ONE batch, commit and publish, then call tablet servers. Here the step that applies the batch also
 commits and publishes it, so the maps always equal the applied prefix of the log.
 """
 
@@ -85,12 +85,12 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership still lasts, as far as this master knows."""
         replica = self._replica
-        if self._outlasts:  # switch RELOAD-NO-LOCK: an epoch outlasts its term and any reload
+        if self._outlasts:  # with the switch RELOAD-NO-LOCK, an epoch outlasts its term
             return replica.role == "LEADER"
         return not self._closed and replica.leads(self.term)
 
     def check(self) -> None:
-        """Raise `not_the_leader()` unless this leadership lasts; call this after every wait."""
+        """Raise `not_the_leader()` unless this leadership lasts. Call this after every wait."""
         if not self.is_current():
             raise not_the_leader()
 
@@ -117,7 +117,7 @@ class Epoch:
     # --- waits -------------------------------------------------------------------------------
 
     async def confirm(self) -> None:
-        """Wait until a majority confirms this leader and the maps hold all acknowledged operations.
+        """Wait until a majority confirms this leader and the maps have all acknowledged operations.
 
         Raises `RefusedError` if the leadership is lost or not confirmed in time.
         """
@@ -208,7 +208,7 @@ class Epoch:
             batch = HmsBatch(**msgspec.structs.asdict(batch), hms_event=hms_event)
         payload = encode_batch(batch)
         limit = entry_limit(self._node.flags)
-        if len(payload) > limit:  # followers would never accept such a large entry (KUDU-3036)
+        if len(payload) > limit:  # followers would never accept so large an entry (KUDU-3036)
             raise invalid_argument(
                 f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
                 f"{limit} (flag rpc_max_message_size, minus the overhead of a message)"
@@ -242,7 +242,7 @@ class Epoch:
     def _abandon(self) -> None:
         """End this leadership after a write of unknown outcome.
 
-        The next leader, which may be this master, loads the catalog that really committed.
+        The next leader, which may be this master, loads the catalog that was really committed.
         """
         lasts = self.is_current()
         self.close()

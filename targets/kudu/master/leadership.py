@@ -1,15 +1,15 @@
 """Elections of masters: when this master may serve, and with which catalog.
 
 The code follows Kudu's `PrepareForLeadershipTask`. The replica of the system tablet reports every
-change of role. If this master leads a new term, it loads the catalog once an operation of that term
-has committed and is applied, because it has then applied all operations of older terms as well.
-That wait is the fix of KUDU-765, and the switch KUDU-765 leaves the wait out. If the wait
-takes longer than `master_failover_catchup_timeout_ms`, Kudu exits; with profile `strict`, the
-master steps down and stays up.
+change of role. If this master leads a new term, it waits until an operation of that term has
+committed and is applied, because it has then applied all operations of older terms as well. Then it
+loads the catalog. This wait is the fix of KUDU-765, and the switch KUDU-765 leaves it out. If the
+wait takes longer than `master_failover_catchup_timeout_ms`, Kudu exits; in the profile `strict`,
+the master steps down and stays up.
 
 Every master also keeps maps for reads in any role (`view`). The master updates these maps with
-every batch that it applies, and loads them again only after a snapshot. All maps must equal a scan
-of the rows at any time, which every dump checks.
+every batch that it applies, and reloads them only after a snapshot. All maps must equal a scan of
+the rows at any time, which every dump checks.
 
 A master loads the catalog of a term only once (otherwise: bug SPURIOUS-RELOAD).
 """
@@ -37,7 +37,7 @@ from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 
 
 class Leadership:
-    """Owner of the current `Epoch`; follows the role of the system tablet's replica.
+    """Keeps the current `Epoch`, following the role of the system tablet's replica.
 
     `make_tasks` creates the `Tasks` of an epoch. `serve` is called with each epoch that is ready.
     """
@@ -55,7 +55,7 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: Replica | None = None
-        # set before `_is_ready`, because writing the cluster id needs it
+        # Set before `_is_ready`, because an epoch is needed to write the cluster id.
         self._epoch: Epoch | None = None
         self._is_ready = False
         self._last_term: int = -1  # newest term for which this master has begun to load the catalog
@@ -83,7 +83,7 @@ class Leadership:
         return epoch if epoch is not None and self._is_ready and epoch.is_current() else None
 
     def ready(self) -> Epoch:
-        """Return the `epoch`; raise `RefusedError` if this master does not lead or is not ready."""
+        """Return the `epoch`. Raise `RefusedError` if this master does not lead or is not ready."""
         epoch = self.epoch
         if epoch is not None:
             return epoch
@@ -114,7 +114,7 @@ class Leadership:
         if waits and not await self._wait_caught_up(replica):
             return
         if replica.role != "LEADER" or replica.term != term:
-            return  # deposed during the wait; winning the next election starts another task
+            return  # deposed during the wait; the next election that it wins starts another task
         catalog = Catalog.load(self._rows, term)
         if Bug.KUDU_1353 in self._node.bugs:
             catalog.heard = {}
@@ -137,7 +137,7 @@ class Leadership:
             tables=len(catalog.by_name),
             revision=catalog.revision,
         )
-        # The previous leader may have left CreateTablet calls unfinished: send all of them again.
+        # The previous leader may have left CreateTablet calls unfinished: send all again.
         for _, tablet in sorted(catalog.tablets.items()):
             if tablet.state is TabletState.CREATING:
                 epoch.tasks.submit(create_replicas(tablet))
@@ -164,7 +164,7 @@ class Leadership:
         self._view = Catalog.load(self._rows, 0)
 
     def _publish(self, batch: Batch, index: int, term: int) -> None:
-        """Add a batch to the maps in the step that changes the rows.
+        """Add a batch to the maps, in the step that changes the rows.
 
         The leader's maps have all operations of older terms, because `_prepare` waited for them
         before it loaded the maps. With the switch KUDU-765, `_prepare` did not wait, and the maps

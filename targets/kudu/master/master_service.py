@@ -1,9 +1,9 @@
 """The RPC handlers of MasterService.
 
-In profile `strict` a read has three steps: check that this master leads and is ready; wait until a
-majority confirms its leadership and all operations committed by then are applied; compute the
-answer in one synchronous step. Reads that answer with an error take the same steps, because "not
-found" is an observation as well.
+In the profile `strict`, a read has three steps: check that this master leads and is ready; wait
+until a majority confirms its leadership and all operations committed by then are applied; compute
+the answer in one synchronous step. Reads that answer with an error take the same steps, because
+"not found" is an observation as well.
 
 If a handler raises `RefusedError`, `MasterService` sends its error as the answer.
 """
@@ -46,7 +46,7 @@ Response = TypeVar("Response", bound=m.MasterResponse)
 
 
 class MasterService:
-    """The handlers of a master's calls; `register` registers the handlers with an RPC server."""
+    """The handlers of a master's calls. `register` registers them with an RPC server."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class MasterService:
         return await self._read(reads.list_tables, request)
 
     async def _list_torn(self, request: m.ListTablesRequest) -> m.ListTablesResponse:
-        """Switch LIST-TORN: list the names at once, then read one table after the other."""
+        """List the names at once, then read one table after another (switch LIST-TORN)."""
         epoch = self._leadership.ready()
         await epoch.confirm()
         meta, tables = self._meta(epoch), []
@@ -194,7 +194,7 @@ class MasterService:
     def connect_to_master(
         self, _request: m.ConnectToMasterRequest, _peer: str
     ) -> m.ConnectToMasterResponse:
-        """Answer ConnectToMaster; this master's role is LEADER only if it leads and is ready."""
+        """Answer ConnectToMaster. This master's role is LEADER only if it leads and is ready."""
         replica = self._leadership.replica
         if replica is None:
             return m.ConnectToMasterResponse(self._meta(), error=not_initialized().error)
@@ -286,7 +286,7 @@ class MasterService:
         }
 
     def _late_rows(self) -> int:
-        """The number of rows of deleted tables and tablets that this leader should have removed."""
+        """Return how many rows of deleted tables and tablets this leader should have removed."""
         epoch = self._leadership.epoch
         if epoch is None:
             return 0

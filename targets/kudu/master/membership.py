@@ -1,15 +1,15 @@
 """The masters' own membership: AddMaster, RemoveMaster, ListMasters, and auto-join.
 
 The code follows Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join
-(1.16). Each operation changes the configuration of the system tablet's Raft group. A new master is
-added as a non-voter and receives the leader's log or snapshot, and the leader promotes it once it
-has caught up. A new master already runs before it is added: it has the members' configuration and
-an empty log, but it cannot become leader and does not count towards majorities.
+(1.16). Each operation changes the configuration of the system tablet's Raft group. A new master
+already runs before it is added: it has the members' configuration and an empty log, but it cannot
+become leader and does not count towards majorities. It is added as a non-voter and receives the
+leader's log or snapshot. Once it has caught up, the leader promotes it.
 
-A master follows its stored configuration, not the list of masters with which it is started. So a
-master that was killed in the middle of a migration and restarts with the old list remains a member.
-The page `/masters` shows which masters were started with a different list. Kudu compares list and
-configuration at every start (`check_start_list`).
+A master follows its stored configuration, not the list of masters with which it is started. A
+master that was killed in the middle of a migration, and restarts with the old list, therefore
+remains a member. The page `/masters` shows which masters were started with a different list. Kudu
+compares list and configuration at every start (`check_start_list`).
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence
     """Compare the masters in `config` with `start_list`, the list in this master's settings.
 
     `config` is stored or, at the first start, discovered. If the lists differ, the master announces
-    an event and follows `config`. Kudu's master exits if the lists differ by more than one address
-    or if the stored list is longer (`master/sys_catalog.cc`). With switch STORED-LIST, this
-    function raises `UsageError` in these cases. A difference of only this master's own address
-    counts as no difference.
+    an event and follows `config`. Kudu's master exits if the lists differ by more than one address,
+    or if the stored list is longer (`master/sys_catalog.cc`). With the switch STORED-LIST, this
+    function raises `UsageError` in these cases. If the lists differ only by this master's own
+    address, they count as equal.
     """
     stored = sorted({peer.address for peer in config.peers})
     differ = sorted({*stored} ^ {*start_list})
@@ -91,9 +91,7 @@ class Membership:
     def __init__(
         self, node: NodeContext, leadership: Leadership, told_masters: tuple[str, ...]
     ) -> None:
-        """`told_masters` are the masters in this master's settings, whether or not they are
-        members.
-        """
+        """Serve the masters' group; `told_masters` are the masters in this master's settings."""
         self.told_masters = told_masters
         self._node = node
         self._leadership = leadership
@@ -139,9 +137,9 @@ class Membership:
         """Whether the master at `address` may join this cluster: it belongs to no other cluster.
 
         A master that does not consider itself a member has the configuration of the cluster whose
-        masters are in its settings; that must be this cluster. A master that considers itself a
-        member may have been removed without notice. As it still has its votes and its log, it may
-        return if its cluster id is the id of this cluster.
+        masters are in its settings, which must be this cluster. A master that considers itself a
+        member may have been removed without noticing. As it still has its votes and its log, it may
+        return if it has the cluster id of this cluster.
         """
         if newcomer.member_type == _OUTSIDE:
             config = newcomer.committed_config
@@ -246,9 +244,9 @@ async def _change(
 
 
 async def auto_join(node: NodeContext, replica: Replica, masters: Sequence[str]) -> None:
-    """Have this master added to its cluster if it is not a member, as Kudu 1.16 does.
+    """Get this master added to its cluster if it is not a member, as Kudu 1.16 does.
 
-    Every 5 s this master asks all other `masters` for their registrations. If all of them answer,
+    Every 5 s, this master asks all other `masters` for their registrations. If all of them answer,
     agree on term and configuration, and their configuration lacks only this master, it asks their
     leader for AddMaster. The task ends once this master is a member, or if its address belongs to
     another member.

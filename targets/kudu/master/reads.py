@@ -58,7 +58,7 @@ def is_alter_table_done(
 def get_table_schema(
     catalog: Catalog, request: GetTableSchemaRequest, meta: Meta
 ) -> GetTableSchemaResponse:
-    """Answer with the schema that readers see: the newest or, during alters, the previous one."""
+    """Answer with the schema that readers see: the newest one or, during alters, the one before."""
     table = _find_readable(catalog, request.table)
     check_ranges(table.partition_schema)
     return GetTableSchemaResponse(
@@ -102,7 +102,7 @@ def get_table_locations(
     request: GetTableLocationsRequest,
     meta: Meta,
 ) -> GetTableLocationsResponse:
-    """Answer with the tablets of a key range and their replicas in the stored configurations."""
+    """Answer with the tablets of a key range, and their replicas in the stored configurations."""
     table = _find_readable(catalog, request.table)
     limit, start, end = request.max_returned_locations, request.key_start, request.key_end
     problem = None
@@ -140,8 +140,8 @@ def get_table_locations(
 def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord:
     """Return the running table that matches `identifier`. Raises `RefusedError`.
 
-    Tables in state UNKNOWN exist only with switch ORDER-CREATE and are readable as well: Kudu's
-    reads ignored the state when Kudu had this bug, which made the bug visible.
+    Tables in state UNKNOWN exist only with the switch ORDER-CREATE. They can be read as well: when
+    Kudu had this bug, its reads ignored the state, which made the bug visible.
     """
     table = catalog.find(identifier)
     return table if table.state is TableState.UNKNOWN else catalog.find_running(identifier)

@@ -1,11 +1,11 @@
 """The binary format of the batches in the system tablet's log.
 
-A batch of many tablets repeats the same table, servers and schema. For 1,000 tablets in plain
-msgpack, the batch that creates them took 88 kB, and the batch that places them took 354 kB. Batches
-of at least `PACKED_FROM` tablets are therefore *packed*: ids are stored as bytes, and each repeated
-value is stored once and referred to by number. Packing reduces these batches to 39 kB and 46 kB.
-Smaller batches are plain msgpack, like all batches of earlier versions, so old logs stay readable.
-The first byte distinguishes the two formats.
+A batch of many tablets repeats the same table, servers and schema. In plain msgpack, the batch that
+creates 1,000 tablets took 88 kB, and the batch that places them took 354 kB. Batches of at least
+`PACKED_FROM` tablets are therefore *packed*: ids are stored as bytes, and each repeated value is
+stored once and referred to by number. Packing reduces these batches to 39 kB and 46 kB. Smaller
+batches are plain msgpack, like all batches of earlier versions, so old logs stay readable. The
+first byte distinguishes the two formats.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Packing costs time on every master and saves too little space for fewer tablets.
 
 _TABLET_BYTES_MIN: Final = 28  # size of a packed tablet whose key range has no bounds
 
-_PACKED: Final = b"\xc1"  # the only byte with which no msgpack value begins
+_PACKED: Final = b"\xc1"  # no msgpack value begins with this byte
 _ID_DIGITS: Final = 32
 Item = TypeVar("Item")
 
@@ -82,7 +82,7 @@ _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
 _hms: Final = msgspec.msgpack.Decoder(HmsBatch)
 _cleanup: Final = msgspec.msgpack.Decoder(CleanupBatch)
-# An encoded batch starts as an array, whose number of fields differs by type.
+# An encoded batch is an array, and each type of batch has a different number of fields.
 _HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])
 _CLEANUP_HEAD: Final = bytes([0x90 + len(CleanupBatch.__struct_fields__)])
 
@@ -102,7 +102,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """Decode a batch from a log entry. Raises `msgspec.DecodeError` if it is no batch."""
+    """Decode a batch from a log entry. Raises `msgspec.DecodeError` if it is not a batch."""
     if payload.startswith(_PACKED):
         return _unpack(_packed.decode(memoryview(payload)[1:]))
     if payload.startswith(_HMS_HEAD):

@@ -1,10 +1,11 @@
 """Broken write paths of masters, which run only with a bug's switch.
 
 The correct path follows a contract (`leader_term.py`): lock, copy, one batch, commit, publish,
-calls. The switches restore three violations of the contract (ORDER-CREATE, ORDER-DELETE,
-ORDER-REPLACE), which Kudu fixed in March and April 2016; operations with several writes (KUDU-495);
-and renames that hide a table for a moment, as Kudu's still do (RENAME-GAP). The correct path is in
-the caller of each function. Events let a nemesis inject a fault between two steps.
+calls. Three switches restore violations of the contract that Kudu fixed in March and April 2016
+(ORDER-CREATE, ORDER-DELETE, ORDER-REPLACE). Another switch writes an operation in several batches
+(KUDU-495). The last one hides a table for a moment during a rename, as Kudu still does
+(RENAME-GAP). The correct path is in the caller of each function. Events let a nemesis inject a
+fault between two steps.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ GAP_S: Final = 0.0002
 
 
 async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:
-    """Switch ORDER-CREATE: publish a new table, then replicate it. Raises `RefusedError`.
+    """Publish a new table, then replicate it (switch ORDER-CREATE). Raises `RefusedError`.
 
-    The maps show the new table at once, in state UNKNOWN and without a schema; then the tablets and
+    The maps show the new table at once, in state UNKNOWN and without a schema. Then the tablets and
     the table are replicated one after another. If the replication fails, the maps drop the table,
     so clients can see a table that is never created.
     """
@@ -52,14 +53,14 @@ async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> 
 
 
 def send_deletes(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """Switch ORDER-DELETE: call tablet servers before the table's deletion is replicated."""
+    """Call tablet servers before the table's deletion is replicated (switch ORDER-DELETE)."""
     epoch.tasks.abort_table(plan.table_id)
     epoch.tasks.submit(plan.calls)
     env.event("delete-rpc-sent", table=plan.table_id)
 
 
 async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """Switch ORDER-REPLACE: publish new tablets before they are replicated.
+    """Publish new tablets before they are replicated (switch ORDER-REPLACE).
 
     If the replication fails, the maps drop the new tablets and then restore the old ones. Between
     these two steps the table lacks a tablet. Raises `RefusedError`.
@@ -88,7 +89,7 @@ async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
 async def write_split(
     env: Env, epoch: Epoch, plan: Plan, reply: Reply, *, is_delete: bool
 ) -> Applied:
-    """Switch KUDU-495-SPLIT: write an operation on a table in several batches.
+    """Write an operation on a table in several batches (switch KUDU-495-SPLIT).
 
     A create writes the tablets first, then the table. A delete writes the table first, then each
     tablet. Raises `RefusedError`.
@@ -111,7 +112,7 @@ async def write_split(
 
 
 async def rename_with_gap(epoch: Epoch, plan: Plan, reply: Reply) -> Applied:
-    """Switch RENAME-GAP: for a moment, neither the old nor the new name of a table resolves.
+    """Let neither the old nor the new name of a table resolve for a moment (switch RENAME-GAP).
 
     The table's id still resolves. Raises `RefusedError`.
     """

@@ -1,4 +1,4 @@
-"""CreateTable, AlterTable and DeleteTable: the shell that runs the planners and writes their plans.
+"""CreateTable, AlterTable and DeleteTable: runs the planners and writes their plans.
 
 Each operation runs at most once per request id: the master repeats a stored answer, and a copy of a
 running request waits for the first copy. Some errors depend on the catalog ("already exists", "not
@@ -55,7 +55,7 @@ Seen = TypeVar("Seen")
 
 
 class Ddl:
-    """The three DDL operations; each one receives the `Epoch` (leadership) in which it runs.
+    """The three DDL operations. Each one receives the `Epoch` (leadership) in which it runs.
 
     All operations raise `RefusedError`.
     """
@@ -109,7 +109,7 @@ class Ddl:
     async def _once(
         self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        if Bug.KUDU_1537 in self._node.bugs:  # the master ignores request ids
+        if Bug.KUDU_1537 in self._node.bugs:  # with this switch, the master ignores request ids
             return await execute()
         key = (request_id.client_id, request_id.seq_no)
         stored = epoch.catalog.find_reply(*key)
@@ -137,7 +137,7 @@ class Ddl:
             future.cancel()
             raise
         finally:
-            # Without `future`, a refusal's traceback, which refers to this frame, makes no cycle.
+            # Drop `future`: a refusal's traceback refers to this frame, which would be a cycle.
             del epoch.in_flight[key], future
         return reply
 
@@ -201,13 +201,13 @@ class Ddl:
                 plan = await confirmed(epoch, plan_again)
                 if plan.table_id == table.id:
                     return await self._commit(epoch, plan, request_id, is_delete=is_delete)
-            # The name has moved to another table, whose lock this request does not hold.
+            # The name now belongs to another table, whose lock this request does not hold.
         raise busy(f"attempts to lock the table {identifier}", _RESOLVE_ATTEMPTS_MAX)
 
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """Write the plan and its answer as one batch; only then call tablet servers."""
+        """Write the plan and its answer as one batch. Only then call tablet servers."""
         reply = _reply(plan, request_id)
         if not plan.tables:  # an alter that changes nothing writes nothing
             await epoch.confirm()

@@ -1,10 +1,10 @@
-"""The catalog's maps: tables by id and name, tablets by id and table, reported versions on leaders.
+"""The catalog's maps: tables by id and name, tablets by id and table, and reported versions.
 
-A leader rebuilds its maps from the rows of the system tablet at its election; a follower keeps maps
-for its own reads. `publish` applies a whole batch to the maps in one synchronous step. A rename
-therefore switches the old and the new name at once; in Kudu, neither name resolves for an instant
-(RENAME-GAP). A list of tables is one snapshot; in Kudu, it mixes several states (LIST-TORN).
-`revision` is the index of the last operation in the maps.
+A leader rebuilds its maps from the rows of the system tablet when it is elected; a follower keeps
+maps for its own reads. `publish` applies a whole batch to the maps in one synchronous step. A
+rename therefore switches the old and the new name at once; in Kudu, neither name resolves for an
+instant (RENAME-GAP). A list of tables is one snapshot; in Kudu, it mixes several states
+(LIST-TORN). `revision` is the index of the last operation in the maps.
 
 Running creates and renames reserve their new names in `Catalog.reserved`. The reservations exist
 only in memory and end with the leadership.
@@ -67,7 +67,7 @@ def table_not_found(identifier: TableIdentifier) -> RefusedError:
 
 
 class Catalog:
-    """The catalog's maps of one leadership, or of a master's own read view (then `term` is 0)."""
+    """The catalog's maps: for one leadership or, with `term` 0, for a master's own reads."""
 
     def __init__(self, term: int) -> None:
         self.term: Final = term
@@ -77,16 +77,16 @@ class Catalog:
         self.by_name: dict[str, str] = {}  # live tables only
         self.reserved: dict[str, str] = {}  # name -> the operation that reserved it
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}
-        # tablet -> highest schema version that one of its replicas reported
+        # tablet -> the highest schema version that one of its replicas reported
         self.reported_versions: dict[str, int] = {}
-        # tables with work for the background loop: they are ALTERING or have tablets that do not
-        # run
+        # Tables with work for the background loop: tables that are ALTERING, and tables with
+        # tablets that do not run.
         self.unsettled: dict[str, None] = {}
         self.tservers: dict[str, TServerRecord] = {}
-        # tablet -> the health of peers that the tablet's leader last reported to this master
+        # tablet -> its peers' health, as the tablet's leader last reported it to this master
         self.views: dict[str, LeaderView] = {}
         self.to_review: dict[str, None] = {}  # tablets that may have too few or too many replicas
-        # a table's tablets in the order of their partitions' starts
+        # A table's tablets, in the order in which their partitions start.
         self._live_tablets: dict[str, list[TabletRecord]] = {}
         self.hidden: dict[str, None] = {}  # new names that do not resolve yet (switch RENAME-GAP)
         self.heard: dict[str, dict[str, None]] | None = None
@@ -101,13 +101,13 @@ class Catalog:
 
         No tablet has a reported schema version until a report reaches this leader. The maps leave
         out a tablet that has no table. Kudu exits in that case (Corruption), but one-batch writes
-        create no such row, and a master of profile `strict` never exits by itself.
+        create no such row, and in the profile `strict`, a master never exits on its own.
         """
         catalog = cls(term)
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
         catalog.tservers = dict(rows.tservers)
-        catalog.replies = rows.replies  # not copied: all leaderships share the applied replies
+        catalog.replies = rows.replies  # shared: the same for all leaderships
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
             if table.is_live:
@@ -207,7 +207,7 @@ class Catalog:
         return tuple(peer for peer in peers if peer.uuid in heard)
 
     def differences(self, other: Catalog) -> list[str]:
-        """Describe how this catalog differs from `other`, with one example per map."""
+        """Describe the differences between this catalog and `other`, with one example per map."""
         differences = []
         if self.revision != other.revision:
             differences.append(f"revision {self.revision}, not {other.revision}")
@@ -256,11 +256,11 @@ class Catalog:
     def publish_unlogged(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Show records that are not replicated yet (switches ORDER-CREATE and ORDER-REPLACE)."""
+        """Show records before they are replicated (switches ORDER-CREATE and ORDER-REPLACE)."""
         self._put(tables, tablets)
 
     def show(self, name: str, table_id: str) -> None:
-        """Remove `name` from `hidden`; it resolves from now on if the table still has this name."""
+        """Remove `name` from `hidden`, so that it resolves if the table still has this name."""
         del self.hidden[name]
         table = self.tables.get(table_id)
         if table is not None and table.is_live and table.name == name:
@@ -284,7 +284,7 @@ class Catalog:
             del self.tablets[tablet.id]
 
     def note_reported_version(self, tablet_id: str, version: int) -> None:
-        """Raise a tablet's reported schema version to `version`, which a replica reported."""
+        """Raise a tablet's reported schema version to `version`, which a replica has reported."""
         if version > self.reported_versions.get(tablet_id, -1):
             self.reported_versions[tablet_id] = version
 
@@ -317,7 +317,7 @@ class Catalog:
             del self.tables[table_id], self._live_tablets[table_id]
 
     def _settle(self, table_id: str) -> None:
-        """Add the table to `unsettled`, or remove it, after a change to the table."""
+        """After a change of a table, add it to `unsettled` or remove it."""
         table = self.tables.get(table_id)
         if table is not None and (
             table.state is TableState.ALTERING

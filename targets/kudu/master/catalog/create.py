@@ -1,4 +1,4 @@
-"""The plan of CreateTable: checks in Kudu's order, then one table and its tablets as one batch.
+"""The plan of CreateTable: checks in Kudu's order, then a batch with the table and its tablets.
 
 The new tablets are PREPARING, and the background loop places them. The stored table is RUNNING at
 once, as in Kudu, which stores no PREPARING table; `IsCreateTableDone` says whether the table's
@@ -56,7 +56,7 @@ def check_create(request: CreateTableRequest, flags: Flags) -> None:
     if problem is not None:
         raise invalid_schema(problem)
     tablets, limit = _tablet_count(request), tablets_limit(flags)
-    if tablets > limit:  # refuse before building records: one request must not exhaust the leader
+    if tablets > limit:  # refuse now, before many records exhaust the leader
         raise invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
             "most (flag rpc_max_message_size)"
@@ -91,8 +91,8 @@ def check_replicas(replicas: int, flags: Flags) -> None:
 def check_placement(request: CreateTableRequest, flags: Flags, live_tservers: int) -> None:
     """Check that `live_tservers` tablet servers are enough for the table's replicas.
 
-    The flag `catalog_manager_check_ts_count_for_create_table` turns the check of their number off.
-    After a refusal the caller may check again, because more servers may have reported.
+    The flag `catalog_manager_check_ts_count_for_create_table` turns this check off. After a
+    refusal, the caller may check again, because more servers may have reported.
     """
     replicas = _replicas_of(request, flags)
     if flags.catalog_manager_check_ts_count_for_create_table:

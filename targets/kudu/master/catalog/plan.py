@@ -20,14 +20,14 @@ TOMBSTONED: Final = "TOMBSTONED"
 
 @dataclass(frozen=True, slots=True)
 class CreateReplica:
-    """A call that creates a replica of a CREATING tablet on one tablet server."""
+    """A call to a tablet server to create a replica of a CREATING tablet."""
 
     tablet_id: str
     ts_uuid: str
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity; at most one call with this identity is pending (KUDU-2992)."""
+        """The call's identity; only one call with this identity may be pending (KUDU-2992)."""
         return ("create", self.tablet_id, self.ts_uuid)
 
 
@@ -64,7 +64,7 @@ class AlterTablet:
 
 
 def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
-    """Return the key of a call that changes the tablet's configuration of index `opid_index`."""
+    """Return the identity of a call that changes the configuration of index `opid_index`."""
     return ("config", tablet_id, str(opid_index))
 
 
@@ -79,12 +79,12 @@ class ChangeConfig:
 
     tablet_id: str
     decision: Decision
-    server: tuple[str, str] | None  # uuid and address of the server; only for an addition
+    server: tuple[str, str] | None  # uuid and address, for an addition
     cas_config_opid_index: int
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity: at most one change per configuration is pending."""
+        """The call's identity: only one change per configuration may be pending."""
         return config_key(self.tablet_id, self.cas_config_opid_index)
 
     @property

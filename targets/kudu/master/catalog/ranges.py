@@ -1,12 +1,14 @@
-"""Steps of an alter that add and drop ranges of a table, with the hash schema of each new range.
+"""The steps of an alter that add and drop ranges of a table, and the hash schema of each new range.
 
 The rules follow Kudu's `CatalogManager::ApplyAlterPartitioningSteps`. A new range may have its own
-number of hash buckets (KUDU-2671). The stored partition schema lists only ranges whose hash schema
-differs from the table's. If a client spells out the table's own hash schema for a range, the schema
-omits it. Kudu once stored such a range as well (KUDU-3723). Dropping the range looks up its hash
-schema, finds the table's own, and so never removes the entry; adding the range once more makes a
-second one. From then on the partition schema is invalid: its ranges overlap, so clients cannot open
-the table and masters refuse to alter it.
+number of hash buckets (KUDU-2671). The stored partition schema lists only the ranges whose hash
+schema differs from the table's. If a client spells out the table's own hash schema for a range, the
+stored schema omits the range.
+
+Kudu once stored such a range as well (KUDU-3723). When the range is dropped, Kudu looks up its hash
+schema, finds the table's own, and so never removes the entry. When the range is added again, there
+is a second entry. From then on, the partition schema is invalid, because its ranges overlap:
+clients cannot open the table, and masters refuse to alter it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ KINDS: Final = (StepType.ADD_RANGE_PARTITION, StepType.DROP_RANGE_PARTITION)
 
 @dataclass(frozen=True, slots=True)
 class RangeChange:
-    """The partition schema after all steps, and the tablets that they add and drop."""
+    """The partition schema after all steps, and the tablets that the steps add and drop."""
 
     partition_schema: PartitionSchema
     added: tuple[TabletRecord, ...] = ()
@@ -52,7 +54,7 @@ def change_ranges(
 ) -> RangeChange:
     """Apply the steps that add and drop ranges to a table with these live `tablets`.
 
-    `stores_own` is switch KUDU-3723. Raises `RefusedError`.
+    `stores_own` is the switch KUDU-3723. Raises `RefusedError`.
     """
     check_ranges(table.partition_schema)
     schema, now = table.partition_schema, list(tablets)
@@ -81,7 +83,7 @@ def change_ranges(
 
 
 def check_ranges(schema: PartitionSchema) -> None:
-    """Refuse a stored partition schema that lists a range twice; only KUDU-3723 creates one."""
+    """Refuse a stored partition schema that has a range twice; only KUDU-3723 creates one."""
     overlapped = _overlapped(schema.custom_ranges)
     if overlapped is not None:
         words = _words(overlapped.start, overlapped.end)
@@ -135,7 +137,7 @@ def _taken(why: str, start: bytes, end: bytes) -> RefusedError:
 
 
 def _without(schema: PartitionSchema, start: bytes, end: bytes) -> PartitionSchema:
-    """Return the partition schema without the hash schema of a range, if it has one of its own.
+    """Remove the hash schema of a range, if it has one of its own, from the partition schema.
 
     As in Kudu, an entry with the table's own hash schema is not found, and stays (KUDU-3723).
     """

@@ -1,4 +1,4 @@
-"""The records of the system tablet: tables and tablets, stored answers, and the batch of a write.
+"""The records of the system tablet: tables, tablets and stored answers; and the batch of a write.
 
 States and their codes are Kudu's (`master/master.proto`: SysTablesEntryPB, SysTabletsEntryPB).
 Every record is immutable; a change creates a new record. One logical operation is one `Batch` (the
@@ -6,7 +6,7 @@ fix of KUDU-495). The batch contains the answer to the request, so that a resent
 first answer (Kudu stores no answers: KUDU-1537).
 
 Rows of deleted tables and tablets are kept for a long time, so that masters recognise a late report
-of such a tablet's replica; `buried` removes most fields of these rows. In the end the leader
+about a replica of such a tablet. `buried` removes most fields of these rows. In the end, the leader
 forgets the rows (`CleanupBatch`).
 """
 
@@ -23,7 +23,7 @@ SYSTEM_TABLET_ID: Final = "0" * 32
 
 
 class TableState(enum.IntEnum):
-    """The states of a table. Neither PREPARING (unused here) nor UNKNOWN is ever stored."""
+    """The states of a table. PREPARING (which is unused) and UNKNOWN are never stored."""
 
     UNKNOWN = 0
     PREPARING = 1
@@ -72,7 +72,7 @@ class TableRecord(_Record, frozen=True):
     applied_schema: Schema | None = None
     applied_version: int = 0
     state_msg: str = ""
-    create_ns: int = 0  # this and the next two: wall clock of the master that led at that time
+    create_ns: int = 0  # this and the next two: the leader's wall clock at that time
     alter_ns: int = 0
     delete_ns: int = 0
     owner: str = ""
@@ -113,7 +113,7 @@ class TableRecord(_Record, frozen=True):
 class Origin(_Record, frozen=True):
     """The table name and schema with which every replica of a tablet is created.
 
-    The tablet's log has all later changes. If each CreateTablet call took the table's current
+    The tablet's log has all later changes. If each CreateTablet call used the table's current
     schema instead, replicas could start with different schemas.
     """
 
@@ -158,15 +158,15 @@ class TabletRecord(_Record, frozen=True):
 
 
 class TServerRecord(_Record, frozen=True):
-    """A tablet server's row: whether an operator has put the server in maintenance."""
+    """A tablet server's row, which says whether an operator has put the server in maintenance."""
 
     uuid: str
     in_maintenance: bool
-    changed_ns: int  # wall clock of the leader that changed `in_maintenance`
+    changed_ns: int  # the wall clock of the leader that changed `in_maintenance`
 
 
 class Reply(_Record, frozen=True):
-    """The stored answer to one DDL request; a resent request gets it and changes nothing.
+    """The stored answer to one DDL request. A resent request gets this answer and changes nothing.
 
     `index` and `term` identify the log entry that contains the answer. They are filled in when the
     entry is applied and have no meaning before.
@@ -189,11 +189,11 @@ decode_reply: Final = msgspec.msgpack.Decoder(Reply).decode
 
 
 class Batch(_Record, frozen=True):
-    """One write to the system tablet: whole records, which replace older ones atomically.
+    """One write to the system tablet: complete records, which atomically replace older ones.
 
-    `leader_term` is the term of the catalog on which the batch was planned. A batch whose log entry
-    has another term is void: an operation must not commit if it was planned on a catalog that was
-    loaded for another leadership (bug RELOAD-NO-LOCK).
+    `leader_term` is the term of the catalog on which the batch was planned. If the log entry of the
+    batch has another term, the batch is void: an operation must not commit if it was planned on a
+    catalog that was loaded for another leadership (bug RELOAD-NO-LOCK).
     """
 
     leader_term: int
@@ -226,6 +226,6 @@ class Forgotten(_Record, frozen=True):
 
 
 class CleanupBatch(HmsBatch, frozen=True):
-    """A batch that only removes rows; no other batch has as many fields in its encoding."""
+    """A batch that only removes rows, recognized by its number of fields in the encoding."""
 
     forgotten: Forgotten = Forgotten()

@@ -2,15 +2,15 @@
 
 Kudu keeps rows of (entry type, entry id, metadata) in one Raft tablet, `sys.catalog`
 (`master/sys_catalog.h`). `SystemTablet` has the same rows, in one map per entry type. A node that
-applies a batch does not read its own clock: the leader puts its wall clock into the batch.
+applies a batch does not read its own clock: the batch contains the leader's wall clock.
 
-The newest `replies_max` answers are kept for resent requests. The number of answers is bounded, not
-their age: an age depends on clocks that may be skewed, and an answer that is dropped too early
-would let an operation run twice. The number of dropped answers is part of the state and of every
-dump. Answers are kept encoded, as in snapshots, because they are rarely requested.
+The newest `replies_max` answers are kept for resent requests. The limit is a number and not an age,
+because an age depends on clocks, which may be skewed; an answer that is dropped too early would let
+an operation run twice. The number of dropped answers is part of the state and of every dump.
+Answers are kept encoded, as in snapshots, because they are rarely requested.
 
-`observer` is called with every batch in the step that changes the rows. It publishes the batch to
-the maps of leaders and followers, so that reads see all applied batches.
+`observer` is called with every batch, in the same step that changes the rows. It publishes the
+batch to the maps of leaders and followers, so that reads see all applied batches.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class ForgottenCounts(msgspec.Struct, frozen=True, array_like=True):
-    """The numbers of all rows that were ever removed, and of replicas and alters of their tablets.
+    """How many rows were ever removed, and how many replicas and alters their tablets had.
 
     `altered` adds up the schema versions of the tablets' tables.
     """
@@ -143,7 +143,7 @@ class SystemTablet:
         return Applied(index, void=False)
 
     def _forget(self, rows: Forgotten) -> None:
-        """Remove rows of dead tables and tablets; a tablet goes before or with its table."""
+        """Remove rows of dead tables and tablets. A tablet is removed before or with its table."""
         count = self.forgotten
         replicas = altered = 0
         for tablet_id in rows.tablets:
@@ -181,7 +181,7 @@ class SystemTablet:
         return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
-        stored = _snapshots.decode(data)  # fields that older snapshots lack get their defaults
+        stored = _snapshots.decode(data)  # fields that an older snapshot lacks get their defaults
         assert stored.last_index <= index, (
             f"a snapshot at index {index} holds the later operation {stored.last_index}"
         )

@@ -1,7 +1,7 @@
 """Rules for names, schemas and partitions of tables; their errors are INVALID_SCHEMA, as in Kudu.
 
-There is one exception. If a column of a new table has no name or the name of another column, or if
-a key column follows another column, Kudu cannot even read the schema (`SchemaFromPB`). Kudu has no
+There is one exception. Kudu cannot even read a schema (`SchemaFromPB`) in which a column has no
+name or a name that is already used, or in which a key column follows another column. Kudu has no
 code for this error, so the code is UNKNOWN_ERROR.
 
 Masters assign column ids and ignore the ids that a client sends. (Kudu refuses a schema with ids,
@@ -58,11 +58,11 @@ def bad_column(column: Column, flags: Flags) -> str | None:
 
 
 def unreadable_schema(schema: Schema) -> str | None:
-    """Return the reason why no table can have such columns; `None` if a table can."""
+    """Return the reason why Kudu could not read such a schema; `None` if it could."""
     for before, column in itertools.pairwise(schema.columns):
         if column.is_key and not before.is_key:
             return f"the key column {column.name!r} comes after another column; keys come first"
-    seen: set[str] = set()  # the schema may be huge: its size is checked later
+    seen: set[str] = set()  # the schema may be huge: its size is checked only later
     for column in schema.columns:
         if not column.name:
             return "the column name is empty; give it a name"

@@ -1,10 +1,10 @@
 """The background loop's plans for one table: place tablets, replace tablets, complete an alter.
 
-PREPARING tablets become CREATING on chosen tablet servers. A tablet that stays CREATING beyond
-`tablet_creation_timeout_ms` is REPLACED by a new tablet with the same partition. The timeout counts
-from the time in the stored record, so that failovers do not postpone the replacement forever (bug
-BG-CLOCK-RESET). If that time is in the future, because the clock of the leader that stored it ran
-ahead, the timeout counts from the start of this leadership.
+PREPARING tablets become CREATING on chosen tablet servers. If a tablet stays CREATING beyond
+`tablet_creation_timeout_ms`, it is REPLACED by a new tablet with the same partition. The timeout is
+counted from the time in the stored record, so that failovers do not postpone the replacement
+forever (bug BG-CLOCK-RESET). That time may be in the future, if the clock of the leader that stored
+it ran ahead; the timeout is then counted from the start of this leadership.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Moment:
     """The clock readings for one decision about timeouts.
 
     `ready_ns` is the monotonic time at which this leadership began to serve. With
-    `counts_own_time_only` (switch BG-CLOCK-RESET), a timeout does not count time before `ready_ns`.
+    `counts_own_time_only` (switch BG-CLOCK-RESET), time before `ready_ns` does not count.
     """
 
     wall_ns: int
@@ -78,7 +78,7 @@ def plan_assignments(
             fresh = TabletRecord(new_id(), table.id, tablet.partition, TabletState.PREPARING)
             placed = _place(fresh, table, alive, moment, rng)
             if placed is None:
-                # there are no servers for a new tablet yet, and the old tablet may still start
+                # There are no servers for a new tablet yet, and the old tablet may still start.
                 continue
             reason = f"not created in time; replaced by {placed.id}"
             changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
@@ -110,8 +110,8 @@ def lacks_servers(
 def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
     """Plan the replacement of a live tablet by an empty one; `None` if the old tablet is dead.
 
-    All rows of the old tablet are lost. Operators request a replacement if a majority of the
-    tablet's replicas is lost for good.
+    All rows of the old tablet are lost. Operators request this if a majority of the tablet's
+    replicas is lost for good.
     """
     tablet = catalog.tablets.get(tablet_id)
     if tablet is None or not tablet.is_live:

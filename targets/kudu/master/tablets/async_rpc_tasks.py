@@ -1,18 +1,18 @@
-"""Calls to tablet servers, retried for a limited time, until they take effect or are obsolete.
+"""Calls to tablet servers, retried for a limited time until they take effect or are obsolete.
 
-The code follows Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): each attempt looks up the
-target again, and waits if the tablet server or the tablet's leader is unknown, instead of giving up
-(KUDU-1991). A pending call is not queued again (KUDU-2992). Pending calls are not stored: the next
-leader finds unfinished work in tablet reports.
+The code follows Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`). Each attempt looks up the
+target again. If the tablet server or the tablet's leader is unknown, it waits instead of giving up
+(KUDU-1991). A call that is already pending is not queued again (KUDU-2992). Pending calls are not
+stored: the next leader finds unfinished work in tablet reports.
 
 CreateTablet is retried even if the tablet already runs on a majority. Without these retries, a
 replica whose tablet server never received the call would be missing until the tablet's leader
 copies it. (Kudu gives up after `tablet_creation_timeout_ms` and relies on the copy.)
 
 The message of each attempt is built from the catalog committed at that moment. A change of a
-tablet's configuration is retried without a time limit until the change is done, or until the newest
-report of the tablet's leader calls for a different change or none; the background loop then decides
-again.
+tablet's configuration is retried without a time limit. It ends when the change is done, or when the
+newest report of the tablet's leader calls for a different change or none; the background loop then
+decides again.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ Further calls are dropped. Tablet reports and the creation timeout later trigger
 
 _DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
 _DONE_DELETE: Final = (
-    # Unlike in Kudu, ALREADY_INPROGRESS is not final: a deletion during the replica's creation gets
-    # this code too, and without a retry the created replica would never be deleted.
+    # Unlike in Kudu, ALREADY_INPROGRESS is not final: a deletion during the replica's creation also
+    # gets this code, and without a retry the created replica would never be deleted.
     TabletErrorCode.TABLET_NOT_FOUND,
     TabletErrorCode.CAS_FAILED,  # the replica has a newer configuration, so the call is outdated
     TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server no longer exists (KUDU-3341)
@@ -82,7 +82,7 @@ _DONE_CONFIG: Final = (
 
 class _Step(enum.Enum):
     DONE = "done"
-    AGAIN = "again"  # the table has a newer schema version by now: send that version at once
+    AGAIN = "again"  # the table has a newer schema version by now: send it at once
     RETRY = "retry"
 
 
@@ -97,7 +97,7 @@ class _Pending:
 def retry_delay_ms(retry: int, rng: random.Random) -> int:
     """Return the wait before retry number `retry` (from 1), in ms.
 
-    The wait is 2^(`retry` + 3) ms, or a minute from the 13th retry on, plus 0 to 49 ms at random.
+    The wait is 2^(`retry` + 3) ms (from the 13th retry on, a minute), plus a random 0 to 49 ms.
     """
     base = 60_000 if retry > 12 else 1 << (retry + 3)
     return base + rng.randrange(50)
@@ -138,7 +138,7 @@ class Tasks:
         self._abort(list(self._pending.values()))
 
     def kick(self, ts_uuid: str) -> None:
-        """Retry now all pending calls that may go to `ts_uuid`, because it answers again."""
+        """Retry all pending calls that may go to `ts_uuid` now, because it answers again."""
         for entry in self._pending.values():
             if isinstance(entry.call, AlterTablet | ChangeConfig) or entry.call.ts_uuid == ts_uuid:
                 entry.wake.set()
@@ -152,7 +152,7 @@ class Tasks:
                 self.submit([call])
 
     def unplaced(self) -> int:
-        """Return the number of calls that wait until their tablet is placed, perhaps forever."""
+        """Return the number of calls that wait until their tablet is placed, possibly forever."""
         tablets = self._catalog.tablets
         return sum(
             isinstance(call, AlterTablet)
@@ -289,7 +289,7 @@ class Tasks:
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
         if review(self._catalog, tablet.id, self._flags, self._bugs) != call.decision:
-            return _Step.DONE  # the decision is outdated, or its reason is not reported yet
+            return _Step.DONE  # the decision is outdated, or its cause is not reported yet
         leader_uuid = tablet.consensus.leader_uuid
         leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
         if leader_uuid is None or leader is None:
@@ -302,8 +302,8 @@ class Tasks:
     ) -> raft.ConsensusError | None:
         """Send `call` to a tablet's leader; return the error of the answer or of the RPC.
 
-        A lost answer counts as a failure and may be retried, because the compare-and-set keeps a
-        second request from taking effect.
+        A lost answer counts as a failure and may be retried: the compare-and-set prevents a second
+        request from taking effect.
         """
         request = _config_request(call, leader_uuid)
         timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000

@@ -3,13 +3,13 @@
 The code follows Kudu's `master/auto_rebalancer.cc`, which is off by default
 (`auto_rebalancing_enabled`). Each round plans moves, asks the tablets' leaders for them, and waits
 until every move has ended. A move marks the old replica `replace` and adds the new one as a
-non-voter to be promoted; the masters' re-replication evicts the old one.
+non-voter that will be promoted; the masters' re-replication then evicts the old one.
 
 A move has failed once its new replica is no longer a member, for example because its server died.
-The old replica then has to lose its mark, or the masters would go on to replace it. The tablet's
-leader may be busy or out of reach at that moment, so the mark is removed in later rounds if the
-first attempts fail. Kudu tried only once (KUDU-3789). Marks that a former leader of the masters
-set are not removed, as in Kudu: the masters complete such a replacement.
+The old replica must then lose its mark, or the masters would still replace it. The tablet's leader
+may be busy or out of reach at that moment, so if the first attempts fail, later rounds remove the
+mark. Kudu tried only once (KUDU-3789). If a former leader of the masters set a mark, it is not
+removed, as in Kudu: the masters complete such a replacement.
 
 If the answer to the request for a move is lost, the move counts as not begun, as in Kudu.
 """
