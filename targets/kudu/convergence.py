@@ -3,14 +3,14 @@
 A cluster must come to rest some time after all faults are healed (invariant I7). At rest:
 
 * every node answers; one master leads and is ready; all masters are in its term and have applied
-    the same operations with the same results;
+  the same operations with the same results;
 * no table is ALTERING, the leader has no pending call, and no tablet waits to be created (unless
-    its table asks for more replicas than there are tablet servers);
+  its table asks for more replicas than there are tablet servers);
 * every tablet has as many voters as its table asks for, and no replica that waits for promotion,
-    unless there are too few tablet servers (servers in maintenance get no replicas);
-* the catalog names the leader of every tablet; * every replica that the catalog names exists, runs,
-has a leader and the table's schema version,
-    and has the committed configuration that the catalog has;
+  unless there are too few tablet servers (servers in maintenance get no replicas);
+* the catalog names the leader of every tablet;
+* every replica that the catalog names exists, runs, has a leader and the table's schema version,
+  and has the committed configuration that the catalog has;
 * no tablet server has any other replica, for example of a deleted tablet.
 
 The result describes unmet conditions in at most `PENDING_MAX` lines.

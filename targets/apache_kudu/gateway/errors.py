@@ -2,14 +2,14 @@
 
 Kudu's clients decide by code and status whether they try again, and where:
 
-    | error | the Java client |
-    |---|---|
-    | a master's NOT_THE_LEADER | looks for the leader |
-    | a master's error with the status ServiceUnavailable | tries again |
-    | a tablet server's TABLET_NOT_FOUND or TABLET_NOT_RUNNING | asks for the locations again |
-    | a tablet server's error with the status IllegalState or Aborted | looks for the leader |
-    | a tablet server's error with the status ServiceUnavailable | tries the same server again |
-    | any other | gives up |
+| error | the Java client |
+|---|---|
+| a master's NOT_THE_LEADER | looks for the leader |
+| a master's error with the status ServiceUnavailable | tries again |
+| a tablet server's TABLET_NOT_FOUND or TABLET_NOT_RUNNING | asks for the locations again |
+| a tablet server's error with the status IllegalState or Aborted | looks for the leader |
+| a tablet server's error with the status ServiceUnavailable | tries the same server again |
+| any other | gives up |
 
 A write of unknown outcome is Aborted, so clients send it to the next leader under the same id.
 """

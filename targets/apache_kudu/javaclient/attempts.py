@@ -4,12 +4,12 @@ The client resends a request until it is answered or the time limit has passed. 
 change that may have taken effect. Its traces show each RPC that it sent, and the outcome. So every
 attempt is recorded, and the outcome of an operation follows from all of its attempts:
 
-    | the attempts of a change                                        | outcome |
-    |-----------------------------------------------------------------|---------|
-    | the last was acknowledged                                       | ok      |
-    | the last was refused, and no earlier one may have had an effect | fail    |
-    | none may have had an effect, and the client gave up             | fail    |
-    | any other, such as refused after an attempt without an answer   | info    |
+| the attempts of a change                                        | outcome |
+|-----------------------------------------------------------------|---------|
+| the last was acknowledged                                       | ok      |
+| the last was refused, and no earlier one may have had an effect | fail    |
+| none may have had an effect, and the client gave up             | fail    |
+| any other, such as refused after an attempt without an answer   | info    |
 
 A client that reports a timeout may go on. If it was looking for the server at that moment, it may
 still send the request afterwards, without a time limit: the timeout resets the RPC's

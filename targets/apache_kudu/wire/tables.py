@@ -5,11 +5,11 @@ IsAlterTableDone has a schema version. Further calls of the same master supply t
 but only if they are certain; otherwise the answer stays without them:
 
 * **The id of a table that is read or deleted.** The master is first asked for the id of the name,
-    and then for the table with this id *and* this name, which it refuses if the two do not match.
+  and then for the table with this id *and* this name, which it refuses if the two do not match.
 * **The version of a schema.** GetTableSchema answers with the schema that all tablets have applied.
-    It is asked between two calls of IsAlterTableDone for the same id (`shown_versions`).
+  It is asked between two calls of IsAlterTableDone for the same id (`shown_versions`).
 * **The version that an alter made.** If the versions before and after an acknowledged alter differ
-    by one, no other change came between, since every change makes a version.
+  by one, no other change came between, since every change makes a version.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """A client process that behaves like Hive's `RetryingMetaStoreClient` over `HiveMetaStoreClient`.
 
 * A client opens one connection and keeps it as long as it works. To connect, the client tries the
-    metastores on its list from the beginning, in a few rounds.
+  metastores on its list from the beginning, in a few rounds.
 * If an answer is lost, or is a MetaException about the database or the transport, the call is
-    retried after a delay, over a new connection. Changes are retried as well, although they are not
-    idempotent. The history lists every try as an attempt.
-* A connection that is older than its lifetime is replaced before the next call. * If metastores can
-join and leave, an operation with several attempts records two lists. `uris` has
-    the metastores on the client's list. `listed` has the ones that were configured both when the
-    operation began and when it ended.
+  retried after a delay, over a new connection. Changes are retried as well, although they are not
+  idempotent. The history lists every try as an attempt.
+* A connection that is older than its lifetime is replaced before the next call.
+* If metastores can join and leave, an operation with several attempts records two lists. `uris` has
+  the metastores on the client's list. `listed` has the ones that were configured both when the
+  operation began and when it ended.
 
 `classify` decides what an outcome proves. At its deadline, an operation ends as `info` if the
 client sent a request that may have changed something, and as `fail` otherwise.

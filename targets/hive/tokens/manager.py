@@ -3,15 +3,15 @@
 Hive's class is `TokenStoreDelegationTokenSecretManager`.
 
 * A token's identifier holds its owner, its renewer, its issue date, its maximum age, and the number
-    of the master key that made its password. Each metastore has its own current key and replaces it
-    periodically. A key is kept until all its tokens have passed their maximum age.
+  of the master key that made its password. Each metastore has its own current key and replaces it
+  periodically. A key is kept until all its tokens have passed their maximum age.
 * A metastore verifies a token by comparing it with the stored password, without a key. To renew a
-    token, it computes the password again. If it does not have the key with the token's number, it
-    first reads the keys of all metastores.
-* A periodic task removes tokens that have expired by the metastore's own clock. * In the profile
-`strict`, a renewal is one atomic step. Hive removes the token and then adds it
-    again. Between these steps the token does not exist. It stays lost if the second step fails, and
-    the second step undoes a cancellation that came after the first.
+  token, it computes the password again. If it does not have the key with the token's number, it
+  first reads the keys of all metastores.
+* A periodic task removes tokens that have expired by the metastore's own clock.
+* In the profile `strict`, a renewal is one atomic step. Hive removes the token and then adds it
+  again. Between these steps the token does not exist. It stays lost if the second step fails, and
+  the second step undoes a cancellation that came after the first.
 
 As in Hive, an expired token may still be renewed until it is removed, and cancelling an absent
 token is not an error.

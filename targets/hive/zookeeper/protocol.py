@@ -2,12 +2,12 @@
 
 Every implementation keeps these promises, which `tests/hive/tokens/zookeeper_cases.py` checks:
 
-* A write is atomic, and is durable once it is answered. All sessions see writes in one order. * A
-read sees everything that this session has seen or written before. After a `fence`, a read also
-    sees all writes of other sessions that were answered before the fence began. Without a fence, a
-    server may answer with old data.
+* A write is atomic, and is durable once it is answered. All sessions see writes in one order.
+* A read sees everything that this session has seen or written before. After a `fence`, a read also
+  sees all writes of other sessions that were answered before the fence began. Without a fence, a
+  server may answer with old data.
 * A znode's version grows with each change of its data. Its sequence grows with each child that
-    takes its number from the sequence. Neither decreases while the znode exists.
+  takes its number from the sequence. Neither decreases while the znode exists.
 
 Sessions do not expire, since there are no ephemeral znodes. After a `ConnectionLossError`, a write
 may have taken effect, or may still do so.

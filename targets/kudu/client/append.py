@@ -4,7 +4,7 @@ A transaction is a list of micro-operations on one table. It is a single RPC, si
 is atomic in a catalog:
 
 * `[["append", table, column], ...]` is one AlterTable, which adds the columns in this order,
-    atomically.
+  atomically.
 * `[["r", table, null]]` is one GetTableSchema, whose answer has the columns.
 
 Other transactions are refused: two tables need two RPCs, and the answer of an AlterTable contains

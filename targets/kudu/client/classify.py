@@ -2,12 +2,12 @@
 
 Codes are Kudu's `MasterErrorPB.Code`:
 
-* Codes 2, 5, 6 and 8 to 12 mean that nothing happened. * Codes 3 and 4 (table not found, table
-already present) also show the state of the catalog. * NOT_THE_LEADER means that nothing happened,
-unless the master lost its leadership *while writing*
-    (KUDU-591); the master then sets `indeterminate`.
-* Code 13 sets `indeterminate` too, if the metastore may have made the change. * A lost answer
-proves nothing.
+* Codes 2, 5, 6 and 8 to 12 mean that nothing happened.
+* Codes 3 and 4 (table not found, table already present) also show the state of the catalog.
+* NOT_THE_LEADER means that nothing happened, unless the master lost its leadership *while writing*
+  (KUDU-591); the master then sets `indeterminate`.
+* Code 13 sets `indeterminate` too, if the metastore may have made the change.
+* A lost answer proves nothing.
 
 In doubt, the effect is `UNKNOWN`. If an operation were wrongly classified as `fail`, the checker
 would blame a correct target; if it is needlessly classified as `info`, this only costs the checker

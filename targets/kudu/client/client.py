@@ -6,12 +6,12 @@ exceptions). A read is sent again as often as its deadline allows. `ConnectToMas
 count as attempts, since they only find the leader. Module `classify` says what each attempt proves,
 and the operation ends accordingly:
 
-    | the attempts                                               | mutation | read |
-    |------------------------------------------------------------|----------|------|
-    | the last was answered within the deadline                  | ok       | ok   |
-    | refused by a leader; no earlier attempt of unknown outcome | fail     | fail |
-    | none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
-    | any of unknown outcome and none answered later             | info     | fail |
+| the attempts                                               | mutation | read |
+|------------------------------------------------------------|----------|------|
+| the last was answered within the deadline                  | ok       | ok   |
+| refused by a leader; no earlier attempt of unknown outcome | fail     | fail |
+| none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
+| any of unknown outcome and none answered later             | info     | fail |
 
 A mutation that is refused *after* an attempt of unknown outcome stays `info`: the earlier attempt
 may have succeeded and so caused the refusal, or it may still arrive.

@@ -4,12 +4,12 @@ The rows for one tablet are one *part* of the write, which has its own request i
 resends a part under this id, as `RetryPolicy` says; the server executes the part once and repeats
 its first answer. The attempts of a part prove its outcome, as in the module `client`:
 
-    | the attempts of a part                                      | its rows    |
-    |-------------------------------------------------------------|-------------|
-    | answered within the deadline                                | as answered |
-    | none had an effect (never sent, NOT_THE_LEADER, refused)    | "failed"    |
-    | one of unknown outcome (no answer, `indeterminate`), and    | null        |
-    | none answered later                                         |             |
+| the attempts of a part                                      | its rows    |
+|-------------------------------------------------------------|-------------|
+| answered within the deadline                                | as answered |
+| none had an effect (never sent, NOT_THE_LEADER, refused)    | "failed"    |
+| one of unknown outcome (no answer, `indeterminate`), and    | null        |
+| none answered later                                         |             |
 """
 
 from __future__ import annotations

@@ -13,19 +13,19 @@ term. `Follower` and `Leader` share a `RaftState` and do not refer to each other
 Guarantees, and their mechanisms:
 
 * **A replica never forgets its vote.** `SaveMeta` is a barrier before every answer that depends on
-    the saved vote.
+  the saved vote.
 * **An acknowledged entry is durable.** A follower's answer waits for `Synced`. The leader counts
-    its own acknowledgement only up to its own durable index.
+  its own acknowledgement only up to its own durable index.
 * **Only entries of the leader's own term are counted** towards commit (Raft 5.4.2). A leader
-    appends a NO_OP first, so that its term has an entry.
-* **A follower commits only entries that match the current leader's log** (KUDU-639). * **Reads are
-linearizable.** A leader answers a read after a majority has answered a request sent
-    after the read arrived, and after an entry of its own term has committed (dissertation 6.4).
-* **An administrator may force a configuration** if a majority is lost for good (`ForceConfig`).
-    The removed members may continue with a log of their own; the remaining members refuse messages
-    that contradict their committed entries.
+  appends a NO_OP first, so that its term has an entry.
+* **A follower commits only entries that match the current leader's log** (KUDU-639).
+* **Reads are linearizable.** A leader answers a read after a majority has answered a request sent
+  after the read arrived, and after an entry of its own term has committed (dissertation 6.4).
+* **An administrator may force a configuration** if a majority is lost for good (`ForceConfig`). The
+  removed members may continue with a log of their own; the remaining members refuse messages that
+  contradict their committed entries.
 * **A leader without a majority steps down** after the longest election timeout (profile `strict`;
-    in Kudu, the leader continues to lead forever).
+  in Kudu, the leader continues to lead forever).
 
 Assertions check the index arithmetic. A failed assertion means that there is a bug, or that a node
 lost data that it had acknowledged as durable.

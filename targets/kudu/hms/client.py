@@ -7,15 +7,15 @@ fails, and all further calls fail at once during a pause, which doubles each tim
 
 The settings have the names of Kudu's flags:
 
-    | here          | flag of Kudu                                   | there by default |
-    |---------------|------------------------------------------------|------------------|
-    | addresses     | hive_metastore_uris                            |                  |
-    | retry_count   | hive_metastore_retry_count                     | 1                |
-    | connect_s     | hive_metastore_conn_timeout                    | 60 s             |
-    | answer_s      | hive_metastore_send_timeout, ..._recv_timeout  | 60 s             |
-    | poll_period_s | hive_metastore_notification_log_poll_period... | 15 s             |
-    | batch_size    | hive_metastore_notification_log_batch_size     | 100              |
-    | wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
+| here          | flag of Kudu                                   | there by default |
+|---------------|------------------------------------------------|------------------|
+| addresses     | hive_metastore_uris                            |                  |
+| retry_count   | hive_metastore_retry_count                     | 1                |
+| connect_s     | hive_metastore_conn_timeout                    | 60 s             |
+| answer_s      | hive_metastore_send_timeout, ..._recv_timeout  | 60 s             |
+| poll_period_s | hive_metastore_notification_log_poll_period... | 15 s             |
+| batch_size    | hive_metastore_notification_log_batch_size     | 100              |
+| wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
 
 `repair_s` does not exist in Kudu: it is the interval at which the leader compares the catalogs, in
 the profile `strict`.

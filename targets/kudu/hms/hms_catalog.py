@@ -1,10 +1,10 @@
 """DDL with the metastore, in Kudu's order (`CatalogManager`, `hms/hms_catalog.cc`).
 
 * create: The listener catches up with the metastore's log, the name is reserved, and the metastore
-    creates the entry. When the listener reaches the entry's event (`notification_log_listener`), the
-    master writes the table. If the write fails, the master tries to drop the entry.
+  creates the entry. When the listener reaches the entry's event (`notification_log_listener`), the
+  master writes the table. If the write fails, the master tries to drop the entry.
 * drop, rename: The listener catches up, the metastore makes the change, and the listener carries
-    out the event. Only then does the master acknowledge the request.
+  out the event. Only then does the master acknowledge the request.
 * columns: The master writes the change, and then tries to make it in the metastore as well.
 
 The metastore may refuse a change because a table of that name exists or is missing. If the reason
