@@ -1,4 +1,4 @@
-"""What all parts of a node share: its identity, environment, flags and switches."""
+"""Shared by all parts of a node: its identity, environment, flags and switches."""
 
 from __future__ import annotations
 

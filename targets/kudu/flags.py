@@ -103,7 +103,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
     # Kudu's own default is 100; a request may ask for fewer rows.
     scanner_batch_size_rows: Annotated[int, Within(1, 10_000)] = 10_000
-    # Not in Kudu: how many rows of a snapshot a server loads before it does other work.
+    # Not in Kudu: the number of rows that a server loads from a snapshot before it does other work.
     rows_loaded_at_once: Annotated[int, Within(1, 100_000)] = 2000
     # The next two flags are not in Kudu: how long a read waits for a majority, in `strict`
     master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000

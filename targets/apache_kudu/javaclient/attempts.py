@@ -147,7 +147,7 @@ def effect_at_tablet(sent: Sent) -> Effect:
 
 
 class Outcome(NamedTuple):
-    """What all attempts of one change together prove.
+    """The combined proof of all attempts of one change.
 
     `last` is the last attempt, if there is one. `lost` is true if an attempt may have had an
     effect, other than a last attempt that was acknowledged or refused.

@@ -31,7 +31,7 @@ _REASON_MAX: Final = 500
 class Reply(NamedTuple):
     """The program's reply to an operation: the client's answer, or its error.
 
-    `error` is (code, text); the code is `OPEN` if the client has not returned. `frames` are the
+    `error` is (code, text); the code is `OPEN` if the client is still busy. `frames` are the
     traces of the client's RPCs. `begun` is false if the rows of a write never reached the client.
     """
 

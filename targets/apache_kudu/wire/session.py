@@ -109,7 +109,7 @@ class Session:
         return await self.connection.call(method, request or {}, timeout_s=left_s, rows_id=rows_id)
 
     def name_of(self, uuid: str, host_port: Values | None) -> str:
-        """Return a server's address "node:port", or the one that an unknown server advertises."""
+        """Return a server's address "node:port", or an unknown server's advertised one."""
         where = host_port or {}
         if host_port is not None:
             remember(self.memory.hosts, uuid, host_port)

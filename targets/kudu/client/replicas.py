@@ -64,7 +64,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answered(Generic[R]):
-    """What one attempt brought: an answer, which may contain an error, or no answer."""
+    """The outcome of one attempt: an answer, which may contain an error, or no answer."""
 
     response: R | None
     failure: RpcError | None

@@ -49,7 +49,7 @@ _RESULTS: Final[Mapping[m.RowErrorCode, str]] = {
 
 @dataclasses.dataclass(slots=True)
 class _Part:
-    """The rows of a write that belong to one tablet, and what is known about them so far."""
+    """The rows of a write that belong to one tablet, and their state so far."""
 
     target: Target
     request: m.WriteRequest

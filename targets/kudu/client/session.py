@@ -1,4 +1,4 @@
-"""What all operations of one client share: deadlines, timestamps and the retry policy.
+"""Shared by all operations of one client: deadlines, timestamps and the retry policy.
 
 Kudu's own client resends every master request until its deadline, mutation or not
 (`client/master_proxy_rpc.cc`), so a mutation can take effect twice (KUDU-1537). This client sends a

@@ -10,7 +10,7 @@ class RaftError(Exception):
 
 
 class NotAppendedError(RaftError):
-    """The replica appended nothing: the requested write has not happened and never will."""
+    """The replica appended nothing: the requested write did not happen and never will."""
 
 
 class NotLeaderError(NotAppendedError):

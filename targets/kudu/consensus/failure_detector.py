@@ -26,7 +26,7 @@ _LEADER: Final = Role.LEADER
 
 
 class ElectionTimeouts:
-    """How long a replica waits for a leader's heartbeat before it runs for leader.
+    """The times that a replica waits for a leader's heartbeat before it runs for leader.
 
     The timeout is uniform between `min_ns` and a maximum. Each consecutive lost election raises the
     maximum by half, up to `leader_failure_exp_backoff_max_delta_ms`. A timeout stays in use until

@@ -40,7 +40,7 @@ def changed_config(
 ) -> RaftConfig:
     """Return `config` after `changes`; the result still has the `opid_index` of `config`.
 
-    The rules are the rules of Kudu's `RaftConsensus::BulkChangeConfig`. At most one voter changes
+    The rules are those of Kudu's `RaftConsensus::BulkChangeConfig`. At most one voter changes
     at a time, because the old and the new majorities must overlap. A leader neither removes nor
     demotes itself. A change may not add an existing member, nor remove or modify a non-member.
     Raises `BadChangeError`.

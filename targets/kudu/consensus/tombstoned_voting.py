@@ -7,7 +7,7 @@ run for leader until its own log has reached that entry. Every entry that the ol
 acknowledged therefore still counts towards the required majority.
 
 Without the votes of tombstones, a group of three could be left without a leader: one member is lost
-for good, and a delayed DeleteTablet call turns a second one into a tombstone.
+for good, and a delayed DeleteTablet call turns a second member into a tombstone.
 """
 
 from __future__ import annotations

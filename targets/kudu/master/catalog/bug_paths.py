@@ -3,7 +3,7 @@
 The correct path follows a contract (`leader_term.py`): lock, copy, one batch, commit, publish,
 calls. Three switches restore violations of the contract that Kudu fixed in March and April 2016
 (ORDER-CREATE, ORDER-DELETE, ORDER-REPLACE). Another switch writes an operation in several batches
-(KUDU-495). The last one hides a table for a moment during a rename, as Kudu still does
+(KUDU-495). The last switch hides a table for a moment during a rename, as Kudu still does
 (RENAME-GAP). The correct path is in the caller of each function. Events let a nemesis inject a
 fault between two steps.
 """

@@ -50,7 +50,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class ForgottenCounts(msgspec.Struct, frozen=True, array_like=True):
-    """How many rows were ever removed, and how many replicas and alters their tablets had.
+    """The numbers of rows that were ever removed, and of their tablets' replicas and alters.
 
     `altered` adds up the schema versions of the tablets' tables.
     """
