@@ -14,7 +14,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "kudu": "targets.apache_kudu.fetching",
     "kudu-client": "targets.apache_kudu.javaclient.fetching",
 }
-"""Map each program that can be fetched to the module whose `fetch` downloads one of `VERSIONS`."""
+"""Map each program that can be fetched to the module whose `fetch` downloads its `VERSIONS`."""
 
 
 def main(arguments: Sequence[str]) -> int:

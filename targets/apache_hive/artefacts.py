@@ -19,7 +19,7 @@ from targets.artefacts import CacheFolder
 
 _HERE: Final = Path(__file__).parent
 _LOCK: Final = _HERE / "artefacts.lock"
-"""The list of 4.0.1, from which other releases take all jars, but not the archive."""
+"""The artefacts of Hive 4.0.1. Other releases use all of these jars, but not the archive."""
 ARCHIVES: Final = "tar.gz"
 """The type of artefacts that are unpacked: a release's own archive. All others are jars."""
 DOCKERFILE: Final = _HERE / "Dockerfile"

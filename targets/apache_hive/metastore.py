@@ -36,7 +36,7 @@ _OPENED: Final = (
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch"),
     *("sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
-"""Java packages that Hive accesses by reflection, which Java 17 forbids by default."""
+"""Java packages that Hive uses by reflection, which Java 17 forbids by default."""
 _MEMORY: Final = ("-Xmx384m", "-XX:+UseSerialGC")
 _CHECK_JAVA: Final = (
     r"""java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || """

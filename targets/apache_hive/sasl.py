@@ -31,7 +31,7 @@ from targets.hive import api
 from targets.hive.channel import ChannelError
 
 USERS: Final = ("harness", "alice", "bob", "yarn", "mallory")
-"""Kerberos users. The first one makes the calls that need no particular user."""
+"""Kerberos users. The first one makes the calls for which the user does not matter."""
 _START, _OK, _COMPLETE = 1, 2, 5
 _NO_LAYER: Final = b"\x01\x00\x00\x00"
 """The client's choice of a GSSAPI security layer: neither signing nor encryption."""

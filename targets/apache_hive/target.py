@@ -41,7 +41,7 @@ _OPTIONS: Final = (
 )
 """Options that mean the same for real and for bundled metastores."""
 USUAL: Final = {"socket-timeout-ms": 3000}
-"""Defaults that differ from the bundled target's: Java is slow, and Hive waits before retries."""
+"""Defaults that differ from the bundled target's: Java is slow, and Hive pauses before retries."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -56,14 +56,13 @@ _RENEW_GAP: Final = Permit(
     why="every store of 4.0.1 renews a token by removing it and adding it again",
     rules={TOKENS: ("renew-gap",)},
 )
-"""Permit that `strict` gets here; `hive4` already has it from the bundled metastores' ledger."""
+"""Permit that `strict` needs on real metastores; `hive4` has it from the bundled ledger."""
 _STALE: Final = Permit(
     name="token-stale-read",
     why="the token store reads from one ZooKeeper server, which may lag behind the others",
     rules={TOKENS: ("stale",)},
 )
-"""Permit for tokens in ZooKeeper, which allows stale reads; Hive 4.0.1 does not prevent them.
-"""
+"""Permit for tokens in ZooKeeper, whose reads may be stale; Hive 4.0.1 does not prevent this."""
 START_WITHOUT_DATABASE: Final = Permit(
     name="start-without-database",
     why="a metastore that cannot reach its database at start-up exits",

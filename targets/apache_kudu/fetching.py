@@ -31,15 +31,16 @@ _DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
 """The Dockerfile of the servers' image, written into the folder of a version."""
 _TINFO: Final = "libtinfo6"
 _OTHER_TINFO: Final[Mapping[str, str]] = {"1.16.0": "libtinfo5"}
-"""Debian's package with the terminal library of a version that does not use `_TINFO`."""
+"""Debian's package of the terminal library, for versions that do not use `_TINFO`."""
 _UNPACKED: Final = 1
-"""Version of the unpacked folder; a higher one makes `harness fetch kudu` fetch again."""
+"""Version of the unpacked folder's layout; a higher one makes `harness fetch kudu` fetch again."""
 _SERVER: Final = "kudu-master"
 _PARTS: Final = ("bin", "lib", "www")
 _SILENCE_S: Final = 30.0
 _CLASHING: Final = re.compile(r"lib(krb5|gssapi_krb5|k5crypto)\.so")
-"""Kerberos libraries of 1.17 and later, which do not fit the libkrb5support of Debian; the
-system's own libraries replace them."""
+"""Kerberos libraries of Kudu 1.17 and later, which clash with Debian's libkrb5support. The system's
+own libraries are used instead.
+"""
 _PACKAGES: Final[Mapping[str, str]] = {
     "libcom_err.so.2": "libcom-err2",
     "libcrypt.so.1": "libcrypt1",
@@ -54,7 +55,7 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "libtinfo.so.5": "libtinfo5",
     "libtinfo.so.6": "libtinfo6",
 }
-"""Debian's packages of the libraries that the artefact expects of the system."""
+"""Debian's packages of the libraries that the programs expect on the system."""
 
 
 def _artefacts() -> dict[str, Artefact]:

@@ -40,7 +40,7 @@ LASTS_S: Final = 6.0
 _CALL_S: Final = 1.0
 T = TypeVar("T")
 _Place = tuple[str, str]
-"""The address of a server, and a flag."""
+"""A server's address and a flag's name."""
 
 
 class FlagFaults:
@@ -51,9 +51,9 @@ class FlagFaults:
         self._rpc = rpc
         self._addresses = addresses
         self._usual: dict[_Place, str] = {}
-        """The values before operations set the flags."""
+        """The values that flags had before operations set them."""
         self._users: dict[_Place, int] = {}
-        """The number of operations under way that have set a flag."""
+        """How many running operations have set each flag."""
 
     async def run(self, flags: Mapping[str, str], nodes: Sequence[str]) -> str | None:
         """Set `flags` on the servers among `nodes`, and set them back after `LASTS_S`."""

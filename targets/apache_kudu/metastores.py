@@ -37,8 +37,9 @@ _CHECKER: Final = "kudu-hms"
 _EVENTS_KEPT_S: Final = 3600
 _CALL_S: Final = 5.0
 _STAYS_S: Final = 12.0
-"""Seconds after which a difference between the catalogs is no change that is still under way: a
-master calls a metastore twice at most, with the time limits below."""
+"""After this many seconds, a difference between the catalogs cannot be a change that is still in
+progress: a master calls a metastore at most twice, with the time limits below.
+"""
 _TIMES_S: Final = {"conn": 2, "send": 2, "recv": 3}
 """Time limits of the masters' calls to metastores, which Kudu sets to 60 s."""
 
@@ -103,7 +104,7 @@ class RealMetastores(Metastores):
         self._rpc = rpc
         self._has_databases = False
         self._names: dict[str, str] = {}
-        """Maps the address that a master advertises, and entries name, to its name ("m1:7051")."""
+        """Maps a master's advertised address, which entries contain, to its name ("m1:7051")."""
         self._differ: dict[str, float] = {}
         """When each difference between the catalogs was first seen."""
 

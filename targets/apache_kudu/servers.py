@@ -50,10 +50,10 @@ list=$("$0" pbc dump --json "$1" 2>/dev/null | grep -o '"host":"[^"]*","port":[0
 shift 2
 exec "$@" "--master_addresses=$list"
 """
-"""Starts a master with the members that it has stored, or with a list if it has stored none.
+"""Starts a master with its stored members, or with a list if it has stored none.
 
-A master exits if it is started with another list than the one that it has stored, which changes
-when masters are added or removed. Administrators change the flag of each master at that time.
+A master exits if it is started with another list than the stored one, which changes when masters
+are added or removed. Administrators then update each master's flag.
 """
 _STORED_MEMBERS: Final = f"{{data}}/wal/consensus-meta/{SYSTEM_TABLET_ID}"
 _FLAG: Final = re.compile(r"([a-z][a-z0-9_]*)=([^,]*)")

@@ -46,7 +46,7 @@ _REAL: Final = (
         "leader that dies while it adds a server may leave the copy there",
     ),
 )
-"""Permits for what only real servers were seen to do, not bundled ones in the profile `modern`."""
+"""Permits for behaviour that only real servers show, not bundled ones in the profile `modern`."""
 
 
 class ApacheKuduTarget(

@@ -54,7 +54,7 @@ class Upgrade:
         self._turn = asyncio.Lock()
         self._done: set[str] = set()
         self._in_maintenance: dict[str, str] = {}
-        """Uuids of the tablet servers that may have entered maintenance, and did not leave it."""
+        """Uuids of the tablet servers that may be in maintenance."""
 
     async def run(self, nodes: Sequence[str], restart: Restart) -> str | None:
         """Upgrade the servers among `nodes` that run and have the old release, one by one.

@@ -36,7 +36,7 @@ TYPES: Final = {
     "object": "a table",
     "str": "a text",
 }
-"""The types of a TOML file, by their names in messages of msgspec."""
+"""Names for types in TOML files, by their names in msgspec's messages."""
 
 Path = tuple[str | int, ...]
 """The keys, and the indexes of arrays, that lead to a value."""

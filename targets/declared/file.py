@@ -40,7 +40,7 @@ DEFAULTS: Final = frozenset(
         *("rate", "concurrency", "jobs", "known", "system"),
     }
 )
-"""The keys of `harness.toml`, which mean nothing for the system itself."""
+"""The keys of `harness.toml`, which say nothing about the system itself."""
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):

@@ -30,7 +30,7 @@ _SHELL: Final = re.compile(r"[|&;<>]+|\d?>&?\d?")
 _HERE: Final = re.compile(r"\.{1,2}/")
 _SCRIPT: Final = re.compile(r"[^/{}]+\.(?:py|pyz|jar|js|mjs|rb|pl|sh)")
 _IN_OUR_IMAGE: Final = frozenset({"python3", "sh", "bash", "env", "sleep"})
-"""Programs that the harness's own image has, which nodes run in without another."""
+"""Programs in the harness's own image, so that their nodes need no other image."""
 
 
 class _Group(NamedTuple):

@@ -19,7 +19,7 @@ _KEYS: Final = {
     "setup": ("setup",),
     "ready": ("ready", "healthcheck", "command", "entrypoint", "image", "build"),
 }
-"""Map the parts of a declaration to the keys that may have them, in both kinds of files."""
+"""Map the parts of a declaration to the keys that define them, in both kinds of files."""
 
 
 def explained(parts: Parts, error: StartError) -> UsageError:

@@ -28,7 +28,7 @@ _READS: Final[Mapping[str, Request]] = {
     "registers": Request("read", {"key": "ready"}),
     **dict.fromkeys(("list-append", "rw-register"), _TXN),
 }
-"""A harmless operation of a vocabulary, which shows that a node serves."""
+"""A harmless operation per vocabulary, by which a node shows that it serves."""
 _ANSWER_SHOWN_MAX: Final = 200
 
 

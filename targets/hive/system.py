@@ -46,9 +46,9 @@ DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
 ZOOKEEPER: Final = "zookeeper"
-"""Groups of nodes. All nodes form the group `SERVICE`, led by the database, without which no
-request succeeds. The database and ZooKeeper are also separate groups, whose synced data no fault
-may destroy.
+"""The group of ZooKeeper's nodes. All nodes form the group `SERVICE`, led by the database, without
+which no request succeeds. The database and ZooKeeper are also groups of their own, whose synced
+data no fault may destroy.
 """
 ZOOKEEPER_PORT: Final = 2181
 SIMULATION: Final = "sim"

@@ -43,7 +43,7 @@ CATALOG_KIB_REPLICA: Final = 0.2
 ENTRIES_OF_OPERATION: Final = 3
 """Maximum number of entries per operation in the masters' log; a create takes three."""
 USUAL_PAIRS: Final = 20
-"""Number of pairs of a tablet server and a master in the measured cluster: 4 times 5."""
+"""How many pairs of a tablet server and a master the measured cluster had: 4 times 5."""
 
 
 def describe_bounds(

@@ -1,4 +1,4 @@
-"""Kudu's hash of rows to buckets: Murmur2 with 64 bits (`util/hash_util.h`)."""
+"""The hash by which Kudu assigns rows to buckets: 64-bit Murmur2 (`util/hash_util.h`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHIFT: Final = 47
 
 
 def murmur2(data: bytes, seed: int = 0) -> int:
-    """The hash of `data`, an unsigned number of 64 bits."""
+    """Return the hash of `data`, an unsigned number of 64 bits."""
     value = (seed ^ len(data) * _PRIME) & _MASK
     whole = len(data) & ~7
     for at in range(0, whole, 8):

@@ -1,14 +1,14 @@
-"""The encoding of keys, and the mapping of keys to tablets, for clients, masters and servers.
+"""Keys: their encoding, and their mapping to tablets, for clients, masters and tablet servers.
 
-**Keys.** Encoded keys sort in the same order as their values (Kudu `common/key_encoder.h`): numbers
-big-endian with the sign flipped; text and bytes unchanged in the last column, and in other columns
-with zeros escaped as 00 01 and a terminating 00 00.
+**Keys.** Encoded keys sort in the same order as their values (Kudu's `common/key_encoder.h`).
+Numbers are big-endian with the sign flipped. Text and bytes are unchanged in the last column; in
+other columns, their zeros are escaped as 00 01, and 00 00 terminates them.
 
-**Partitions.** A partition key is the hash bucket as a 4-byte big-endian number, if there is more
-than one bucket, followed by the encoded range columns (`common/partition.h`). A tablet has the
+**Partitions.** A partition key is the hash bucket as a 4-byte big-endian number (if there is more
+than one bucket), followed by the encoded range columns (`common/partition.h`). A tablet has the
 partition keys `[start, end)`. The first start and the last end are unbounded, so the tablets of a
-table cover every key exactly once, unless the table's ranges are bounded: then no tablet has the
-keys outside them. The bucket is computed from a hash of the encoded hash columns
+table cover every key exactly once. If the table's ranges are bounded, however, no tablet has the
+keys outside of them. The bucket is computed from a hash of the encoded hash columns
 (`PartitionSchema.hash_of`).
 """
 
@@ -44,7 +44,7 @@ def fits(value: Value, column_type: str) -> bool:
 
 
 def key_columns(schema: Schema) -> tuple[Column, ...]:
-    """The key columns, in order."""
+    """Return the key columns, in order."""
     return tuple(column for column in schema.columns if column.is_key)
 
 
@@ -53,7 +53,7 @@ def encode_key(columns: Sequence[Column], values: Sequence[Value]) -> bytes:
     if len(columns) == 1 == len(values) and columns[0].type == "STRING":
         value = values[0]
         if type(value) is str:
-            return value.encode()  # by far the most frequent case: it runs a dozen times per row
+            return value.encode()  # the most frequent case by far: a dozen times per row
     if len(values) != len(columns):
         raise ValueError(f"the key {values!r} has {len(values)} values; it needs {len(columns)}")
     parts = []
@@ -81,7 +81,7 @@ def _encode_value(column_type: str, value: Value, *, is_last: bool) -> bytes:
 
 
 def decode_key(columns: Sequence[Column], key: bytes) -> tuple[Value, ...]:
-    """The values of an encoded key."""
+    """Decode the values of an encoded key."""
     if len(columns) == 1 and columns[0].type == "STRING":
         return (key.decode(),)
     values: list[Value] = []
@@ -135,7 +135,7 @@ def _encode_some(
 
 
 def partition_count(partition_schema: PartitionSchema) -> int:
-    """The number of tablets of a table with this partitioning."""
+    """Return the number of tablets of a table with this partitioning."""
     return partition_schema.num_hash_buckets * (len(partition_schema.range_splits) + 1)
 
 
@@ -161,7 +161,7 @@ def range_partitions(
 
 
 def range_of(partition_schema: PartitionSchema, partition: Partition) -> tuple[bytes, bytes]:
-    """The bounds of the range to which a partition of `range_partitions` belongs."""
+    """Return the bounds of the range to which a partition of `range_partitions` belongs."""
     skipped = _BUCKET_BYTES if partition_schema.num_hash_buckets > 1 else 0
     return partition.start[skipped:], partition.end[skipped:]
 
@@ -176,5 +176,5 @@ def owns(partition: Partition, key: bytes) -> bool:
 
 
 def tablet_position(starts: Sequence[bytes], key: bytes) -> int:
-    """The index of the partition that contains a key; `starts` are the partitions' first keys."""
+    """Return the index of the partition that has a key; `starts` are the partitions' first keys."""
     return bisect.bisect_right(starts, key) - 1

@@ -1,6 +1,7 @@
-"""Permits: exceptions for guarantees that a profile does not give (`harness.permits`).
+"""Permits: exceptions from guarantees that a profile does not give (`harness.permits`).
 
-Permits cover only the defects of a profile: an additional switch is never excused.
+Permits cover only the defects of a profile. A switch that is turned on in addition is never
+excused.
 """
 
 from __future__ import annotations
@@ -116,9 +117,10 @@ The undone work does not show which defect caused it.
 
 _UNSYNCED: Final = Permit(
     name=LOST_AFTER_POWER_CUT,
-    # If a leader lost committed entries, a replica that still has them crashes or stays different.
-    # A replica that has to abort a committed entry crashes (PendingRounds::AbortOpsAfter).
-    # If the catalog lost a tablet, its replicas are never deleted: masters ignore them.
+    # If a leader lost committed entries, a replica that still has them crashes or keeps different
+    # data. A replica that would have to abort a committed entry crashes
+    # (PendingRounds::AbortOpsAfter). If the catalog lost a tablet, its replicas are never deleted:
+    # masters ignore them.
     why="logs are not synced",
     # If a configuration is lost, a Raft group may get two majorities, each with its own leader.
     # Masters that know one majority's configuration tombstone the other majority's replicas.
@@ -148,7 +150,7 @@ _ROUND_ENDED: Final = Permit(
 
 
 def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
-    """The permits of a profile whose nodes run with `flags`, sorted by name."""
+    """Return the permits of a profile whose nodes run with `flags`, sorted by name."""
     permits = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
     undone = [why for bug, why in _UNDONE.items() if bug in PROFILES[profile]]
     if undone:

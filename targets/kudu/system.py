@@ -1,7 +1,7 @@
 """A running deployment of the bundled Kudu, for inspection and changes by the harness.
 
-All queries are RPCs from the client's environment, each with a time limit, so they work in every
-environment. If a node does not answer, results omit it or hold `None`.
+All queries are RPCs from the clients' environment, each with a time limit, so they work in every
+environment. A node that does not answer is missing in results, or appears as `None`.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ RELEARN_S: Final = 2.0
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 _CHANGE_LIMIT_S: Final = 15.0
-_ADMIN: Final = -1  # the process number of the administrator's own client
+_ADMIN: Final = -1  # the process number of the administrator's client
 RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
 SPREAD: Final = 37
-"""A factor, coprime with 100, that spreads the resending clients over the process numbers."""
+"""A factor, coprime with 100, that spreads the clients that resend over the process numbers."""
 
 
 class Layout:
@@ -158,9 +158,9 @@ class KuduSystem(System):
         self._admin: KuduClient | None = None
 
     def client(self, process: int) -> Client:
-        """Create a client with its own connections, as in a separate process.
+        """Create a client with its own connections, like a separate process.
 
-        Some clients resend mutations with the same request id, so that exactly-once is tested.
+        Some clients resend mutations with the same request id, in order to test exactly-once.
         """
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()
@@ -193,8 +193,8 @@ class KuduSystem(System):
     def core(self, rng: random.Random) -> Sequence[str]:
         """Draw nodes that suffice to serve: a majority of the masters, and all tablet servers.
 
-        Existing tablets need only a majority of their replicas. A new table needs as many live
-        tablet servers as it has replicas, and the liveness probe also creates tables.
+        For existing tablets, a majority of their replicas would suffice. But the liveness probe
+        also creates tables, and a new table needs as many live tablet servers as it has replicas.
         """
         masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
@@ -235,7 +235,7 @@ class KuduSystem(System):
         return {CATALOG: await self.roles()}
 
     async def roles(self) -> Roles:
-        """The raw Raft role of every master that answers, and whether a leader already serves."""
+        """Return each answering master's raw Raft role, and whether a leader already serves."""
         answers = await asyncio.gather(
             *(self._role(address) for address in self._layout.all_masters.values())
         )
@@ -249,7 +249,7 @@ class KuduSystem(System):
         return Roles(members, self._members)
 
     def _note_members(self, heard: Sequence[m.GetMasterRegistrationResponse]) -> None:
-        """Update the current voters from the configurations of all masters that answered."""
+        """Update the current voters by the configurations of all masters that answered."""
         configs = [answer.committed_config for answer in heard if answer.committed_config]
         if not configs:
             return
@@ -346,7 +346,7 @@ class KuduSystem(System):
         return f"{', '.join(done)} stepped down" if done else None
 
     async def lose_names(self, nodes: Sequence[str]) -> str | None:
-        """Have the other nodes fail to resolve the names of `nodes` for a while."""
+        """Make the other nodes fail to resolve the names of `nodes` for a while."""
         every = {**self._layout.all_masters, **self._layout.tservers}
         return await lose_names(self._rpc, nodes, every)
 
@@ -382,7 +382,7 @@ class KuduSystem(System):
     @override
     async def tool(self, arguments: Sequence[str]) -> Said:
         """Run an action of `harness kudu`. Raises `UsageError` for unknown arguments."""
-        await self.roles()  # updates the members, since masters join and leave
+        await self.roles()  # to update the members, since masters join and leave
         members = tuple(self._layout.all_masters[name] for name in self._members)
         metastores = self._metastores
         metastore = None if metastores is None else partial(metastores.metastore, members)

@@ -172,7 +172,7 @@ class KuduTarget(
             if role == "tserver":
                 masters = [*layout.start_list, *layout.named_twice]
             elif name not in layout.masters:
-                # A spare waits to be added, so it must not join by itself.
+                # A spare waits to be added by an operation, so it must not join on its own.
                 masters.append(address)
                 flags = msgspec.structs.replace(flags, master_auto_join_cluster=False)
             config = {
@@ -262,10 +262,10 @@ def _java() -> tuple[str, str]:
 
 
 def _replacements(layout: Layout) -> dict[str, Variant]:
-    """The variants of a spare master: in each, the spare runs under the name of one initial master.
+    """Return a spare master's variants: in each, the spare runs under an initial master's name.
 
-    A spare in one of these variants joins the masters by itself, once the master that had the name
-    before was removed.
+    A spare in such a variant joins the masters on its own, once the master that had the name before
+    was removed.
     """
     usual = {
         "masters": [*layout.masters.values()],

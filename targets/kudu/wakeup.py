@@ -1,7 +1,7 @@
-"""`Wakeup`, with which a loop waits for its interval, or until another task wakes it earlier.
+"""`Wakeup`: a loop waits for its interval, or until another task wakes it earlier.
 
-A `Wakeup` replaces `asyncio.Event` and `asyncio.timeout` for a single waiting task, at a third of
-their cost, because heartbeats alone wait a dozen times in a simulated second.
+A `Wakeup` replaces `asyncio.Event` and `asyncio.timeout` for a single waiting task. It costs a
+third as much, which matters because heartbeats alone wait a dozen times in a simulated second.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import asyncio
 
 
 class Wakeup:
-    """A flag for which one task waits, with a time limit."""
+    """A flag that one task waits for, with a time limit."""
 
     __slots__ = ("_is_set", "_loop", "_waiter")
 
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[bool] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of all tasks that wait
+        self._loop: asyncio.AbstractEventLoop | None = None  # the event loop of all waiting tasks
 
     def set(self) -> None:
-        """Resume the waiting task, or the next task that waits."""
+        """Resume the waiting task. If no task waits, the next wait ends at once."""
         self._is_set = True
         if self._waiter is not None:
             _settle(self._waiter, is_set=True)

@@ -23,10 +23,10 @@ ROLE_NUMBERS: Final = {name: number for number, name in ROLES.items()}
 _FOLLOWER: Final = 0
 MEMBER_TYPES: Final = {"NON_VOTER": 0, "VOTER": 1}
 _LOCATIONS: Final = 10
-"""The number of tablets that an answer has if the request does not say it (`master.proto`)."""
+"""How many tablets an answer has if the request names no number (`master.proto`)."""
 _ANY_REPLICA: Final = 0
 _UNTRANSLATED: Final = ("new_extra_configs", "new_table_owner", "new_table_comment")
-"""Fields of alters that bundled masters have nothing like."""
+"""Fields of alters for which bundled masters have no equivalent."""
 _NS_PER_S: Final = 1_000_000_000
 
 

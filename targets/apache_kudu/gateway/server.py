@@ -52,12 +52,13 @@ _HOST: Final = "127.0.0.1"
 _HANDSHAKE_S: Final = 3.0
 """Kudu's `rpc_negotiation_timeout_ms`."""
 _CALL_S_MAX: Final = 60.0
-"""Longest time limit of a call, which is also that of a call whose client names none."""
+"""The longest time limit of a call; it also applies if the client sets no limit."""
 _REQUEST_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
-"""Maximum size of a request; a bundled server writes no more at once."""
+"""Maximum size of a request; a bundled server accepts no larger write."""
 _CONNECTIONS_MAX: Final = 400
-"""Maximum number of connections; further ones are closed at once. Each takes two descriptors of the
-harness's process."""
+"""Maximum number of connections; further ones are closed at once. Each connection takes two of the
+harness process's file descriptors.
+"""
 _CALLS_MAX: Final = 256
 """Maximum number of unanswered calls per connection."""
 Calls = Mapping[tuple[str, str], tuple[Method, Handler]]
@@ -89,7 +90,7 @@ class Gateway:
         self.places: dict[str, tuple[str, int]] = {}
         """The host and port at which each server is reached, by its address."""
         self.names: dict[str, str] = {}
-        """The addresses of servers by uuid, as connections and answers name them."""
+        """The addresses of servers by uuid, as learned from connections and answers."""
         self.uuids: dict[str, str] = {}
         """The uuids of servers by "host:port"."""
         self._own: dict[str, tuple[str, int]] = {}

@@ -30,18 +30,18 @@ from targets.kudu.client.classify import Effect
 
 OK: Final = "OK"
 OPEN: Final = "OPEN"
-"""The code of an error that is none of the client: it did not return in time."""
+"""A code for an error that the client did not report itself: it did not return in time."""
 GOES_ON: Final = frozenset({OPEN, "TIMED_OUT"})
 """Codes of errors after which the client may still send the request."""
 NO_ANSWER: Final = "NONE"
 MISSING: Final = "the table does not exist: table_name:"
-"""Part of the text with which masters say that no table has a name."""
+"""Part of the text by which masters say that no table has this name."""
 _SENT: Final = "SEND_TO_SERVER"
 _ENDED: Final = frozenset({"RECEIVE_FROM_SERVER", "SLEEP_THEN_RETRY"})
 _TRUNCATED: Final = "TRACE_TRUNCATED"
 _REFUSED: Final = frozenset({"ALREADY_PRESENT", "NOT_FOUND", "INVALID_ARGUMENT"})
 _LOST: Final = ("no longer the leader", "sys-catalog")
-"""Texts of masters whose change may still happen, with any status."""
+"""Texts of masters that mean, with any status, that the change may still happen."""
 _NO_MASTER: Final = (
     "Not the leader",
     "not yet ready",
@@ -49,13 +49,13 @@ _NO_MASTER: Final = (
     "ConsensusState is not available",
     "is already reserved",
 )
-"""Texts of masters that did nothing with a change, so that the client may ask again."""
+"""Texts of masters that did not act on a change, so that the client may ask again."""
 _NO_TABLET: Final = (
     "is not leader of this config",
     "Tablet not found",
     "Tablet not RUNNING",
 )
-"""Texts of tablet servers that did nothing with a write."""
+"""Texts of tablet servers that did not act on a write."""
 
 
 class Sent(NamedTuple):

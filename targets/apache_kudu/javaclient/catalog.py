@@ -40,10 +40,11 @@ METHODS: Final[Mapping[str, str]] = {
     "is-create-done": "IsCreateTableDone",
     "is-alter-done": "IsAlterTableDone",
 }
-"""The RPC that carries out each operation. (The client locates the tablets of a table that it has
-looked up by name: the look finds the table, or finds it missing.)"""
+"""The RPC that carries out each operation. (To locate tablets, the client first looks up the table
+by name, and that look either finds the table or shows that it is missing.)
+"""
 VERSIONED: Final = frozenset({"alter", "rename", "get"})
-"""Operations whose answers get a version, which takes a look before and after."""
+"""Operations whose answers get a version, for which a look before and a look after are needed."""
 _STEPS: Final = ("add", "drop", "rename")
 _EXISTS: Final = re.compile(r"table .* already exists with id")
 _COLUMN: Final = ("The column already exists", "The specified column does not exist")

@@ -27,16 +27,16 @@ from targets.apache_kudu.wire.tables import Version
 from targets.kudu.client.session import Deadline
 
 _PREFIX: Final = "master-"
-"""The Java client names a master by this prefix and its advertised address."""
+"""The prefix in the Java client's name for a master; the advertised address follows."""
 _LED_S: Final = 1.5
 _LED_ASKED: Final = 10
 """How often a master is asked for the tablets of a new table within `_LED_S`."""
 _LOOKS_S: Final = 0.5
-"""The part of an operation's time that is kept for the looks after it."""
+"""The part of an operation's time that is reserved for the looks after it."""
 _ERROR_MAX: Final = 500
 _FIRST_NUMBER: Final = 0
 _FIRST_S: Final = 20.0
-"""Time limit of the first operation, for which the program loads the client's classes."""
+"""Time limit of the first operation, during which the program loads the client's classes."""
 _UNKNOWN_MASTERS: Final = "NO_MASTERS: not every master has named the address at which it serves"
 
 
@@ -64,7 +64,7 @@ class JavaClients:
         self.masters = tuple(masters)
         self.tservers = tuple(tservers)
         self.advertised: dict[str, str] = {}
-        """The addresses of masters by the advertised ones, which the Java client uses."""
+        """Maps masters' advertised addresses, which the Java client uses, to their addresses."""
         self.looker = Looker(env, names)
         self.leads = Leads(self.looker, env.clock)
         self.numbers = itertools.count(_FIRST_NUMBER + 1)
@@ -159,7 +159,7 @@ class JavaClient(Client):
     def __init__(self, shared: JavaClients) -> None:
         self._shared = shared
         self._number = next(shared.numbers)
-        """The number of the client in the program, of which a process may need several."""
+        """The number of the client in the program; one process may use several clients in turn."""
         self._clock = shared.env.clock
         self._looker = shared.looker
         self._leads = shared.leads

@@ -47,7 +47,7 @@ def _version() -> str:
 
 
 VERSIONS: Final = (_version(),)
-"""The versions of the client that can be fetched. It talks to servers of all fetched versions."""
+"""The versions of the client that can be fetched. It works with servers of all versions."""
 
 
 def folder() -> CacheFolder:

@@ -22,7 +22,7 @@ from targets.apache_kudu.javaclient.attempts import OPEN
 
 MAIN: Final = "org.apache.kudu.client.JavaClient"
 _OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""A small heap, and the quick compiler only: a run is short, and shares its processors."""
+"""A small heap, and only the quick compiler: runs are short and share the machine's processors."""
 _LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 _STDERR_LINES: Final = 5
 _REASON_MAX: Final = 500

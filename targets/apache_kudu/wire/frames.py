@@ -37,7 +37,7 @@ from targets.apache_kudu.wire.protobuf import (
 GREETING: Final = b"hrpc\x09\x00\x00"
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Maximum size of an answer; above Kudu's own limit, `rpc_max_message_size` (50 MB)."""
+"""Maximum size of an answer. Kudu's own limit, `rpc_max_message_size`, is lower (50 MB)."""
 NEGOTIATION_ID: Final = -33
 CONTEXT_ID: Final = -3
 _APPLICATION_FEATURES: Final = 1

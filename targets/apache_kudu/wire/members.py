@@ -37,7 +37,7 @@ _REFUSED: Final = {
     "Invalid argument: ": m.AppStatus.INVALID_ARGUMENT,
     "Not found: ": m.AppStatus.NOT_FOUND,
 }
-"""Texts of refusals by which masters answer AddMaster and RemoveMaster in the RPC layer."""
+"""Texts of AddMaster's and RemoveMaster's refusals, which arrive as errors of the RPC layer."""
 
 
 # --- masters ----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from targets.kudu.rpc import (
 
 T = TypeVar("T")
 LOOK_S: Final = 0.5
-"""Time limit of one look: a server that does not answer is not waited for."""
+"""Time limit of one look, so that a server that does not answer holds up nothing."""
 _DIAL_S: Final = 2.0
 """Time limit of an attempt to connect, so that a new attempt begins soon after a partition."""
 _IN_ONE_TERM: Final[Mapping[type, Callable[[Session, Any], Awaitable[m.MasterResponse]]]] = {

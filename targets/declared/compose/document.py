@@ -20,7 +20,7 @@ __all__ = ["ComposeDocument", "variables_in"]
 VALUES_MAX: Final = 50_000
 DEPTH_MAX: Final = 40
 _NESTED: Final = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
-"""A text with braces in pairs, at most two deep: the other value of a variable may have more."""
+"""A text whose braces are in pairs, nested at most two deep: a variable's default may have them."""
 _VARIABLE: Final = re.compile(
     r"\$(?:(?P<escaped>\$)|\{(?P<braced>[A-Za-z_]\w*)"
     rf"(?:(?P<how>:?[-?+])(?P<other>{_NESTED}))?\}}"

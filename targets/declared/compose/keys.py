@@ -69,7 +69,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "runtime": "drop it",
 }
 TOP_NOT_USED: Final = frozenset({"version", "name", "networks", "volumes", "secrets", "configs"})
-"""Keys at the top that do nothing by themselves. Services that use secrets are refused."""
+"""Top-level keys that have no effect on their own. (Services that use secrets are refused.)"""
 TOP_REFUSED: Final[Mapping[str, str]] = {
     "include": "copy the services of the other file",
 }

@@ -40,7 +40,7 @@ class Reader:
     def __init__(self, document: ComposeDocument, folder: Folder) -> None:
         self.document, self.folder = document, folder
         self.with_udp: set[Path] = set()
-        """The services with ports of UDP, which nothing of the harness uses."""
+        """The services with UDP ports, which the harness never uses."""
 
     def wrong(self, path: Path, value: object, rule: str) -> Exception:
         return self.document.error(path, f"is {value!r}; {rule}")

@@ -29,7 +29,7 @@ from targets.declared.parts import Parts
 __all__ = ["drafted"]
 
 _PROMOTES: Final = ("patroni", "spilo", "repmgr", "pg_auto_failover", "stolon", "group_replication")
-"""Words that show that a system of servers elects a new primary by itself."""
+"""Words that show that a system elects a new primary on its own."""
 _WHY_MAX: Final = 200
 _DRIVERS: Final = frozenset({POSTGRES.protocol, MYSQL.protocol, ZOOKEEPER.protocol})
 """Protocols that need the extra `systems`."""

@@ -109,14 +109,14 @@ _FOREIGN: Final = re.compile(
     r"(cassandra|clickhouse|cockroach|couchbase|emqx|kafka|mongo|mosquitto|nats|neo4j|pulsar|rabbitmq|redpanda"
     r"|scylla|tidb|tikv|yugabyte)",
 )
-"""Servers that speak none of the protocols of `targets.declared.protocols`."""
+"""Servers for which `targets.declared.protocols` has no protocol."""
 _TOOLS: Final = re.compile(
     r"(adminer|cadvisor|commander|compass|dashboard|dozzle|envoy|etcdkeeper|exporter|fluentd"
     r"|grafana|haproxy|insight|jaeger|kafdrop|kibana|loki|mailhog|nginx|pgadmin|pgbouncer|pgpool"
     r"|phpmyadmin|portainer|prometheus|promtail|proxysql|toxiproxy|traefik|watchtower|zipkin"
     r"|zoonavigator|[-_]ui\b|\bui[-_])"
 )
-"""Tools and proxies around a system, which clients of the harness need not pass through."""
+"""Tools and proxies around a system, which the harness's clients can bypass."""
 
 
 class Recognized(NamedTuple):

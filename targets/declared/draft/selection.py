@@ -14,7 +14,7 @@ from targets.declared.draft.survey import Service
 __all__ = ["AS_ASKED", "Selection", "selected"]
 
 AS_ASKED: Final = "as --without says"
-"""Why a service is left out that the user names."""
+"""The reason for leaving out a service that the user has named."""
 
 
 class Selection(NamedTuple):

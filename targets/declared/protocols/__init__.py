@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError)
-"""The errors of a request, which include malformed answers; drivers' errors become one of these."""
+"""The errors of a failed request or malformed answer; drivers' errors are converted to these."""
 
 _ERROR_CHARACTERS_MAX: Final = 300
 _CLASSES: Final = {
@@ -173,15 +173,15 @@ class Protocol(ABC):
     port: ClassVar[int | None] = None
     """The usual port of its servers."""
     splits_transactions: ClassVar[bool] = False
-    """Whether a template of a transaction is a table with a request per micro-operation."""
+    """Whether a transaction's template is a table, with one request per kind of micro-operation."""
     knows_leader: ClassVar[bool] = False
-    """Whether its sessions can tell whether their node leads."""
+    """Whether its sessions can report whether their node leads."""
     joins_as_follower: ClassVar[bool] = False
-    """Whether one of several leaders may say that it follows until it has joined the others."""
+    """Whether a node may first report that it follows, and later be one of several leaders."""
     addresses: Sequence[Address] = ()
     """Addresses of other nodes that its sessions ask, such as Sentinels."""
     in_simulation: ClassVar[bool] = True
-    """Whether its sessions use only asyncio's streams, which the simulation has, too."""
+    """Whether its sessions use only asyncio's streams, which the simulation supports."""
 
     @abstractmethod
     def __init__(self, settings: Mapping[str, Any]) -> None:

@@ -50,8 +50,8 @@ _REQUEST: Final = re.compile(r"([A-Z]+) (/\S*)(?:\s+(\S.*))?", re.DOTALL)
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _WHOLE: Final = "."
 _MOVED: Final = frozenset({301, 307, 308})
-"""Redirects that say that the request had no effect here. After 302 and 303, it may have had one:
-programs answer a form like this once they have stored it.
+"""Redirects by which a server says that the request had no effect. After 302 and 303, it may have
+had one: programs answer a form in this way once they have stored it.
 """
 
 

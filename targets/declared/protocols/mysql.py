@@ -30,9 +30,9 @@ from targets.declared.protocols.sql import (
 __all__ = ["MySql", "MySqlSession"]
 
 _READ_ONLY: Final = frozenset({1047, 1290, 1792, 1836})
-"""A node that takes no writes: `read_only`, or a member of a cluster without a quorum."""
+"""Errors of a node that accepts no writes: `read_only`, or a cluster member without a quorum."""
 _ROLLED_BACK: Final = frozenset({1205, 1213, 3101})
-"""A lock that was not granted in time, a deadlock, a group that refused the transaction."""
+"""Errors after a roll-back: a lock timeout, a deadlock, or a group's refusal of the transaction."""
 _DIALECT: Final = Dialect(
     key="`key`",
     key_type="varchar(191)",

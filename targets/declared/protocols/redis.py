@@ -44,13 +44,13 @@ _BEFORE: Final = frozenset({
     "ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOPERM",
     "NOREPLICAS", "NOSCRIPT", "READONLY", "TRYAGAIN",
 })  # fmt: skip
-"""The errors that Redis gives before a command, or the first write of a script, runs."""
+"""Errors that Redis returns before a command runs, or before a script's first write."""
 _NOTHING_DONE: Final = _BEFORE | {"BUSYKEY", "CROSSSLOT", "DENIED", "ERR", "OOM", "WRONGTYPE"}
-"""The errors after which a single command has done nothing. A proxy may have errors of its own."""
+"""Errors after which a single command has done nothing. A proxy may have errors of its own."""
 _LINK_FAILED: Final = re.compile(
     r"time|connect|\bconn\b|backend|upstream|server|reset", re.IGNORECASE
 )
-"""The words of proxies that have lost the server: twemproxy, Envoy and others say `ERR` for it."""
+"""Words by which proxies report a lost server; twemproxy, Envoy and others use `ERR` for this."""
 _ELSEWHERE: Final = frozenset({"ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"})
 _LEASE_ARGUMENTS: Final = ("{key}", "{client}", "{lease_ms}")
 _CAS: Final = """

@@ -8,9 +8,10 @@ from typing import Final, Literal, NamedTuple
 __all__ = ["SHAPES", "Answer", "Shape"]
 
 Answer = Literal["ran", "done", "whether", "value", "list", "pairs", "raw"]
-"""The value that `Session.perform` returns: nothing, however much the request changed; nothing, if
-it took effect; whether it did; a plain JSON value (null if there is nothing); a list of them;
-a table, or a list of pairs; the whole answer as plain data, without decoding, for probes.
+"""The kind of value that `Session.perform` returns. "ran": nothing, even if nothing changed.
+"done": nothing, and the request took effect. "whether": whether it took effect. "value": a plain
+JSON value, null if there is none. "list": a list of such values. "pairs": a table, or a list of
+pairs. "raw": the whole answer as plain data, without decoding, for probes.
 """
 
 
@@ -70,6 +71,8 @@ SHAPES: Final[Mapping[str, Mapping[str, Shape]]] = {
     "ids": {"generate": _shape("key", "value")},
     "inserts": {"insert": _shape("key table id", "whether")},
 }
-"""`key` is the vocabulary's name where operations have none; `client` tells clients apart. In a
-transaction, `mops` are all of it, and `key` and `value` are of one micro-operation. The poll of a
-log is of one key, from `offset` on; no request assigns keys (`targets.declared.consumers`)."""
+"""The shape of each vocabulary's operations. If operations have no key, `key` is the vocabulary's
+name. `client` identifies the client. In a transaction, `mops` has all micro-operations, while `key`
+and `value` belong to one of them. A log's poll reads one key from `offset` on; no request assigns
+keys (`targets.declared.consumers`).
+"""

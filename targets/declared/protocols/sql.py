@@ -47,7 +47,7 @@ _MOPS: Final = ("r", "append", "w")
 _NAME: Final = "name"
 _CALL: Final = re.compile(r"\s*select\b(?!.*\bfrom\b)", re.IGNORECASE | re.DOTALL)
 NOT_FROM_DRIVERS: Final = (*FAILURES, DeclinedError)
-"""Errors that are not the driver's own. A driver may raise anything when an answer is malformed."""
+"""Errors that do not come from a driver. A driver may raise anything for a malformed answer."""
 ROWS_MAX: Final = 1_000_000
 
 

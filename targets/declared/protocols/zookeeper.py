@@ -35,7 +35,7 @@ _ANY_VERSION: Final = -1
 _ABSENT: Final = -2
 _NO_NODE, _BAD_VERSION, _NODE_EXISTS = -101, -103, -110
 _DECLINED: Final = frozenset({-6, -8, -102, -108, -114, -115, -119, -123, -125})
-"""Errors of the request itself: a wrong argument, no right to it, a read-only server."""
+"""Errors about the request itself: a wrong argument, a missing permission, a read-only server."""
 _READ_ONLY: Final = -119
 _STAT_BYTES: Final = 68
 _HEADER_BYTES: Final = 16

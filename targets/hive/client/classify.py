@@ -24,14 +24,14 @@ from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
 INTERNAL: Final = "TApplicationException"
-"""Exception for an undeclared failure inside a real metastore, which may have executed the call."""
+"""The exception for an unexpected failure in a real metastore, which may have executed the call."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
 _DATABASE_FAILED: Final = re.compile(
     r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
 )
-"""Messages that prove nothing about a table: a real metastore that could not read the table's
-database may report that an object does not exist, or that the database is a `REMOTE` one.
+"""Messages that prove nothing about a table. If a real metastore could not read the table's
+database, it may report that an object does not exist, or that the database is a `REMOTE` one.
 """
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",

@@ -23,7 +23,7 @@ from targets.hive.sql.schema import LOG, REQUESTS, SEQUENCE
 
 _ONE: Final = equal(NNI_ID=1)
 REQUESTS_TTL_MS: Final = 3_600_000
-"""The time for which request ids are remembered. No copy of a request arrives later than this."""
+"""How long request ids are remembered; no copy of a request arrives later than this."""
 
 
 class _Message(msgspec.Struct, frozen=True):

@@ -58,7 +58,7 @@ from targets.kudu.client.tables import Gone, TableCache
 from targets.kudu.rpc import Caller, RpcError
 
 LATE_LIMIT_S: Final = 2.0
-"""Time limit for finding a leader for a late copy of a request, and the limit for its answer."""
+"""Time limit for finding a leader to which a late copy is sent, and for the leader's answer."""
 _ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
 

@@ -38,7 +38,7 @@ FINAL: Final = frozenset(
         m.TabletErrorCode.INVALID_SNAPSHOT,
     }
 )
-"""Errors that another attempt does not fix."""
+"""Errors that another attempt would not change."""
 TOO_LATE: Final = "TIMED_OUT: the deadline passed"
 R = TypeVar("R", bound=m.TabletResponse)
 

@@ -30,8 +30,8 @@ from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 
 LATE_SEQ_NOS: Final = 50
-"""If late copies are sent, clients report this many recent requests as
-unfinished, so that servers remember them.
+"""If late copies are sent, clients report their latest requests, as many as this, as unfinished, so
+that servers remember them.
 """
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,

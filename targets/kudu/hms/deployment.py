@@ -34,8 +34,9 @@ METASTORES: Final = 2
 PROFILE: Final = "strict"
 """The only profile for clusters with metastores: no other profile has permits for them."""
 WORKLOAD: Final = "kudu-hms"
-"""The only workload with metastores, and its vocabulary: other workloads name tables without a
-database, which masters then refuse."""
+"""The only workload with metastores, and its vocabulary. Tables of other workloads have names
+without a database, which masters refuse.
+"""
 
 
 def configured(target: Target, options: Mapping[str, Any]) -> Target:

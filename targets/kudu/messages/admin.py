@@ -1,4 +1,4 @@
-"""`TabletServerAdminService`: orders of masters to tablet servers."""
+"""`TabletServerAdminService`: orders that masters give to tablet servers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class CreateTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=Tr
 
 
 class DeleteTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
-    """Delete or tombstone a replica; `delete_type` is DELETED or TOMBSTONED.
+    """Delete or tombstone a replica, as `delete_type` says: DELETED or TOMBSTONED.
 
-    With `cas_config_opid_index` the call fails with CAS_FAILED if the replica's committed
+    With `cas_config_opid_index`, the call fails with CAS_FAILED if the replica's committed
     configuration is newer (KUDU-1129).
     """
 
@@ -39,7 +39,7 @@ class DeleteTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=Tr
 
 
 class AlterSchemaRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
-    """Change a tablet's schema; the tablet's leader gets the request and replicates the change."""
+    """Change a tablet's schema. The tablet's leader gets the request and replicates the change."""
 
     dest_uuid: str
     tablet_id: str

@@ -49,7 +49,7 @@ class MasterErrorCode(enum.IntEnum):
     NOT_AUTHORIZED = 14
     MASTER_ALREADY_PRESENT = 15
     TABLE_SOFT_DELETED = 16
-    TOO_STALE = 101  # not in Kudu: this replica has no state that is new enough for the read
+    TOO_STALE = 101  # not in Kudu: this master's state is too old for the read
 
 
 class TabletErrorCode(enum.IntEnum):
@@ -68,7 +68,7 @@ class TabletErrorCode(enum.IntEnum):
     CAS_FAILED = 17
     ALREADY_INPROGRESS = 18
     THROTTLED = 19
-    REQUEST_STALE = 101  # in Kudu, this code and the next two belong to other enumerations
+    REQUEST_STALE = 101  # in Kudu, this code and the next two are in other enumerations
     TIMED_OUT = 102
     CLOCK_TOO_FAR_AHEAD = 103
 
@@ -101,8 +101,8 @@ class TabletError(Message, frozen=True):
 class Meta(Message, frozen=True):
     """The common part of all answers of masters. `revision` is -1 if the answer does not state it.
 
-    Answers to reads that tolerate staleness have `bound_ns`: the answer includes every change that
-    was acknowledged at least `bound_ns` before the master created it.
+    An answer to a read that tolerates staleness has `bound_ns`: the answer includes every change
+    that was acknowledged at least `bound_ns` before the master created the answer.
     """
 
     master_uuid: str
@@ -145,12 +145,12 @@ class TabletServerCall(Call[R_co], frozen=True):
 
 
 class GenericCall(Call[R_co], frozen=True):
-    """A request that masters and tablet servers serve alike."""
+    """A request that both masters and tablet servers serve."""
 
     service = "GenericService"
 
 
 class TabletServerAdminCall(Call[R_co], frozen=True):
-    """An order of a master to a tablet server."""
+    """An order that a master gives to a tablet server."""
 
     service = "TabletServerAdminService"

@@ -26,7 +26,7 @@ class ConnectToMasterRequest(MasterCall[ConnectToMasterResponse], frozen=True):
 class GetMasterRegistrationResponse(MasterResponse, frozen=True):
     """A master's registration, with the master's Raft role and the wall-clock time of its start.
 
-    From `committed_config`, a master that starts on an empty disk learns that a cluster exists.
+    A master that starts on an empty disk learns from `committed_config` that a cluster exists.
     """
 
     address: str = ""
@@ -36,7 +36,7 @@ class GetMasterRegistrationResponse(MasterResponse, frozen=True):
     committed_config: RaftConfig | None = None
     active_index: int = -1  # index of the active configuration, committed or not
     software_version: str = ""
-    told_masters: tuple[str, ...] = ()  # the list of masters in this master's start parameters
+    told_masters: tuple[str, ...] = ()  # the masters in this master's start parameters
 
 
 class GetMasterRegistrationRequest(MasterCall[GetMasterRegistrationResponse], frozen=True):
@@ -54,7 +54,7 @@ class TabletServerEntry(Message, frozen=True):
 
 
 class ListTabletServersResponse(MasterResponse, frozen=True):
-    """All tablet servers that ever registered with this master since it started."""
+    """All tablet servers that have registered with this master since it started."""
 
     servers: tuple[TabletServerEntry, ...] = ()
 
@@ -94,8 +94,8 @@ class TSRegistration(Message, frozen=True):
 class ReportedTablet(Message, frozen=True):
     """A replica in a tablet report; `leader_uuid` and `term` are as this replica sees them.
 
-    Only a leader sends `peer_health`, which covers every member, itself included, and is not
-    stored.
+    Only a leader sends `peer_health`, which covers every member, itself included. Masters do not
+    store it.
     """
 
     tablet_id: str
@@ -113,8 +113,8 @@ class ReportedTablet(Message, frozen=True):
 class TabletReport(Message, frozen=True):
     """A full or an incremental tablet report.
 
-    A tablet server reports a changed tablet again until a master acknowledges a report with the
-    `sequence_number` of the change or a higher number.
+    A tablet server reports a changed tablet again and again, until a master acknowledges a report
+    whose `sequence_number` is at least the number of the change.
     """
 
     is_incremental: bool
@@ -124,9 +124,9 @@ class TabletReport(Message, frozen=True):
 
 
 class TSHeartbeatResponse(MasterResponse, frozen=True):
-    """A master's answer to a heartbeat; `leader_master` says whether this master leads.
+    """A master's answer to a heartbeat. `leader_master` says whether this master leads.
 
-    `processed_sequence` acknowledges the report and is -1 if the report was not handled.
+    `processed_sequence` acknowledges the report; it is -1 if the report was not handled.
     `master_addresses` are the masters of the newest configuration known to this master (not in
     Kudu; flag `heartbeat_names_masters`).
     """

@@ -9,7 +9,7 @@ from targets.kudu.messages.schema import Column, PartitionSchema, RangeHash, Sch
 
 
 class TableIdentifier(Message, frozen=True):
-    """The id of a table, its name, or both; both must then name the same table."""
+    """A table's id, its name, or both; if both, they must belong to the same table."""
 
     table_id: str | None = None
     table_name: str | None = None
@@ -23,10 +23,10 @@ class CreateTableResponse(MasterResponse, frozen=True):
 
 
 class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
-    """Create a table; a `num_replicas` of -1 means the master's default.
+    """Create a table. If `num_replicas` is -1, the master's default applies.
 
-    `comment` holds a nonce, by which a later read recognizes this creation. `ranges` are the first
-    ranges of a table whose ranges are bounded.
+    `comment` contains a nonce, by which a later read recognizes this creation. `ranges` are the
+    first ranges of a table whose ranges are bounded.
     """
 
     name: str
@@ -66,8 +66,8 @@ class StepType(enum.IntEnum):
 class AlterStep(Message, frozen=True):
     """A step of an alter. Only ADD_COLUMN uses `column`, and only RENAME_COLUMN uses `new_name`.
 
-    The steps of ranges use `start` and `end`, encoded range keys. ADD_RANGE_PARTITION also uses
-    `num_hash_buckets`; without it, the range has the table's hash schema.
+    The steps about ranges use `start` and `end`, which are encoded range keys. ADD_RANGE_PARTITION
+    also uses `num_hash_buckets`; without it, the range has the table's hash schema.
     """
 
     type: StepType
@@ -80,14 +80,14 @@ class AlterStep(Message, frozen=True):
 
 
 class AlterTableResponse(MasterResponse, frozen=True):
-    """The answer, sent once the alter is committed; tablets apply it later (`IsAlterTableDone`)."""
+    """The answer, sent once the alter is committed. Tablets apply it later (`IsAlterTableDone`)."""
 
     table_id: str = ""
     schema_version: int = 0
 
 
 class AlterTableRequest(MasterCall[AlterTableResponse], frozen=True):
-    """Alter a table: steps are applied in order and atomically.
+    """Alter a table: the steps are applied in order and atomically.
 
     A new `num_replicas` is committed with the other changes; replicas are then added or evicted one
     by one.

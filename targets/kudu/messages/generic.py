@@ -1,4 +1,4 @@
-"""`GenericService`: calls that masters and tablet servers serve alike."""
+"""`GenericService`: calls that both masters and tablet servers serve."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from targets.kudu.messages.base import GenericCall, Message
 
 
 class LoseNamesResponse(Message, frozen=True):
-    """The answer of a node that cannot resolve the requested names from now on."""
+    """The answer of a node, which from now on cannot resolve the names in the request."""
 
 
 class LoseNamesRequest(GenericCall[LoseNamesResponse], frozen=True):
-    """Have a node fail to resolve the hosts of `addresses` for `for_ms`.
+    """Make a node fail to resolve the hosts of `addresses` for `for_ms`.
 
-    Kudu sets its flags `fail_dns_resolution` and `fail_dns_resolution_hostports` for the same
-    purpose, without an end.
+    Kudu has the flags `fail_dns_resolution` and `fail_dns_resolution_hostports` for the same
+    purpose, but without a time limit.
     """
 
     addresses: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""`MasterService`: the membership of the masters and its changes."""
+"""`MasterService`: the masters' membership and its changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
 
 class AddMasterResponse(MasterResponse, frozen=True):
-    """The answer, sent once the new master is a non-voter; it votes once it has caught up.
+    """The answer, sent once the new master is a non-voter; it will vote once it has caught up.
 
     After a retry, MASTER_ALREADY_PRESENT may be caused by the caller's own first request.
     """
@@ -23,16 +23,16 @@ class RemoveMasterResponse(MasterResponse, frozen=True):
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`; `master_uuid` chooses if several masters have it."""
+    """Remove the master at `address`; `master_uuid` decides if several masters have the address."""
 
     address: str
     master_uuid: str | None = None
 
 
 class MasterEntry(Message, frozen=True):
-    """A member of the committed configuration, with the role that it reported just now.
+    """A member of the committed configuration, with the role that it has just reported.
 
-    `role` is "UNKNOWN_ROLE" if the member gave no proper answer; `error` says why.
+    If the member gave no proper answer, `role` is "UNKNOWN_ROLE", and `error` says why.
     """
 
     uuid: str
@@ -44,10 +44,10 @@ class MasterEntry(Message, frozen=True):
 
 
 class ListMastersResponse(MasterResponse, frozen=True):
-    """The masters in the order of the configuration.
+    """The masters, in the order of the configuration.
 
-    An answer with a revision comes from a confirmed leader, and includes every change that
-    was acknowledged before the request. Other answers may lack the newest changes.
+    An answer with a revision comes from a confirmed leader, and includes every change that was
+    acknowledged before the request. Other answers may lack the newest changes.
     """
 
     masters: tuple[MasterEntry, ...] = ()

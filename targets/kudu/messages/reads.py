@@ -21,7 +21,7 @@ class IsCreateTableDoneRequest(MasterCall[IsCreateTableDoneResponse], frozen=Tru
 
 
 class IsAlterTableDoneResponse(MasterResponse, frozen=True):
-    """The answer: `done` says whether every tablet has the newest schema, `schema_version`."""
+    """The answer: `done` says whether every tablet has the newest schema (`schema_version`)."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -37,9 +37,9 @@ class IsAlterTableDoneRequest(MasterCall[IsAlterTableDoneResponse], frozen=True)
 class GetTableSchemaResponse(MasterResponse, frozen=True):
     """The schema of a table.
 
-    As in Kudu, `schema` is the newest schema that all tablets have applied, of version
+    As in Kudu, `schema` is the newest schema that all tablets have applied; its version is
     `applied_schema_version`. `schema_version` is the version of the committed schema, which may be
-    higher while the table is altering.
+    higher while the table is being altered.
     """
 
     table_id: str = ""
@@ -57,7 +57,7 @@ class GetTableSchemaResponse(MasterResponse, frozen=True):
 class GetTableSchemaRequest(MasterCall[GetTableSchemaResponse], frozen=True):
     """Ask for a table's schema.
 
-    If `max_staleness_ms` is set, any master may answer, from a state that is at most that old.
+    If `max_staleness_ms` is set, any master may answer, from a state that is at most this old.
     """
 
     table: TableIdentifier
@@ -74,7 +74,7 @@ class ListedTable(Message, frozen=True):
 
 
 class ListTablesResponse(MasterResponse, frozen=True):
-    """A list of tables, sorted by name; in the profile `strict` a consistent snapshot."""
+    """A list of tables, sorted by name. In the profile `strict`, it is a consistent snapshot."""
 
     tables: tuple[ListedTable, ...] = ()
 
@@ -83,7 +83,7 @@ class ListTablesRequest(MasterCall[ListTablesResponse], frozen=True):
     """Ask for a list of tables.
 
     `name_filter` is a substring of the tables' names; if it is empty, all tables are listed. If
-    `max_staleness_ms` is set, any master may answer, from a state that is at most that old.
+    `max_staleness_ms` is set, any master may answer, from a state that is at most this old.
     """
 
     name_filter: str = ""
@@ -119,7 +119,7 @@ class GetTableLocationsResponse(MasterResponse, frozen=True):
 class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
     """Ask for the locations of the tablets in a key range.
 
-    The locations include the voters. If `any_replica`, they also include non-voters, from which
+    The locations include the voters. With `any_replica`, they also include non-voters, from which
     clients cannot read yet (Kudu: `replica_type_filter`).
     """
 

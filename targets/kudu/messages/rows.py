@@ -1,8 +1,8 @@
 """`TabletServerService`: writes of rows to the leader of a tablet, and reads from its replicas.
 
 The messages follow Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`). Kudu
-keeps a scanner on the server. In this target, a page ends in a token with the scanner's whole
-state, so any replica of the tablet can continue the scan at the same timestamp.
+keeps a scanner on the server. In this target, a page ends with a token that contains the scanner's
+whole state, so any replica of the tablet can continue the scan at the same timestamp.
 
 Timestamps are hybrid (`hybrid_clock.py`): microseconds << 12 | logical. 0 means "none".
 """
@@ -36,8 +36,9 @@ class RowKind(enum.IntEnum):
 class RowOperation(Message, frozen=True):
     """One row of a write.
 
-    `key` is in the order of the key columns; `values` maps column ids to values, without the key.
-    INSERT sets missing columns to null; UPDATE, and UPSERT of an existing row, keep their values.
+    `key` has the values of the key columns in order. `values` maps the ids of other columns to
+    values. INSERT sets missing columns to null. UPDATE leaves them as they are, and so does UPSERT
+    if the row exists.
     """
 
     kind: RowKind
@@ -62,11 +63,11 @@ class RowError(Message, frozen=True):
 
 
 class RowRequestId(Message, frozen=True):
-    """The id of one write; every resend carries the same id and the same rows, to any leader.
+    """The id of one write. Every resend carries the same id and the same rows, to any leader.
 
-    The client has the answers to all writes with numbers below `first_incomplete_seq_no` and will
-    not send them again. The server forgets their results, and answers a late copy of these requests
-    with REQUEST_STALE.
+    The client has the answers to all writes with numbers below `first_incomplete_seq_no`, and will
+    not send these writes again. The server forgets their results, and answers a late copy of such a
+    request with REQUEST_STALE.
     """
 
     client_id: str
@@ -77,8 +78,8 @@ class RowRequestId(Message, frozen=True):
 class WriteResponse(TabletResponse, frozen=True):
     """The answer to a write. Without `error`, all rows not in `row_errors` are committed.
 
-    With `error.indeterminate` the write may have happened or may still happen; the client learns
-    the outcome by sending the same request to the next leader. After any other error the write did
+    With `error.indeterminate`, the write may have happened or may still happen. The client learns
+    the outcome by sending the same request to the next leader. After any other error, the write did
     not happen and never will.
     """
 
@@ -99,7 +100,7 @@ class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
 
 
 class ReadMode(enum.IntEnum):
-    """Modes of reading, which choose a state (`ReadMode` of Kudu's `common/common.proto`)."""
+    """Modes of reading: they choose a state to read (`ReadMode` of `common/common.proto`)."""
 
     READ_LATEST = 1
     """The newest state on this replica.
@@ -114,7 +115,7 @@ class ReadMode(enum.IntEnum):
 
 
 class ReplicaInfo(Message, frozen=True):
-    """The replica that answered: its role and term, and the log index that its answer reflects."""
+    """The replica that answered: its role, its term, and the log index that the answer reflects."""
 
     ts_uuid: str = ""
     role: str = ""
@@ -126,7 +127,7 @@ class ReplicaInfo(Message, frozen=True):
 class ScanResponse(TabletResponse, frozen=True):
     """A page of rows: the state at `snap_timestamp`, with values in the order of `column_ids`.
 
-    The last page has no `page_token`; an empty page need not be the last page.
+    The last page has no `page_token`. A page may be empty even if it is not the last one.
     """
 
     column_ids: tuple[int, ...] = ()
@@ -139,13 +140,13 @@ class ScanResponse(TabletResponse, frozen=True):
 
 
 class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
-    """Read rows in key order, a page at a time.
+    """Read rows in key order, one page at a time.
 
-    `projection` holds column ids, `None` means all. `key_start` and `key_end` are encoded keys
-    (`partitions.encode_key`) `[start, end)`; empty means unbounded. A page has at most `batch_rows`
-    rows, and fewer if they are large. `page_token` continues after the page that contained it, at
-    the same timestamp and with the same mode, range and projection. `timeout_ms` limits the wait
-    for the snapshot.
+    `projection` has column ids; `None` means all columns. The range is `[key_start, key_end)`, two
+    encoded keys (`partitions.encode_key`); an empty key means no bound. A page has at most
+    `batch_rows` rows, and fewer if they are large. With `page_token`, the scan continues after the
+    page that contained the token, at the same timestamp and with the same mode, range and
+    projection. `timeout_ms` limits the wait for the snapshot.
     """
 
     tablet_id: str
@@ -162,7 +163,7 @@ class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
 
 
 class ChecksumResponse(TabletResponse, frozen=True):
-    """Checksum and number of rows; equal on all replicas at one time and `schema_version`."""
+    """A checksum and a number of rows, equal on all replicas at one time and `schema_version`."""
 
     checksum: str = ""
     rows: int = 0
@@ -172,7 +173,7 @@ class ChecksumResponse(TabletResponse, frozen=True):
 
 
 class ChecksumRequest(TabletServerCall[ChecksumResponse], frozen=True):
-    """Ask for the checksum of a tablet's rows at a timestamp; 0 means now."""
+    """Ask for the checksum of a tablet's rows at a timestamp. 0 means now."""
 
     tablet_id: str
     snapshot_timestamp: int = 0

@@ -26,7 +26,7 @@ class Schema(Message, frozen=True):
 
 
 class RangeHash(Message, frozen=True):
-    """A range of encoded range keys `[start, end)` and its number of hash buckets."""
+    """A range of encoded range keys, `[start, end)`, with its number of hash buckets."""
 
     start: bytes
     end: bytes
@@ -34,18 +34,18 @@ class RangeHash(Message, frozen=True):
 
 
 class PartitionSchema(Message, frozen=True):
-    """The map from rows to tablets: hash buckets, each divided into ranges.
+    """The map from rows to tablets: hash buckets, each of which is divided into ranges.
 
     Buckets are computed from `hash_columns`, or from the whole key if `hash_columns` is empty. In
-    each bucket, ranges of `range_columns` begin at the encoded keys in `range_splits`, which are
-    ascending (`targets.kudu.partitions`).
+    each bucket, the ranges of `range_columns` begin at the encoded keys in `range_splits`, which
+    are ascending (`targets.kudu.partitions`).
 
-    If `is_bounded`, the ranges follow from the table's tablets instead; alters add and drop ranges,
-    and a key outside all ranges belongs to no tablet. `custom_ranges` lists the ranges whose number
-    of buckets differs from the table's (KUDU-2671).
+    If `is_bounded`, the table's tablets define the ranges instead: alters add and drop ranges, and
+    a key outside all ranges belongs to no tablet. `custom_ranges` lists the ranges whose number of
+    buckets differs from the table's (KUDU-2671).
 
-    Kudu's own clients compute buckets by Murmur2, with `murmur_seed`; without a seed, the hash is
-    the CRC-32, which the bundled clients compute more quickly.
+    Kudu's own clients compute buckets by Murmur2, with `murmur_seed`. Without a seed, the hash is
+    CRC-32, which the bundled clients compute faster.
     """
 
     num_hash_buckets: int = 1
@@ -57,14 +57,14 @@ class PartitionSchema(Message, frozen=True):
     murmur_seed: int | None = None
 
     def hash_of(self, encoded: bytes) -> int:
-        """The hash of the encoded hash columns; the bucket is its remainder."""
+        """Return the hash of the encoded hash columns; the bucket is the remainder of this hash."""
         if self.murmur_seed is None:
             return zlib.crc32(encoded)
         return murmur2(encoded, self.murmur_seed)
 
 
 class Partition(Message, frozen=True):
-    """The key range of one tablet: encoded partition keys `[start, end)`; empty means unbounded."""
+    """The key range of one tablet: partition keys `[start, end)`; an empty key means no bound."""
 
     start: bytes
     end: bytes
@@ -81,7 +81,7 @@ class PeerConfig(Message, frozen=True):
 
 
 class RaftConfig(Message, frozen=True):
-    """A Raft configuration and the index of the operation that set it (-1 for the first)."""
+    """A Raft configuration, and the index of the operation that set it (-1 for the first)."""
 
     opid_index: int
     peers: tuple[PeerConfig, ...]

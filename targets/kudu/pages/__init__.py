@@ -1,8 +1,8 @@
 """Pages of masters and tablet servers, for people and for Prometheus.
 
-Each page has two pure functions. One builds the page's data, which are also its JSON, from a dump
-of the node; the other renders the data as HTML (`master_views`, `tserver_views`). `Site` selects
-the page and the format. Ports are Kudu's.
+Each page has two pure functions. One builds the page's data from a dump of the node; the data are
+also the page's JSON. The other renders the data as HTML (`master_views`, `tserver_views`). `Site`
+selects the page and the format. Ports are Kudu's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PageOf = Callable[[str, int], str]
 
 
 def cut(name: str, entries: list[Any]) -> dict[str, Any]:
-    """Prepare a list for a page's data: at most `LIST_MAX` entries, their number, and the total."""
+    """Prepare a list for a page's data: at most `LIST_MAX` entries, their count, and the total."""
     listed = entries[:LIST_MAX]
     return {"total": len(entries), "shown": len(listed), name: listed}
 
 
 def iso(time_ns: int) -> str | None:
-    """A wall-clock time in the format of RFC 3339; `None` if the time is not set."""
+    """Return a wall-clock time in the format of RFC 3339; `None` if the time is 0."""
     if time_ns <= 0:
         return None
     return f"{datetime.fromtimestamp(time_ns // 1_000_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"

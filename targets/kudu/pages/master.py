@@ -1,4 +1,4 @@
-"""The pages of a master. Every master serves them; followers show their applied state."""
+"""The pages of a master. Every master serves them; a follower shows its applied state."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MasterPages(NodePages):
         return Page(data, master_views.masters(data))
 
     async def _ask(self, peer: PeerConfig) -> MasterAnswer:
-        """Ask a master for its registration, by RPC unless it is this master itself."""
+        """Ask a master for its registration, by RPC or, for this master, directly."""
         request = GetMasterRegistrationRequest()
         if peer.uuid == self._node.uuid:
             answer = self._service.get_master_registration(request, "")

@@ -19,13 +19,13 @@ from targets.kudu.pages import (
 
 
 class MasterAnswer(NamedTuple):
-    """A master's answer about itself; if the master gave no answer, `error` says why."""
+    """A master's answer about itself. If the master did not answer, `error` says why."""
 
     uuid: str = ""
     role: str = ""
     start_ns: int = 0
     error: str | None = None
-    told: tuple[str, ...] = ()  # the list of masters in that master's start parameters
+    told: tuple[str, ...] = ()  # the masters in that master's start parameters
 
 
 def masters(
@@ -34,7 +34,7 @@ def masters(
     cluster_id: str | None,
     page_of: PageOf,
 ) -> dict[str, Any]:
-    """Data of `/masters`: the members of the committed configuration, with their own `answers`.
+    """Build the data of `/masters`: the committed configuration's members, with their `answers`.
 
     The list comes from the configuration and not from flags (KUDU-2309), so it is the same on every
     master.

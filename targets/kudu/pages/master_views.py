@@ -1,4 +1,4 @@
-"""A master's pages as HTML; each view renders the data of the same name in `master_data`."""
+"""A master's pages as HTML. Each view renders the data that `master_data` builds under its name."""
 
 from __future__ import annotations
 

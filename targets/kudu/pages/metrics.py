@@ -26,7 +26,7 @@ _ELECTIONS: Final = (
 
 
 def metrics_page(families: Iterable[Family]) -> Plain:
-    """The page `/metrics` as text for Prometheus, and the same series as JSON."""
+    """Build the page `/metrics`: text for Prometheus, and the same series as JSON."""
     kept = [family for family in families if family.samples]
     data = {
         family.name: [{"labels": dict(labels), "value": value} for labels, value in family.samples]

@@ -1,6 +1,6 @@
-"""Builders of HTML that escape all text, and parts of pages: tables, facts, badges, notes.
+"""Functions that build HTML: they escape all text, and make tables, facts, badges and notes.
 
-Any value that is not an `Html` is treated as text and escaped.
+Any value that is not an `Html` counts as text and is escaped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _VOID: Final = frozenset({"meta", "link", "br"})
 
 
 class Html(str):
-    """Markup that goes into a page unescaped. Only `tag`, `join` and constants create it."""
+    """Markup that goes into a page as it is. Only `tag`, `join` and constants create it."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ def tag(name: str, /, *children: Child, **attributes: str | None) -> Html:
 
 
 def link(text: Child, target: str, **query: str) -> Html:
-    """A link to a page of this or another node; `text` and `query` are escaped."""
+    """Build a link to a page of this or another node; `text` and `query` are escaped."""
     return tag("a", text, href=f"{target}?{urlencode(query)}" if query else target)
 
 
@@ -71,7 +71,7 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 def badge(text: str, kind: str = "") -> Html:
-    """A word in the colour of its kind: `good`, `wait`, `bad` or `lead`; by default grey."""
+    """Build a word in the colour of its kind: `good`, `wait`, `bad` or `lead`; by default grey."""
     return tag("span", text, class_=f"badge {kind}".rstrip())
 
 
@@ -122,7 +122,7 @@ def table(
     empty: str,
     data: Mapping[str, Any] | None = None,
 ) -> Html:
-    """A table under its title. A column whose name begins with '#' holds numbers.
+    """Build a table under its title. A column whose name begins with '#' contains numbers.
 
     `data` is the result of `cut`, which has the number of entries and the number shown.
     """
@@ -147,7 +147,7 @@ def table(
 
 
 def node(entry: Mapping[str, Any]) -> Html:
-    """A node's name from its `address`, linked to its pages (`page`); hovering shows its uuid."""
+    """Build a node's name from its `address`, linked to its `page`; hovering shows its uuid."""
     name = str(entry["address"]).rpartition(":")[0] or str(entry["uuid"])[:8]
     label = tag("span", name, title=str(entry["uuid"]))
     return link(label, entry["page"]) if entry.get("page") else label

@@ -1,4 +1,4 @@
-"""The pages common to all nodes: metrics, flags, health."""
+"""The pages that all nodes have: metrics, flags and health."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from targets.kudu.pages.site import Identity, Page, Plain, Query, Route, Site
 
 
 class NodePages(ABC):
-    """The pages of one node, served on its page port after `serve` was called."""
+    """The pages of one node, served on its page port once `serve` has been called."""
 
     KIND: ClassVar[str]
     PORT: ClassVar[int]
@@ -72,7 +72,7 @@ class NodePages(ABC):
 
 
 def flags_page(flags: Flags) -> Page:
-    """The page of all flags with defaults and ranges; changed flags come first."""
+    """Build the page of all flags, with defaults and ranges; changed flags come first."""
     usual = msgspec.to_builtins(Flags())
     rows = [
         {
@@ -104,7 +104,7 @@ def _flag(value: object) -> str:
 
 
 def health_page(data: Mapping[str, Any]) -> Plain:
-    """The page of a node's health, for monitoring: `OK` and 200, or the problem and 503."""
+    """Build the page of a node's health for monitoring: `OK` and 200, or the problem and 503."""
     is_ok = data["status"] == "ok"
     status = HTTPStatus.OK if is_ok else HTTPStatus.SERVICE_UNAVAILABLE
     return Plain(data, "OK\n" if is_ok else f"{data['status']}\n", status=status)
@@ -125,7 +125,7 @@ def partition_text(start: str, end: str) -> Html:
 
 def columns_table(columns: list[Mapping[str, Any]]) -> Html:
     """The columns of a schema, keys first."""
-    # dumps of tablet servers have only ids and names of columns
+    # dumps of tablet servers have only the ids and names of columns
     typed = any("type" in column for column in columns)
     rows = (
         (

@@ -1,4 +1,4 @@
-"""The selection of a page and its format: HTML, JSON, or text.
+"""Selects a page and its format: HTML, JSON or text.
 
 `/tables?format=json`, `/tables.json` and `Accept: application/json` all return the page's data.
 """
@@ -19,7 +19,7 @@ _HTML: Final = "text/html; charset=utf-8"
 
 
 class Page(NamedTuple):
-    """The contents of a page: its data, its HTML, and the name of the object it shows, if any."""
+    """The contents of a page: its data, its HTML, and the name of the object that it shows."""
 
     data: Any
     body: Html
@@ -28,7 +28,7 @@ class Page(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """A page in a text format for programs; `data` is its JSON."""
+    """A page in a text format for programs. `data` is its JSON."""
 
     data: Any
     text: str
@@ -45,7 +45,7 @@ Maker = Callable[[Query], Awaitable[Page | Plain]]
 
 
 class Route(NamedTuple):
-    """A page of a node. A page without a `tab` is linked from other pages or from the overview."""
+    """A page of a node. A page without a `tab` is linked only from other pages or the overview."""
 
     path: str
     title: str

@@ -28,7 +28,7 @@ class TServerPages(NodePages):
         tablets: Callable[[], Dump],
         server: RpcServer,
     ) -> None:
-        """`masters` returns the current masters' addresses, `tablets` the dumps of the tablets."""
+        """Serve pages; `masters` returns the masters' addresses, `tablets` the tablets' dumps."""
         super().__init__(node)
         self._masters = masters
         self._start_ns = start_ns

@@ -40,7 +40,7 @@ def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any]
     raft, config = match["raft"] or {}, match["committed_config"]
     leader = raft.get("leader_uuid")
     peers = [] if config is None else config["peers"]
-    # A replica's dump has columns as pairs of id and name; convert them to the masters' format.
+    # A replica's dump has columns as pairs (id, name); convert them to the masters' format.
     columns = [
         column if isinstance(column, Mapping) else {"id": column[0], "name": column[1]}
         for column in match["columns"]

@@ -3,21 +3,21 @@
 As in Kudu's `rpc/`, one cached connection per remote address carries many concurrent calls, each
 with its own call id. A frame is the msgpack array `[kind, call_id, method, body]`.
 
-* **Every error says what the caller may conclude.** Every error has `sent`. False means that
-  the request cannot have been processed (no server listens, no connection came up, the server
-  refused the request unread); True means that it may have been processed. An operation whose answer
+* **Every error says what the caller may conclude.** Every error has `sent`. False means that the
+  request cannot have been processed (no server listens, no connection was opened, or the server
+  refused the request unread). True means that it may have been processed. An operation whose answer
   was lost is indeterminate, and this flag is the source of that information.
 * **Frames may be lost, doubled or reordered** by the nemesis. Answers to unknown call ids are
-  ignored; a call id that was already seen on a connection is not run again (within a bounded
+  ignored. A call whose id was already seen on a connection is not run again (within a bounded
   window; older ids count as seen).
-* **Nothing waits forever.** Every call has a deadline; all deadlines of a connection share one
-  lazily re-armed timer. If a call times out and its connection has received nothing since the call
-  was sent, the client retires the connection. Later calls open a new connection. They would
-  otherwise queue on a connection that stays dead even after a partition has healed.
-* **Cheap**, since a simulated second of a small cluster has some eighty calls. Frames are sent
-  without waiting unless back-pressure holds them. The client uses no task per call, and for
-  `RpcClient.start` no future either. The server uses no task for a handler that answers at once or
-  returns an `Answer` that is set later.
+* **Nothing waits forever.** Every call has a deadline. All deadlines of a connection share one
+  timer, which is set again only when needed. If a call times out, and its connection has received
+  nothing since the call was sent, the client retires the connection, and later calls open a new
+  one. Otherwise they would queue on a connection that stays dead even after a partition has healed.
+* **Calls are cheap**, since a simulated second of a small cluster has some eighty calls. Frames are
+  sent without waiting, unless back-pressure delays them. The client uses no task per call, and for
+  `RpcClient.start` no future either. The server uses no task for a handler that answers at once, or
+  that returns an `Answer` to be set later.
 
 A handler that raises anything except `RpcHandlerError` has a bug: its task fails, the node panics,
 and the crash checker reports it.

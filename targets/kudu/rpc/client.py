@@ -35,13 +35,13 @@ _PENDING_CALLS_MAX: Final = 4096
 """Maximum number of unanswered calls on one connection."""
 _PARSED_ADDRESSES_MAX: Final = 1024
 _TIMER_SLACK_S: Final = 1e-6
-"""Event loops round deadlines; without this slack, a timer could fire repeatedly at one instant."""
+"""Event loops round deadlines; without this slack, a timer could fire many times too early."""
 _CONNECT_TIMEOUT_FIRST_S: Final = 1.0
 _CONNECT_TIMEOUT_MAX_S: Final = 5.0
 
 
 class _Call:
-    """An unanswered call; its caller awaits `outcome`, which is a frame or an error."""
+    """An unanswered call, whose caller awaits `outcome`: a frame or an error."""
 
     __slots__ = ("deadline", "outcome", "received_before", "sender")
 
@@ -62,7 +62,7 @@ class _Call:
         self._finish(error)
 
     def _finish(self, outcome: Frame | RpcError) -> None:
-        # Set an error as the result: asyncio logs exceptions that a cancelled caller ignores.
+        # Set an error as the result: asyncio logs exceptions that a cancelled caller never reads.
         if self.outcome is not None and not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -70,8 +70,8 @@ class _Call:
 class _CallWithCallback(_Call, Generic[R_co]):
     """A call that ends in a callback.
 
-    The task that reads an answer passes it to the callback. A separate task passes an error to the
-    callback, so that an exception in the callback fails a task of the node.
+    The task that reads an answer passes the answer to the callback. An error is passed by a
+    separate task, so that an exception in the callback fails a task of the node.
     """
 
     __slots__ = ("_address", "_done", "_env", "_request")
@@ -84,7 +84,7 @@ class _CallWithCallback(_Call, Generic[R_co]):
         done: Callable[[R_co | RpcError], None],
         deadline: float,
     ) -> None:
-        # set the fields of `_Call` here, because calling its `__init__` takes longer
+        # Set the fields of `_Call` here, because calling its `__init__` takes longer.
         self.outcome = None
         self.deadline = deadline
         self.received_before = 0
@@ -147,7 +147,7 @@ class _Link:
         self.reader: asyncio.Task[None] | None = None
 
     def start(self, request: Call[R_co], call: _Call) -> int:
-        """Send a request and return the call's id; the link later answers or fails the call.
+        """Send a request and return the call's id. Later, the link answers or fails the call.
 
         Raises `RpcBusyError` or `ValueError`; in both cases nothing was sent.
         """
@@ -170,13 +170,13 @@ class _Link:
         return call_id
 
     def forget(self, call_id: int) -> None:
-        """Give up a call; a request that back-pressure still delays is not sent."""
+        """Give up a call. If back-pressure still delays its request, the request is not sent."""
         call = self._calls.pop(call_id, None)
         if call is not None and call.sender is not None:
             call.sender.cancel()
 
     async def _send(self, frame: bytes, call: _Call) -> None:
-        """Send a frame that back-pressure delayed; the end of the call cancels this task."""
+        """Send a frame that back-pressure has delayed; the call's end cancels this task."""
         try:
             await self._conn.send(frame)
         except OSError as error:
@@ -264,7 +264,7 @@ class _Dial:
 
 
 class Caller(Protocol):
-    """The calls that clients of the bundled target make: over its own RPC, or over real Kudu's."""
+    """A client that the bundled target's clients call through: its own RPC, or real Kudu's."""
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
         """Make one call, without retries. Raises `RpcError`; if `sent`, the call may have run."""
@@ -276,10 +276,10 @@ class Caller(Protocol):
 
 
 class RpcClient:
-    """Client for the RPC methods of other nodes, over one cached connection per address.
+    """A client for the RPC methods of other nodes, with one cached connection per address.
 
-    A name is resolved again at every attempt to connect, so that a call after a network error
-    reaches the node that has the name at that time (KUDU-1885).
+    A name is resolved again at every attempt to connect. After a network error, a call therefore
+    reaches the node that has the name now (KUDU-1885).
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
@@ -386,7 +386,7 @@ class RpcClient:
         return parsed
 
     def lose_name(self, name: Address | str, for_s: float) -> None:
-        """Fail to resolve `name` for `for_s`, like a name server that does not know it.
+        """Fail to resolve `name` for `for_s`, as if the name server did not know it.
 
         Open connections to the name stay.
         """
@@ -407,7 +407,7 @@ class RpcClient:
         return address if self._resolved is None else self._resolved.setdefault(name, address)
 
     async def _connect(self, address: Address, deadline: float) -> _Link:
-        """Wait for a connection to `address`. Raises `RpcError` with `sent` False."""
+        """Wait for a connection to `address`. Raises an `RpcError` whose `sent` is False."""
         if self._closed:
             raise RpcConnectionError("the RPC client is closed", sent=False)
         dial = self._dials.get(address)
@@ -436,7 +436,7 @@ class RpcClient:
         return outcome
 
     async def _dial(self, address: Address, dial: _Dial) -> None:
-        """Try to connect until a connection opens, an `OSError` occurs, or no call waits.
+        """Try to connect until a connection opens, an `OSError` occurs, or no call waits any more.
 
         Each attempt has a time limit: an attempt that began during a partition must not outlast the
         partition for long.

@@ -1,4 +1,4 @@
-"""Reasons why a call brought no answer, and what its caller may conclude."""
+"""The reasons why a call got no answer, and what its caller may conclude."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RpcConnectionError(RpcError):
 
 
 class RpcRemoteError(RpcError):
-    """The server answered that it cannot handle the call; `message` is its reason.
+    """The server answered that it cannot handle the call; `message` is the reason.
 
     The method is unknown, the request is unreadable, or the handler raised `RpcHandlerError`.
     """
@@ -31,7 +31,7 @@ class RpcRemoteError(RpcError):
 
 
 class RpcBusyError(RpcError):
-    """Too many calls are unanswered, so client or server refused this one (`sent` is False)."""
+    """Too many calls are unanswered, so the client or the server refused this one (not `sent`)."""
 
 
 class RpcHandlerError(Exception):

@@ -1,4 +1,4 @@
-"""The server side of RPC: it reads requests, runs their handlers and sends the answers."""
+"""The server side of RPC: reads requests, runs their handlers, and sends the answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONNECTIONS_MAX: Final = 1024
 
 
 class Answer:
-    """A promise that a handler returns instead of an answer; a later `set` sends the answer.
+    """An answer that a handler promises: a later call of `set` sends it.
 
     The first `set` wins. Setting an `RpcHandlerError` sends a remote error.
     """
@@ -55,7 +55,7 @@ class Answer:
                 self._on_set(response)
 
     def when_set(self, on_set: Callable[[Any], None]) -> None:
-        """Register `on_set`, which a later `set` calls with the response."""
+        """Register the function `on_set`. A later `set` calls it with the response."""
         assert self.response is None, "answered already"
         self._on_set = on_set
 
@@ -76,10 +76,11 @@ class _Method:
 
 
 class RpcServer:
-    """Server for the RPC methods of one node, on one port.
+    """Serves the RPC methods of one node, on one port.
 
-    `handler(request, peer)` is a coroutine function, or a plain function that returns the answer
-    at once, an `Answer` (both need no task), or an awaitable. `peer` is the caller's node name.
+    `handler(request, peer)` is either a coroutine function or a plain function. A plain function
+    returns the answer at once, an `Answer` (neither needs a task), or an awaitable. `peer` is the
+    caller's node name.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class RpcServer:
             connection.close()
 
     async def _serve(self, conn: Conn) -> None:
-        """Read requests from a connection until it ends; their calls may run longer."""
+        """Read requests from a connection until it ends; calls in progress may run longer."""
         if len(self._connections) >= _CONNECTIONS_MAX:
             conn.close()
             return
@@ -212,9 +213,9 @@ class RpcServer:
 
 
 def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call[Any]]:
-    """The declared type of a handler's request, its parameter at `position` after `self`."""
+    """Return the declared type of a handler's request: parameter `position` after `self`."""
     function = getattr(handler, "__func__", handler)
-    # A cached closure would keep its node alive.
+    # Cache no closure, because the cache would keep the closure's node alive.
     read = _declared if function.__closure__ is None else _declared.__wrapped__
     request_type: type[Call[Any]] = read(function)[position]
     return request_type
@@ -222,18 +223,18 @@ def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call
 
 @functools.lru_cache(maxsize=256)
 def _declared(function: Callable[..., Any]) -> list[Any]:
-    """The types that a function declares: nodes start often, and reading the types takes long."""
+    """Return a function's declared types, cached: nodes start often, and reading types is slow."""
     return list(get_type_hints(function).values())
 
 
 @functools.lru_cache(maxsize=256)
 def _decoder(request_type: type[Call[Any]]) -> msgspec.msgpack.Decoder[Call[Any]]:
-    """The decoder of a type; all servers of the process share it, because it keeps no state."""
+    """Return a type's decoder, which all servers of the process share, since it keeps no state."""
     return msgspec.msgpack.Decoder(request_type)
 
 
 class _Unstarted:
-    """Owner of a handler's coroutine, which it closes if the node dies before the task starts."""
+    """Holds a handler's coroutine, and closes it if the node dies before the task starts."""
 
     def __init__(self, coroutine: types.CoroutineType[Any, Any, msgspec.Struct]) -> None:
         self._coroutine = coroutine
@@ -246,10 +247,10 @@ class _Unstarted:
 
 
 class _SeenCalls:
-    """The call ids of one connection that were handled, within a bounded window.
+    """The call ids that were handled on one connection, within a bounded window.
 
-    A client numbers its calls consecutively. So every id up to the highest id was seen, except the
-    recorded skipped ids. An id far below the highest id must be a late copy.
+    A client numbers its calls consecutively. Every id up to the highest one was therefore seen,
+    except for the recorded skipped ids. An id far below the highest one must be a late copy.
     """
 
     __slots__ = ("_highest", "_skipped")
@@ -259,7 +260,7 @@ class _SeenCalls:
         self._skipped: dict[int, None] = {}  # call ids, rising
 
     def add(self, call_id: int) -> bool:
-        """Record `call_id`; return false if it was handled before or is older than the window."""
+        """Record `call_id`; return false if it was handled before, or is older than the window."""
         highest = self._highest
         if call_id <= highest:
             if call_id not in self._skipped:
@@ -294,7 +295,7 @@ def _try_send(conn: Conn, frame: bytes) -> bool:
 
 
 async def _send(conn: Conn, frame: bytes) -> None:
-    """Send an answer, also under back-pressure, unless the connection is lost."""
+    """Send an answer, waiting while back-pressure delays it; do nothing on a lost connection."""
     try:
         await conn.send(frame)
     except OSError:

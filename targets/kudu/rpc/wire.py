@@ -1,4 +1,4 @@
-"""Encoding of frames, the msgpack arrays `[kind, call_id, method, body]`, and of addresses."""
+"""Encodes frames, which are msgpack arrays `[kind, call_id, method, body]`, and addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R_co = TypeVar("R_co", bound=msgspec.Struct, covariant=True)
 
 
 class Call(msgspec.Struct, Generic[R_co], frozen=True, array_like=True):
-    """A request that knows its method and the type of its answer.
+    """A request, whose class determines its method and the type of its answer.
 
     Each service has its own generic subclass: `class PingRequest(SomeCall[Pong])` is the method
     `Ping` of that service, answered with a `Pong`.
@@ -41,7 +41,7 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True, array_like=True):
 
 
 class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A frame whose body is decoded once its type is known."""
+    """A frame whose body is decoded only once its type is known."""
 
     kind: int
     call_id: int
@@ -66,7 +66,7 @@ def request_frame(call_id: int, request: Call[R_co]) -> bytes:
 
 
 def error_frame(call_id: int, code: str, message: str) -> bytes:
-    """Encode the frame that tells a client that its call failed."""
+    """Encode the frame by which a client learns that its call failed."""
     return _encode((ERROR, call_id, "", (code, message)))
 
 
@@ -80,7 +80,7 @@ def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
 
 
 def frame_name(frame: bytes) -> str:
-    """Describe a frame for people, by its method and call id."""
+    """Describe a frame for people by its method and call id."""
     try:
         head = FRAME_DECODER.decode(frame)
     except msgspec.DecodeError:

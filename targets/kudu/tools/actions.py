@@ -1,6 +1,6 @@
 """The actions of the tool `harness kudu`, which have the names of Kudu's own actions.
 
-An action calls the cluster through an `Admin` and returns a text to print. Lists are printed as
+An action calls the cluster through an `Admin`, and returns a text to print. Lists are printed as
 tables, or as JSON with Kudu's keys (`tools/tool_action_master.cc`, `tool_action_table.cc`,
 `tool_action_tserver.cc`).
 """
@@ -67,7 +67,7 @@ async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _master_add(admin: Admin, given: argparse.Namespace) -> Said:
-    """Add a master, which becomes a voter once it has caught up; `master list` shows when."""
+    """Add a master. It becomes a voter once it has caught up; `master list` shows when."""
     await admin.ask_leader(m.AddMasterRequest(given.address))
     return Said("")
 
@@ -250,7 +250,7 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said:
-    """Force a configuration on one replica, since a tablet without a majority has no leader."""
+    """Force a configuration on one replica: a tablet without a majority has no leader to ask."""
     if given.tablet == SYSTEM_TABLET_ID:
         answer = await admin.ask_master(given.server, m.GetMasterRegistrationRequest())
         uuid = answer.meta.master_uuid
@@ -260,7 +260,7 @@ async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said
         if not uuid:
             raise ToolError(f"Not found: the masters know no tablet server at {given.server}")
     group = "master" if given.tablet == SYSTEM_TABLET_ID else given.tablet
-    admin.announce("config-forced", group=group)  # announce the change before it can take effect
+    admin.announce("config-forced", group=group)  # before the change can take effect
     request = raft.UnsafeChangeConfigRequest(uuid, given.tablet, tuple(given.peer_uuids))
     await _ask_replica(admin, given.server, request)
     return Said("")

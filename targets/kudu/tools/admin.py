@@ -1,7 +1,8 @@
 """An administrator's access to a cluster: calls to its masters and servers, with time limits.
 
 A tool waits for a leader, as Kudu's own client does. It sends each request once and reports the
-answer, except that it repeats a request which a master refused because it does not lead.
+answer. The only exception: if a master refuses a request because it does not lead, the tool repeats
+the request.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ToolError(Exception):
 
 
 def state_of(server: m.TabletServerEntry) -> str:
-    """Kudu's name for the maintenance state of a tablet server, which an administrator sets."""
+    """Return Kudu's name for a tablet server's maintenance state, which an administrator sets."""
     return "MAINTENANCE_MODE" if server.in_maintenance else "NONE"
 
 
@@ -57,7 +58,7 @@ class Admin:
         return m.RequestId(f"{self._env.random.getrandbits(64):016x}-tool", 1, "")
 
     async def ask(self, address: str, request: Call[R_co]) -> R_co:
-        """Return the answer to a call, perhaps with an error. Raises `RpcError` if none came."""
+        """Return the answer to a call, perhaps an error. Raises `RpcError` if no answer came."""
         return await self._rpc.call(address, request, timeout_s=self._timeout_s)
 
     async def must_answer(self, address: str, request: Call[R_co]) -> R_co:
@@ -67,13 +68,13 @@ class Admin:
             raise ToolError(f"Network error: {address}: {error}") from error
 
     async def ask_master(self, address: str, request: Call[Answer]) -> Answer:
-        """Return a master's answer. Raises `ToolError` if it holds an error or no answer came."""
+        """Return a master's answer. Raises `ToolError` for an error, or if no answer came."""
         return _without_error(await self.must_answer(address, request))
 
     async def ask_leader(self, request: Call[Answer]) -> Answer:
         """Return the answer of the leader, which may still have to be elected.
 
-        Raises `ToolError` if the answer holds an error, if no answer came, or if no master leads
+        Raises `ToolError` if the answer contains an error, if no answer came, or if no master leads
         within the time limit.
         """
         end_ns = self._env.clock.monotonic_ns() + round(self._timeout_s * 1e9)
@@ -93,7 +94,7 @@ class Admin:
             await asyncio.sleep(_PAUSE_S)
 
     async def leader(self) -> str:
-        """Return the address of the master that leads the highest term, or raise `ToolError`."""
+        """Return the address of the master that leads in the highest term, or raise `ToolError`."""
         answers = await self.all_of(self.masters, self._connect)
         leaders = [
             (answer.meta.term, address)

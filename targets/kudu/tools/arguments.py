@@ -1,4 +1,4 @@
-"""The arguments of `harness kudu`, spelt as in Kudu's own tool."""
+"""The arguments of `harness kudu`, spelled as in Kudu's own tool."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _remote_replica(modes: Any) -> None:
 
 
 def _metastore(modes: Any) -> None:
-    """Add the actions `hms ...`, for clusters with metastores."""
+    """Add the actions `hms ...`, which work for clusters with metastores."""
     actions = modes.add_parser("hms", help="check or repair metastore entries").add_subparsers(
         required=True
     )

@@ -11,7 +11,7 @@ from harness.plugins import Said
 
 
 def data_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table: centred headings, a rule, the rows."""
+    """Yield the lines of a table: centred headings, a rule, the rows."""
     widths = [
         max(len(heading), *(len(row[i]) for row in rows)) if rows else len(heading)
         for i, heading in enumerate(headings)

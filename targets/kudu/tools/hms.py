@@ -1,11 +1,12 @@
-"""`harness kudu hms ...`: comparison and repair of Kudu's tables and their metastore entries.
+"""`harness kudu hms ...`: compares and repairs Kudu's tables and their metastore entries.
 
 The actions `list`, `check`, `fix`, `precheck` and `downgrade` follow Kudu's
-`tools/tool_action_hms.cc`. The table's id links a table and its entry. `fix` creates missing
-entries. It overwrites entries that differ from Kudu's data, including their names and
-`kudu.master_addresses`. It drops entries without a table only with `--drop_orphan_hms_tables`.
-`downgrade` converts entries to the format from before the synchronization (`LEGACY_HANDLER`); `fix`
-treats downgraded entries as missing and overwrites them with current entries.
+`tools/tool_action_hms.cc`. A table and its entry belong together if they have the same table id.
+`fix` creates missing entries. It overwrites entries that differ from Kudu's data, including their
+names and `kudu.master_addresses`. It drops entries without a table only with
+`--drop_orphan_hms_tables`. `downgrade` converts entries to the format from before the
+synchronization (`LEGACY_HANDLER`); `fix` treats downgraded entries as missing, and overwrites them
+with current entries.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class Metastore:
     """Kudu's and Hive's catalogs, for the actions of `harness kudu hms`."""
 
     def __init__(self, admin: Admin, catalog: HmsCatalog, cluster_id: str) -> None:
-        """`admin` calls the masters; `catalog` calls the metastore on behalf of the masters."""
+        """Use `admin` to call the masters, and `catalog` to call the metastore in their name."""
         self.admin = admin
         self.catalog = catalog
         self.cluster_id = cluster_id
 
     async def entries(self) -> list[api.MetaTable]:
-        """Return all entries of this cluster, also downgraded entries, sorted by name."""
+        """Return all entries of this cluster, including downgraded ones, sorted by name."""
         listed = await self.catalog.all_entries()
         return sorted(
             (entry for entry in listed if rules.is_legacy(entry) or self.catalog.is_ours(entry)),
@@ -45,7 +46,7 @@ class Metastore:
 
 
 async def _tables(admin: Admin) -> list[TableRecord]:
-    """Kudu's tables, sorted by name, with the fields that metastore entries contain."""
+    """Return Kudu's tables, sorted by name, with the fields that metastore entries contain."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     tables = []
     for entry in sorted(listed.tables, key=lambda table: table.name):
@@ -193,7 +194,7 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Check that all tables' names are valid and distinct in Hive, which ignores case."""
+    """Check that all tables' names are valid in Hive, and distinct even though it ignores case."""
     del given
     tables = await _tables(admin)
     counts = Counter(table.name.lower() for table in tables)

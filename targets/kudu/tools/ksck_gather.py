@@ -1,4 +1,4 @@
-"""Collection of the data for a cluster check (Kudu: `tools/ksck_remote.cc`).
+"""Collects the data for a cluster check (Kudu's `tools/ksck_remote.cc`).
 
 The leading master reports tables and replicas, as it does to any client. Then each tablet server
 reports its own replicas. The result also shows which servers did not answer.
@@ -33,7 +33,7 @@ _Hosted = Mapping[str, m.HostedTablet]
 
 
 async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
-    """Collect the input of `judge`; if `checksum`, also checksums of all replicas' rows."""
+    """Collect the input of `judge`, with checksums of all replicas' rows if `checksum`."""
     asked = await admin.all_of(admin.masters, lambda address: _master(admin, address))
     masters = tuple(server for server, _ in asked)
     states = tuple(
@@ -104,7 +104,7 @@ async def _tserver(admin: Admin, entry: m.TabletServerEntry) -> tuple[ServerSumm
 async def _consensus_state(
     admin: Admin, address: str, uuid: str, tablet_id: str
 ) -> ConsensusState | None:
-    """A replica's view of its Raft group; `None` if the server does not run the replica."""
+    """Return a replica's view of its group; `None` if the server does not run the replica."""
     answer = await admin.ask(address, GetConsensusStateRequest(uuid, tablet_id))
     config = answer.active_config
     if answer.error is not None or config is None:
@@ -121,7 +121,7 @@ async def _consensus_state(
 
 
 class _Replicas:
-    """Reader of tables from the leading master, and of their replicas from tablet servers."""
+    """Reads tables from the leading master, and their replicas from tablet servers."""
 
     def __init__(self, admin: Admin, servers: Mapping[str, tuple[ServerSummary, _Hosted]]) -> None:
         self._admin = admin

@@ -1,4 +1,4 @@
-"""Derivation of the results of a cluster check from servers' answers (Kudu: `tools/ksck.cc`).
+"""Derives the results of a cluster check from the servers' answers (Kudu's `tools/ksck.cc`).
 
 The functions are pure: `judge` derives the results from the answers in `Observed`. The first
 matching rule gives the health of a tablet:
@@ -9,11 +9,11 @@ matching rule gives the health of a tablet:
 4. there are fewer voters than the table wants: UNDER_REPLICATED;
 5. the master knows no leader: UNAVAILABLE;
 6. a replica's active configuration has another leader or other members than the master's:
-  CONSENSUS_MISMATCH;
-7. HEALTHY.
+   CONSENSUS_MISMATCH;
+7. otherwise: HEALTHY.
 
-Masters must agree on type, term, leader and members of their own group, so a single master that
-does not answer makes the check fail.
+Masters must agree on type, term, leader and members of their own group. If a single master does not
+answer, the check therefore fails.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All collected answers of servers; `tables` is `None` if no leading master answered."""
+    """All collected answers of servers. `tables` is `None` if no leading master answered."""
 
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]
@@ -133,7 +133,7 @@ def _server_errors(what: str, servers: Sequence[ServerSummary]) -> Iterable[str]
 
 
 def _in_conflict(seen: Observed) -> bool:
-    """Whether a master reported no state, or a state that differs from another master's."""
+    """Whether a master reported no state, or a different state than another master."""
     states = {state.uuid: state.consensus_state for state in seen.master_states}
     if any(server.uuid not in states for server in seen.masters):
         return True
@@ -172,7 +172,7 @@ def _tablet(table: ObservedTable, tablet: ObservedTablet) -> TabletSummary:
 
 
 def _health(table: ObservedTable, tablet: ObservedTablet) -> tuple[Health, str]:
-    """The health of a tablet, and the end of the sentence that describes it."""
+    """Return the health of a tablet, and the end of the sentence that describes it."""
     master, replicas = tablet.master_cstate, tablet.replicas
     voters = [replica for replica in replicas if replica.is_voter]
     running = sum(replica.is_running for replica in voters)

@@ -1,4 +1,4 @@
-"""The results of a cluster check, in the shapes of Kudu's `KsckResultsPB` (`tools/tool.proto`).
+"""The results of a cluster check, in the shape of Kudu's `KsckResultsPB` (`tools/tool.proto`).
 
 The fields are the keys of the JSON report, in the report's order. Results are plain data:
 `ksck_judge.py` derives them from the servers' answers, and `ksck_text.py` prints them.
@@ -20,7 +20,7 @@ class ServerHealth(enum.StrEnum):
 
 
 class Health(enum.StrEnum):
-    """The health of a tablet; a table has the health of its worst tablet.
+    """The health of a tablet. A table has the health of its worst tablet.
 
     Values are in the order of Kudu's `KsckCheckResult`, the healthiest first.
     """
@@ -87,7 +87,7 @@ class MasterConsensusState(_Part, frozen=True):
 
 
 class ReplicaSummary(_Part, frozen=True):
-    """A replica that the master knows; `state` is `None` if its server fails or lacks it."""
+    """A replica that the master knows; `state` is `None` if its server failed or lacks it."""
 
     ts_uuid: str
     ts_address: str | None = None
@@ -172,7 +172,7 @@ class CountSummary(_Part, frozen=True):
 
 
 class KsckResults(_Part, frozen=True):
-    """All results of a check, which fails if there are `errors`; `warnings` do not fail it."""
+    """All results of a check. Only `errors` make the check fail; `warnings` do not."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """A cluster check as a plain report, in the order and with the words of Kudu's `ksck`.
 
-`concise` omits healthy tablets and matrices without a conflict; `full` includes them. The last line
-is OK or FAILED.
+`concise` omits healthy tablets, and matrices without a conflict; `full` includes them. The last
+line is OK or FAILED.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _USUAL_STATE = "NONE"
 def plain_report(
     results: KsckResults, *, tserver_states: Mapping[str, str] | None = None, full: bool = False
 ) -> str:
-    """The whole report; `tserver_states` maps uuids to maintenance states."""
+    """Return the whole report. `tserver_states` maps uuids to maintenance states."""
     parts = [
         _masters(results, full=full),
         _states(tserver_states or {}),
@@ -129,7 +129,7 @@ def _replica_state(replica: ReplicaSummary) -> str:
 def _matrix(
     uuids: Sequence[str], master: ConsensusState | None, states: Mapping[str, ConsensusState]
 ) -> Iterator[str]:
-    """The members of each configuration, with one letter per server."""
+    """Yield the lines of a matrix: the members of each configuration, one letter per server."""
     others = sorted(
         {uuid for state in states.values() for uuid in (*state.voter_uuids, *state.non_voter_uuids)}
     )
@@ -188,7 +188,7 @@ def _tables(results: KsckResults) -> Iterator[str]:
 
 
 def _replica_counts(results: KsckResults) -> Iterator[str]:
-    """Quantiles of the number of replicas per tablet server."""
+    """Yield the quantiles of the number of replicas per tablet server."""
     counts = dict.fromkeys((server.uuid for server in results.tserver_summaries), 0)
     for tablet in results.tablet_summaries:
         for replica in tablet.replica_infos:

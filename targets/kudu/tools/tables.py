@@ -20,7 +20,7 @@ _ASK_EVERY_S: Final = 0.1
 
 
 async def create(admin: Admin, options: argparse.Namespace) -> Said:
-    """Create a table; its first column is the key, by whose hash rows are spread over tablets."""
+    """Create a table. Its first column is the key, whose hash spreads the rows over the tablets."""
     (key, key_type), *others = options.columns
     columns = (
         m.Column(id=0, name=key, type=key_type, is_key=True, is_nullable=False),
@@ -58,7 +58,7 @@ async def alter(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 async def delete(admin: Admin, options: argparse.Namespace) -> Said:
-    """Delete a table; its tablets are deleted later, in the background."""
+    """Delete a table. Its tablets are deleted later, in the background."""
     table = m.TableIdentifier(table_name=options.table)
     await admin.ask_leader(m.DeleteTableRequest(table, admin.request_id()))
     return Said("")

@@ -1,4 +1,4 @@
-"""The error by which a tablet server refuses a request, and the limits beyond which it does so."""
+"""The error with which a tablet server refuses a request, and limits beyond which it refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW_ERRORS_MAX: Final = 500_000
 CLIENTS_MAX: Final = 50_000
 """Number of remembered clients at which a tablet starts to refuse new writes."""
 CLIENTS_KEPT: Final = 1000
-"""Number of the latest clients that a tablet remembers regardless of the age of their writes."""
+"""How many of the latest clients a tablet remembers, however old their writes are."""
 WRITES_WAITING_MAX: Final = 256
 """Maximum number of writes per tablet that wait for their commit."""
 WRITES_WAITING_BYTES_MAX: Final = 16 * 1024 * 1024

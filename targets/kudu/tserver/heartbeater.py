@@ -1,12 +1,12 @@
 """A tablet server's heartbeats to masters, with one loop per master (Kudu: one thread per master).
 
 Each master has one loop, however often the list of masters names it (KUDU-2684). A `_MasterLoop`
-has a `ReportTracker`. A loop waits for the interval or for a change of a tablet,
-asks the tablet manager for the reports that are due, and passes the master's answer to the tracker.
-A changed tablet is reported at once, after a short pause in which further changes join the report.
-A master that does not answer delays only its own loop.
+waits for the interval or for a change of a tablet. Then it asks the tablet manager for the reports
+that are due, and passes the master's answer to its `ReportTracker`. A changed tablet is reported at
+once, after a short pause in which further changes join the report. A master that does not answer
+delays only its own loop.
 
-The answers of masters name the current masters. A server also runs a loop for each current master
+The answers of masters name the current masters, and the server also runs a loop for each of these
 that was not in its initial list. The server believes the answer of the newest term and, within a
 term, the answer of the leader. The server always keeps the loops of its initial list, so it can
 recover from a wrong answer.
@@ -35,7 +35,7 @@ _COALESCE_S: Final = 0.01
 
 
 class ClusterMembership(Protocol):
-    """The id of this server's cluster, stored so that the server never joins another cluster."""
+    """The id of this server's cluster, stored so that the server never joins another one."""
 
     cluster_id: str
 
@@ -87,7 +87,7 @@ class _MasterLoop:
             if self._tracker.beat_now:
                 if self._tracker.failures == 0:
                     await asyncio.sleep(_COALESCE_S)
-                # The call failed, perhaps at once: pause before the retry. (Kudu does not pause,
+                # The call failed, perhaps at once, so pause before the retry. (Kudu does not pause,
                 # which wastes CPU time.)
                 else:
                     await asyncio.sleep(self._interval_s / 10)
@@ -109,15 +109,15 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
-        # Without synced logs, a cluster may lose its id in a power cut and create a new id. A
-        # server that had stored the old id could never join again, so the server stores no id.
-        # (Kudu's servers never store a cluster id.)
+        # If logs are not synced, a cluster may lose its id in a power cut and create a new id. A
+        # server that had stored the old id could never join again, so it stores no id. (Kudu's
+        # servers never store a cluster id.)
         lasts = self._node.flags.log_force_fsync_all
         if lasts and response.cluster_id and not self._membership.cluster_id:
             await self._membership.join(response.cluster_id)
         own_id = self._membership.cluster_id
         if own_id and response.cluster_id and response.cluster_id != own_id:
-            # This server had joined no cluster when it sent the request to this foreign master.
+            # When this server sent the request to this foreign master, it had not joined a cluster.
             self._tracker.failed()
             return
         marked = self._tracker.dirty if self.others else {}
@@ -167,9 +167,9 @@ class Heartbeater:
         self._seqno = seqno
         self._told = tuple(masters)
         self._named_by = (-1, False)  # last believed answer: its term, whether a leader sent it
-        self._named: tuple[str, ...] = ()  # masters that the last believed answer named
-        # The key of a loop is its master's address; with switch KUDU-2684, the second loop of a
-        # master that the initial list names twice has the key "ADDRESS (2)".
+        self._named: tuple[str, ...] = ()  # the masters that the last believed answer named
+        # Loops have their master's address as key. With the switch KUDU-2684, if the initial list
+        # names a master twice, the master's second loop has the key "ADDRESS (2)".
         self._loops: dict[str, _MasterLoop] = {}
         self._tablets: TabletManager | None = None  # set by `run`
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -180,7 +180,7 @@ class Heartbeater:
         return tuple(dict.fromkeys(loop.master for loop in self._loops.values()))
 
     def mark_dirty(self, tablet_id: str) -> None:
-        """Note that a tablet has changed, so that a report to every master is due."""
+        """Record that a tablet has changed, so that a report to every master is due."""
         for loop in self._loops.values():
             loop.mark_dirty(tablet_id)
 
@@ -201,7 +201,7 @@ class Heartbeater:
         self._tasks[key] = self._env.spawn(beats, name=f"heartbeat-{key}")
 
     async def _follow_leader(self, tablets: TabletManager) -> NoReturn:
-        """Switch LEADER-ONLY-HEARTBEATS: send to one master while it leads, then try the next."""
+        """Send to one master while it leads, then try the next (switch LEADER-ONLY-HEARTBEATS)."""
         pause_s = self._node.flags.heartbeat_interval_ms / 10_000
         while True:
             for loop in [*self._loops.values()]:
@@ -217,7 +217,7 @@ class Heartbeater:
                 self._follow(self._told, self._named)
 
     def _follow(self, told: Sequence[str], named: Sequence[str] = ()) -> None:
-        """Start and stop loops, so that exactly the masters `told` and `named` have a loop."""
+        """Start and stop loops, so that exactly the masters in `told` and `named` have one."""
         wanted = {address: address for address in (*told, *named)}
         if Bug.KUDU_2684 in self._node.bugs:
             wanted |= {f"{each} (2)": each for at, each in enumerate(told) if each in told[:at]}

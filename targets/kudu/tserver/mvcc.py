@@ -4,9 +4,10 @@ The store uses multi-version concurrency control without locks (a much reduced v
 `tablet/mvcc.h`). The log gives each write a timestamp above all earlier ones, so a reader at
 timestamp T sees the newest version of every key at or below T.
 
-A version is 8 bytes of timestamp and the msgpack map {column id: value} without nulls; a deletion
-has no map. So the bytes of versions sort by time, and rows of different schemas coexist. The values
-of a dropped column remain in old versions, because its id is never reused (KUDU-461).
+A version is 8 bytes of timestamp, followed by the msgpack map {column id: value} without nulls; a
+deletion has no map. The bytes of versions therefore sort by time, and rows of different schemas
+coexist. The values of a dropped column remain in old versions, because its id is never reused
+(KUDU-461).
 
 **Bounded history.** The store removes a version if its successor is older than the age limit, or if
 the history exceeds its limit in bytes. The removal raises `history_start`, and reads below
@@ -45,7 +46,7 @@ decode_row = _rows.decode
 
 
 class SortedKeys:
-    """A sorted set of keys, stored in sorted blocks, so that an insertion changes only one block.
+    """A sorted set of keys, in sorted blocks, so that an insertion changes only one block.
 
     Every block has at least one key, and `_firsts` has the first key of each block.
     """
@@ -53,7 +54,7 @@ class SortedKeys:
     __slots__ = ("_blocks", "_firsts")
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
-        """Fill the set; `keys` need not be sorted but must be distinct."""
+        """Fill the set with `keys`, which need not be sorted but must be distinct."""
         ordered = sorted(keys)
         half = _BLOCK_MAX // 2
         self._blocks = [ordered[at : at + half] for at in range(0, len(ordered), half)]
@@ -82,7 +83,7 @@ class SortedKeys:
             del self._blocks[at], self._firsts[at]
 
     def since(self, start: bytes) -> Iterator[bytes]:
-        """Iterate over the keys from `start` on; add and remove no keys during the iteration."""
+        """Iterate over the keys from `start` on. Add and remove no keys during the iteration."""
         at = max(0, bisect.bisect_right(self._firsts, start) - 1)
         if at < len(self._blocks):
             block = self._blocks[at]
@@ -92,7 +93,7 @@ class SortedKeys:
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a scan: `rows` has pairs of a key and an encoded row.
+    """One page of a scan. `rows` has pairs of a key and an encoded row.
 
     The scan continues at `next_key`; `None` means that the scan has ended.
     """
@@ -108,7 +109,7 @@ class RowStore:
     """
 
     def __init__(self, *, history_bytes_max: int, loaded_at_once: int = LOADED_AT_ONCE) -> None:
-        """History beyond `history_bytes_max` bytes is removed even if it is not old.
+        """Keep a history of at most `history_bytes_max` bytes, even if it is not old.
 
         `load` pauses after every `loaded_at_once` records.
         """
@@ -141,7 +142,7 @@ class RowStore:
     def _at(self, key: bytes, above: bytes) -> bytes | None:
         """Return the row of the key's newest version before `above`; None if there is no row.
 
-        `above` has the bytes of a timestamp.
+        `above` is a timestamp in bytes.
         """
         chain = self._chains[key]
         if isinstance(chain, bytes):
@@ -180,7 +181,7 @@ class RowStore:
     def put(self, key: bytes, timestamp: int, row: bytes | None) -> None:
         """Add a version of a key's row; `None` deletes the row.
 
-        `timestamp` must not be below the key's newest version. A version with the same timestamp is
+        `timestamp` must not be below the key's newest version. If it is equal, that version is
         replaced, because all rows of one write have one timestamp.
         """
         version = timestamp.to_bytes(_TIMESTAMP_BYTES, "big") + (row or b"")
@@ -193,7 +194,7 @@ class RowStore:
         else:
             superseded = self._append(key, chain, version)
         self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
-        if row is None:  # a deletion counts as history, and is removed with the versions it hides
+        if row is None:  # a deletion counts as history; it goes with the versions it hides
             superseded += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
         if superseded:
             self._superseded.append((timestamp, key, superseded))
@@ -202,7 +203,7 @@ class RowStore:
         self.changes.append((key, version))
 
     def _append(self, key: bytes, chain: bytes | list[bytes], version: bytes) -> int:
-        """Append a version to a key's `chain`; return the number of bytes that become history.
+        """Append a version to a key's `chain`; return how many bytes become history.
 
         The number is negative if the version replaces a deletion, which was counted as history.
         """
@@ -243,7 +244,7 @@ class RowStore:
     # --- history ----------------------------------------------------------------------------
 
     def collect(self, oldest: int) -> None:
-        """Remove versions that only reads below the timestamp `oldest` could see.
+        """Remove the versions that only reads below the timestamp `oldest` could see.
 
         If the history exceeds its limit in bytes, more versions are removed.
         """
@@ -304,9 +305,9 @@ class RowStore:
     def load(self, records: Iterable[Record], history_start: int) -> Iterator[None]:
         """Fill an empty store with `records`.
 
-        The versions of a key must come oldest first; the last record with the same key and
-        timestamp counts. The returned iterator works in short steps, and the caller must exhaust it
-        before any other use of the store.
+        The versions of a key must come oldest first. If two records have the same key and
+        timestamp, the last one counts. The returned iterator works in short steps, and the caller
+        must exhaust it before any other use of the store.
         """
         assert not self._chains, "the store is not empty"
         chains = self._chains

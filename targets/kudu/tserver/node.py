@@ -1,11 +1,11 @@
 """The tablet server process, which combines identity, RPC services, tablets and heartbeats.
 
 The argument `config` of `main` is `{"masters": [address...], "address": "t1:7050", "flags": {...},
-"profile": name, "bugs": [switch...]}`. The file `instance` stores the uuid, drawn at the first
-start (a wiped server is a new server), the number of the last start, and the cluster's id. The
-number of a start is the wall clock in ns, as in Kudu, but it always grows. If it did not grow after
-the clock was set back, masters could mistake the running server for its predecessor. All replicas
-are open before the server listens.
+"profile": name, "bugs": [switch...]}`. The file `instance` stores the uuid, the number of the last
+start, and the cluster's id. The uuid is drawn at the first start, so a wiped server is a new
+server. The number of a start is the wall clock in ns, as in Kudu, but it always grows. If it did
+not grow after the clock was set back, masters could mistake the running server for its predecessor.
+All replicas are open before the server listens.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 async def _start_instance(env: Env) -> _Instance:
-    """Return this start's content of the file `instance`, after writing it durably."""
+    """Update the file `instance` for this start, durably, and return its content."""
     now_ns = env.clock.wall_ns()
     try:
         body = await checked_file.read(env.disk, _INSTANCE, _MAGIC)

@@ -1,9 +1,9 @@
-"""The results of recent writes, so that a write is applied once and a resend gets the first answer.
+"""The results of recent writes: a write is applied once, and a resend gets the first answer.
 
 The code follows Kudu's `rpc/result_tracker.h`, with one difference: results are stored and removed
-when the log is applied, by the log's timestamps. So all replicas have the same results, a new
-leader has the results of the old leader, and the log and its snapshots restore them. If the log has
-two copies of a request, only the first one takes effect.
+when the log is applied, by the log's timestamps. All replicas therefore have the same results, a
+new leader has the results of the old leader, and the log and its snapshots restore them. If the log
+has two copies of a request, only the first one takes effect.
 
 A result is kept for `remember_responses_ttl_ms`, and a client for `remember_clients_ttl_ms` after
 its last write. The latest clients are always kept. Otherwise a leader whose clock is hours ahead
@@ -12,9 +12,9 @@ effect again. A client reports the request number below which it has all answers
 number are removed at once. A request whose result was removed is stale: the server no longer knows
 whether the request was applied.
 
-If a result were removed early, a late copy of the request would take effect again. So if there are
-too many results, `is_full` makes the leader refuse new writes (THROTTLED). But the log's time
-advances only with its entries. So the leader accepts a write whose own timestamp would expire
+If a result were removed early, a late copy of the request would take effect again. If there are too
+many results, `is_full` therefore makes the leader refuse new writes (THROTTLED). But the log's time
+advances only with its entries, so the leader accepts a write whose own timestamp would expire
 enough results (`makes_room`).
 """
 
@@ -87,9 +87,10 @@ class Results:
         )
 
     def makes_room(self, timestamp: int) -> bool:
-        """Return whether a write at `timestamp` would expire all results above the limits.
+        """Return whether a write at `timestamp` would expire enough results to be within the
+        limits.
 
-        Results above the limits come from writes that were accepted before a limit was reached.
+        Results can exceed the limits by writes that were accepted before a limit was reached.
         """
         count, row_errors = self.count, self._row_errors
         for age in self._by_age:
@@ -142,7 +143,7 @@ class Results:
             if self._is_kept(*age):
                 _, client_id, seq_no = age
                 self._forget_below(self._clients[client_id], seq_no + 1)
-        # Most results are removed before they expire, so drop the ages of removed results.
+        # Most results are removed before they expire; drop their ages.
         if len(self._by_age) > 2 * self.count + _AGES_SPARE:
             self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
         while len(self._clients) > self._clients_kept:

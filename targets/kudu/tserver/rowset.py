@@ -3,13 +3,14 @@
 A snapshot writes the changes since the last snapshot to a new file, so its cost depends on the
 number of writes, not on the number of rows. Small adjacent files are merged by size, as in a
 log-structured merge tree (O'Neil et al., 1996). Unless a merge would exceed `FILE_BYTES_MAX`, each
-file is at least twice as large as the next one. So the number of files grows with the logarithm of
-the size up to `FILE_BYTES_MAX`, and linearly beyond. Dead versions disappear when the state machine
-writes all rows instead of changes. It does so before the files become much larger than twice the
-live bytes.
+file is at least twice as large as the next one. The number of files therefore grows with the
+logarithm of the size up to `FILE_BYTES_MAX`, and linearly beyond. Dead versions disappear when the
+state machine writes all rows instead of changes. It does so before the files become much larger
+than twice the live bytes.
 
-A crash at any point is harmless: files are durable before the manifest that names them, and files
-that the manifest no longer names are removed after it is written. The next start removes leftovers.
+A crash at any point is harmless. A manifest is written only when the files that it names are
+durable, and files are removed only when the manifest that no longer names them is written. The next
+start removes leftovers.
 
 Rows are stored and sent as records in blocks, so that files can be merged as bytes.
 """
@@ -42,7 +43,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class StoredRows(msgspec.Struct, frozen=True, array_like=True):
     """A tablet's state: `head` is the state without the rows, and `blocks` has the row versions.
 
-    With `is_whole`, the blocks have all versions. Without it, they have the versions since the last
+    If `is_whole`, the blocks have all versions. Otherwise they have the versions since the last
     snapshot. Older versions of a key come first.
     """
 
@@ -65,7 +66,7 @@ _manifests = msgspec.msgpack.Decoder(_Manifest)
 
 
 class RowFiles:
-    """The row files of one replica; calls of the methods must not overlap."""
+    """The row files of one replica. Calls of the methods must not overlap."""
 
     def __init__(self, disk: Disk, folder: str, digest: Callable[[], bytes]) -> None:
         """Store files in `folder`; `digest` returns the digest of the tablet's whole state."""
@@ -143,7 +144,7 @@ class RowFiles:
 
 
 def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
-    """Combine blocks into file contents of at most `FILE_BYTES_MAX`, or of one larger block."""
+    """Combine blocks into files; only a single larger block may exceed `FILE_BYTES_MAX`."""
     files: list[bytes] = []
     group: list[bytes] = []
     size = 0
@@ -160,7 +161,7 @@ def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
 
 
 def pack_blocks(records: Iterable[Record]) -> list[bytes]:
-    """Pack records into blocks: a block is its length in 4 bytes and a msgpack list of records."""
+    """Pack records into blocks: a 4-byte length, followed by a msgpack list of records."""
     blocks = []
     waiting: list[Record] = []
     size = 0

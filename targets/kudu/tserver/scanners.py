@@ -2,11 +2,11 @@
 
 A scan first chooses a timestamp that is safe on this replica (`time_manager.py`). Every page is
 read at that timestamp, and the page's token has the timestamp, so that any replica can continue the
-scan. The read modes differ in the choice of the timestamp:
+scan. The read mode decides how the timestamp is chosen:
 
 * READ_LATEST on a leader: after the request has arrived, a majority confirms the leadership, and
-  all writes committed by then are applied. The timestamp is the newest applied one. The
-  scan sees all writes acknowledged before the request, so the read is linearizable.
+  all writes committed by then are applied. The timestamp is the newest applied one. The scan sees
+  all writes acknowledged before the request, so the read is linearizable.
 * READ_LATEST on another replica, if allowed: the newest timestamp that this replica has applied,
   however old. The answer's `replica` shows the role of the replica.
 * READ_AT_SNAPSHOT: the requested timestamp, or by default this server's time. A requested timestamp
@@ -54,7 +54,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Scans:
-    """Handler of scans and checksums of one replica."""
+    """Handles the scans and checksums of one replica."""
 
     def __init__(
         self,
@@ -119,10 +119,10 @@ class Scans:
         return await self._at(timestamp, request.timeout_ms), False
 
     def _refuse_ancient(self, timestamp: int) -> None:
-        """Refuse a snapshot before the ancient history mark, even if its versions are still there.
+        """Refuse a snapshot before the ancient history mark, even if its versions still exist.
 
-        Kudu compares with the mark alone (`VerifyNotAncientHistory`), so that no scan depends on
-        when versions are removed.
+        Kudu, too, compares only with the mark (`VerifyNotAncientHistory`), so that no scan depends
+        on when versions are removed.
         """
         mark = self._machine.last_timestamp - self._machine.history_age
         if timestamp < mark:

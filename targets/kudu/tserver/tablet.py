@@ -4,18 +4,18 @@ Each log entry's payload is one operation, identified by its tag, as Kudu's cons
 distinguishes `ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). All decisions are made
 when an operation is *applied*, so that every replica makes the same decisions:
 
-* **Schema changes** (`tablet/ops/alter_schema_op.cc`). An older version is refused, the same
-  version is accepted if the schema is the same, and a newer version replaces the schema.
+* **Schema changes** (`tablet/ops/alter_schema_op.cc`). An older version is refused. The current
+  version is accepted if the schema is the same. A newer version replaces the schema.
 * **The timestamp of a write.** The leader proposes a timestamp from its clock. The write gets the
-  larger of the proposed timestamp and the last timestamp plus one. So timestamps rise along the log
-  by construction, under any leader and any clock settings, and the rows at a timestamp are the
-  result of a prefix of the log.
+  larger of the proposed timestamp and the last timestamp plus one. Timestamps therefore rise along
+  the log, under any leader and any clock settings, and the rows at a timestamp are the result of a
+  prefix of the log.
 * **Errors of single rows.** If a row has an error, the other rows of the write are still written.
 * **Resends.** A write that was applied before gets its first result. If that result was removed,
   the write is stale (`result_tracker.py`).
 
-A snapshot has a head and either the row versions since the last snapshot or all row versions. It
-has all versions if the row files on disk would otherwise exceed twice the live bytes (`rowset.py`
+A snapshot has a head, and either all row versions or only the ones since the last snapshot. It has
+all versions if the row files on disk would otherwise exceed twice the live bytes (`rowset.py`
 stores the files).
 """
 
@@ -68,7 +68,7 @@ class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCH
 class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
     """A log operation that writes rows, at `timestamp` or later.
 
-    `foreign` has the positions of rows whose keys belong to another tablet. The leader determines
+    `foreign` has the positions of the rows whose keys belong to another tablet. The leader finds
     these positions, because other replicas may not know the partition.
     """
 
@@ -81,13 +81,13 @@ class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
 
 
 class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
-    """A log operation that writes no row; later operations have timestamps above `timestamp`."""
+    """A log operation that writes no row. Later operations have timestamps above `timestamp`."""
 
     timestamp: int
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """The outcome of applying a write; `result` is `None` if the write is stale.
+    """The outcome of applying a write. `result` is `None` if the write is stale.
 
     `again` is true if the replica has applied an earlier copy of the write.
     """
@@ -140,8 +140,8 @@ class TabletMachine:
     ) -> None:
         """Start from the parameters with which the tablet was created.
 
-        `on_change` is called after a change of the schema. `on_timestamp` is called with the new
-        `last_timestamp` when it rises.
+        `on_change` is called after a change of the schema. When `last_timestamp` rises,
+        `on_timestamp` is called with the new value.
         """
         self._flags = flags
         self._on_change = on_change
@@ -150,7 +150,7 @@ class TabletMachine:
         self.table_name = table_name
         self.applied_index = 0
         self.last_timestamp = 1  # below every write's timestamp
-        self._disk_bytes = 0  # size of the row files to which the next snapshot adds changes
+        self._disk_bytes = 0  # size of the row files that the next snapshot extends
         self._set_schema(schema, schema_version)
         self.rows = self._no_rows()
         self.results = Results(
@@ -198,7 +198,7 @@ class TabletMachine:
         return outcome
 
     def _advance(self, timestamp: int) -> None:
-        """Raise `last_timestamp` to `timestamp` if it is lower; expire old results and versions."""
+        """Raise `last_timestamp` to `timestamp` if it is lower. Expire old results and versions."""
         if timestamp <= self.last_timestamp:
             return
         self.last_timestamp = timestamp
@@ -267,7 +267,7 @@ class TabletMachine:
         )
 
     def digest(self) -> bytes:
-        """Return a digest of the whole state except history, which may differ between replicas."""
+        """Return a digest of the state without the history, which may differ between replicas."""
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:
@@ -283,9 +283,9 @@ class TabletMachine:
         return _encoder.encode(StoredRows(head, is_whole, blocks))
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Replace the state by `data`, a snapshot of the whole state at `index`.
+        """Replace the state with `data`, a snapshot of the whole state at `index`.
 
-        Until the restore is complete, readers see the old state.
+        Until this method returns, readers see the old state.
         """
         stored = _stored.decode(data)
         assert stored.is_whole, "the snapshot has only changes"

@@ -1,10 +1,10 @@
 """The metadata of one replica on disk: Kudu's tablet superblock (`tablet/metadata.proto`).
 
-The file `tablets/<id>/superblock` is replaced atomically; the Raft group of the tablet has its own
-files in `tablets/<id>/raft`. The superblock has the parameters with which the replica was created;
-later schemas are in the log and its snapshots. The superblock is written before the first file of
-the group and removed after the last one, so that the next start can finish a creation or deletion
-that a crash interrupted.
+The file `tablets/<id>/superblock` is replaced atomically; the tablet's Raft group has its own files
+in `tablets/<id>/raft`. The superblock has the parameters with which the replica was created; later
+schemas are in the log and its snapshots. The superblock is written before the group's first file
+and removed after the last one, so that the next start can finish a creation or deletion that a
+crash interrupted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     initial_config: RaftConfig
     data_state: str = READY
     partition_schema: PartitionSchema | None = None
-    # index of the committed configuration at the time when the replica was tombstoned
+    # The index of the committed configuration when the replica was tombstoned.
     tombstone_config_index: int = -1
     # A copy is complete once it has committed this index, the `opid_index` of `initial_config`.
     copied_at: int = -1

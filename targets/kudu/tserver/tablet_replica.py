@@ -3,10 +3,10 @@
 `Tablet` combines the superblock, the state machine and the Raft group with the parts that write to
 the tablet and read from it.
 
-A replica in state `COPYING` is a member of its group like any other member. It starts with an empty
-log, which the leader fills with entries or a snapshot. The replica's files are always consistent,
-so after a crash the copy continues. (Kudu copies files. It tombstones a copy that a crash
-interrupted, and starts the copy again.)
+A replica in state `COPYING` is a member of its group like any other. It starts with an empty log,
+which the leader fills with entries or a snapshot. The replica's files are always consistent, so the
+copy continues after a crash. (Kudu copies files. If a crash interrupts a copy, Kudu tombstones the
+copy and starts it again.)
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Tablet:
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """Call `on_dirty` with the tablet's id whenever masters need a new report on it.
+        """Open a replica; `on_dirty` is called with its id whenever masters need a new report on
+        it.
 
         `clock` is the server's clock.
         """
@@ -167,7 +168,7 @@ class Tablet:
         await self._replica.stop()
 
     async def bury(self, tombstone: Superblock, store: SuperblockStore) -> None:
-        """Turn this replica into a tombstone: remove its data and leave only its votes.
+        """Turn this replica into a tombstone: remove its data, and leave only its vote state.
 
         If a crash interrupts the removal, the next `start` finishes it.
         """
@@ -188,10 +189,10 @@ class Tablet:
         await self._replica.delete_data()
 
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
-        """Replicate a schema change through the group and wait until this replica has applied it.
+        """Replicate a schema change through the group, and wait until this replica has applied it.
 
         Only one schema change runs at a time; a second caller must retry later. The version is
-        checked first, to save a log entry, and again when the operation is applied. Raises
+        checked when the change arrives, to save a log entry, and again when it is applied. Raises
         `TabletRefusedError`.
         """
         if not self.is_serving:
@@ -215,7 +216,7 @@ class Tablet:
             )
         except NotLeaderError as error:
             raise TabletRefusedError(_Code.NOT_THE_LEADER, str(error)) from error
-        except RaftError as error:  # the master retries; the change takes effect only once
+        except RaftError as error:  # the master retries; a repeated change has no further effect
             raise TabletRefusedError(_Code.UNKNOWN_ERROR, str(error)) from error
         finally:
             self._altering = False
@@ -245,7 +246,7 @@ class Tablet:
         """
         self._check_leads()
         try:
-            # This fails if the timestamp is too far ahead: one wrong clock must not advance others.
+            # Refuse a timestamp too far ahead: one wrong clock must not advance others.
             self._clock.update(request.timestamp)
         except ClockError as error:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
@@ -262,7 +263,7 @@ class Tablet:
         self._on_dirty(self.tablet_id)
 
     def _tell_version(self) -> None:
-        """Announce the applied schema version; checkers compare it with answers to clients."""
+        """Announce the applied schema version, which checkers compare with answers to clients."""
         version = self._machine.schema_version
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
@@ -308,7 +309,7 @@ class Tablet:
         )
 
     def _rows(self) -> dict[str, Any]:
-        """Return amounts of rows, history and waiting requests, as of the last applied entry."""
+        """Return numbers of rows, history and waiting requests, as of the last applied entry."""
         machine = self._machine
         return {
             "applied_index": machine.applied_index,
@@ -325,7 +326,7 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """Return `status` plus the data for comparing logs and the digest of the rows.
+        """Return `status`, the data by which logs are compared, and the digest of the rows.
 
         The digests of replicas with equal `applied_index` are equal.
         """
@@ -336,7 +337,7 @@ class Tablet:
         return status
 
     def status(self) -> dict[str, Any]:
-        """Return the replica's state as JSON; the cost does not depend on the number of rows."""
+        """Return the replica's state as JSON. The cost does not depend on the number of rows."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,

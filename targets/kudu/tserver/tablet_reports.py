@@ -2,18 +2,18 @@
 
 A tablet server has one `ReportTracker` per master, as Kudu has one heartbeat thread per master
 (`tserver/heartbeater.cc`). A tablet that changed is *dirty* for a master until the master has
-acknowledged a report with the change, so no change is lost if a heartbeat is lost or the leader
-changes. The rules:
+acknowledged a report with the change. No change is therefore lost if a heartbeat is lost or the
+leader changes. The rules:
 
 * Initially, a registration and a full report are due.
 * A dirty mark has the number of the next report. It is cleared only when the master acknowledges a
   report with that number or a later one (`processed_sequence`). A failed heartbeat clears no mark.
-* A full report is due if the master asks for one, or if an answer shows that the master leads in a
-  later term than the term in which it last acknowledged a full report. Kudu instead checks whether
-  the answer's *flag* `leader_master` turns from false to true, and so misses a leader that lost and
-  regained its leadership between two heartbeats.
+* A full report is due if the master asks for one. It is also due if an answer shows that the master
+  leads in a later term than the one in which it last acknowledged a full report. Kudu instead
+  checks whether the answer's *flag* `leader_master` turns from false to true. It thereby misses a
+  leader that lost and regained its leadership between two heartbeats.
 * Incremental reports go only to a master that leads, because followers drop reports. A master that
-  becomes leader says so in its next answer and then gets a full report.
+  becomes leader says so in its next answer, and then gets a full report.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FullOn(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BeatPlan:
-    """One heartbeat to send; `tablet_ids` are the sorted tablets of an incremental report."""
+    """One heartbeat to send. `tablet_ids` are the tablets of an incremental report, sorted."""
 
     register: bool
     kind: ReportKind
@@ -52,7 +52,7 @@ class BeatPlan:
 
 
 class ReportTracker:
-    """Record of the registration and reports due to one master, and of failed heartbeats."""
+    """Tracks the registration and the reports that are due to one master, and failed heartbeats."""
 
     def __init__(
         self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM
@@ -61,14 +61,14 @@ class ReportTracker:
         self._failures_before_backoff = failures_before_backoff
         self._needs_register = True
         self._needs_full = True
-        self._leads = False  # whether the master led, according to its last answer
-        # newest term in which the master, as leader, acknowledged a full report
+        self._leads = False  # whether the master led when it last answered
+        # The newest term in which the master, as leader, acknowledged a full report.
         self._full_report_term = -1
         self._next_sequence = 0
         # tablet id -> number of the first report that contains its last change
         self._dirty: dict[str, int] = {}
         self._failures = 0
-        self._unhandled = 0  # consecutive reports that the master, though leading, did not handle
+        self._unhandled = 0  # consecutive reports that the leading master did not handle
 
     @property
     def dirty(self) -> dict[str, int]:
@@ -80,7 +80,7 @@ class ReportTracker:
 
     @property
     def beat_now(self) -> bool:
-        """Whether to send the next heartbeat without waiting for the interval.
+        """Whether to send the next heartbeat at once, without waiting for the interval.
 
         After too many consecutive failures or unhandled reports, every heartbeat waits for the
         interval, because faster heartbeats would only burden a master in trouble.
@@ -92,7 +92,7 @@ class ReportTracker:
 
     @property
     def leads(self) -> bool:
-        """Whether the master answered the last heartbeat and leads."""
+        """Whether the master answered the last heartbeat as leader."""
         return self._leads and self._failures == 0
 
     def forget(self, tablet_ids: Iterable[str]) -> None:
@@ -101,7 +101,7 @@ class ReportTracker:
             self._dirty.pop(tablet_id, None)
 
     def mark_dirty(self, tablet_id: str) -> None:
-        """Note that the tablet's state, term, leader, configuration or schema has changed."""
+        """Record that the tablet's state, term, leader, configuration or schema has changed."""
         self._dirty[tablet_id] = self._next_sequence
 
     def plan(self) -> BeatPlan:
@@ -116,11 +116,11 @@ class ReportTracker:
         )
 
     def failed(self) -> None:
-        """Note that a heartbeat failed; its registration and report stay due."""
+        """Record that a heartbeat failed; its registration and report stay due."""
         self._failures += 1
 
     def answered(self, plan: BeatPlan, response: TSHeartbeatResponse) -> None:
-        """Note that the heartbeat of `plan` was answered without an error."""
+        """Record that the heartbeat of `plan` was answered without an error."""
         self._failures = 0
         self._needs_register = response.needs_reregister
         acknowledged = (

@@ -1,10 +1,11 @@
 """Safe timestamps of a replica: it will apply no further write at or below a safe timestamp.
 
-**Why a timestamp is safe.** A write's timestamp is determined when the log is applied, as the
-larger of the leader's proposal and the previous timestamp plus one (`tablet.py`). So timestamps
-rise along the log, and they are equal on all replicas. A replica that has applied an entry with a
-timestamp at or above T has applied *every* entry at or below T: later entries of the log, from any
-leader, are above T. Raft never loses or changes committed entries. So a single test suffices:
+**Why a timestamp is safe.** A write's timestamp is determined when the log is applied. It is the
+larger of the leader's proposal and the previous timestamp plus one (`tablet.py`). Timestamps
+therefore rise along the log, and are equal on all replicas. A replica that has applied an entry
+with a timestamp at or above T has applied *every* entry at or below T: later entries of the log,
+from any leader, are above T. Raft never loses or changes committed entries. A single test therefore
+suffices:
 
     T is safe on a replica  <=>  `machine.last_timestamp` >= T
 
@@ -19,10 +20,10 @@ It follows that a read at T returns every acknowledged write with a timestamp up
 acknowledgement is sent later. An acknowledged write was applied, so it is in the log, and the
 replica has applied all entries up to T.
 
-**Progress.** Without writes, the log has no entry at or above T. Then the leader appends an entry
+**Progress.** Without writes, the log has no entry at or above T. The leader then appends an entry
 that has only a timestamp (`AdvanceOp`), which serves all waiting reads at once; a follower asks its
-leader for such an entry. Kudu sends a safe time with each heartbeat instead
-(`consensus/time_manager.h`), which relies on the leader continuing to lead and on its successor's
+leader for such an entry. Kudu instead sends a safe time with each heartbeat
+(`consensus/time_manager.h`). This relies on the leader continuing to lead, and on its successor's
 clock being ahead of the sent safe times. An entry costs more, but only reads of the present need
 one.
 """
@@ -50,7 +51,7 @@ _NS: Final = 1_000_000_000
 
 
 class SafeTime:
-    """Waits on one replica for safe timestamps, for which the log is advanced if necessary."""
+    """Waits on one replica for safe timestamps; if necessary, the log is advanced to them."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class SafeTime:
                 heapq.heapify(self._waiting)
 
     async def _push(self, timestamp: int, timeout_s: float) -> bool:
-        """Have the leader advance the log to `timestamp`; return whether the leader succeeded."""
+        """Let the leader advance the log to `timestamp`; return whether the leader succeeded."""
         replica = self._replica
         if replica.role == "LEADER":
             return await self.advance(timestamp, timeout_s)
@@ -139,8 +140,8 @@ class SafeTime:
     async def advance(self, timestamp: int, timeout_s: float) -> bool:
         """Commit an entry at or above `timestamp`; return whether the commit succeeded.
 
-        Only a leader can commit. At most one such entry is being committed at a time, and the entry
-        serves all waiting reads.
+        Only a leader can commit. At most one such entry is being committed at a time, and it serves
+        all waiting reads.
         """
         deadline_ns = self._now_ns() + int(timeout_s * _NS)
         while self._machine.last_timestamp < timestamp:

@@ -1,12 +1,13 @@
 """The tablets of one server: Kudu's `TSTabletManager` (`tserver/ts_tablet_manager.cc`).
 
-Masters may send CreateTablet and DeleteTablet twice, so both calls are idempotent. A transition is
-the creation, deletion or copy of a tablet. At most one transition of a tablet runs at a time; a
-second request is refused with ALREADY_INPROGRESS. A transition changes the files on disk in steps,
-and if a crash comes between two steps, the next start finishes the transition:
+Masters may send CreateTablet and DeleteTablet twice, so both calls are idempotent. A *transition*
+is the creation, deletion or copy of a tablet. At most one transition of a tablet runs at a time; a
+second request is refused with ALREADY_INPROGRESS. A transition changes the files on disk in steps.
+If a crash comes between two steps, the next start finishes the transition:
 
 * Creation: the superblock `READY` is written, then the Raft group's files.
-* Deletion: the superblock `DELETED` is written, and removed after the group's files.
+* Deletion: the superblock `DELETED` is written, then the group's files are removed, and finally the
+  superblock.
 * Tombstone: the end of the log is stored in the vote state, then the superblock `TOMBSTONED` is
   written, then the log is removed.
 
@@ -14,9 +15,9 @@ A server refuses CreateTablet for a deleted tablet until it restarts, as in Kudu
 call would create the tablet again. A tombstone keeps the vote state of its group, and votes
 (KUDU-871).
 
-A leader that finds a member without a replica asks its server to create one (`start_copy`),
-possibly in place of a tombstone. The new replica starts empty and is `COPYING` until it has
-committed the configuration with which it started.
+If a leader finds that a member's server has no replica, it asks the server to create one
+(`start_copy`), possibly in place of a tombstone. The new replica starts empty. It is `COPYING`
+until it has committed the configuration with which it started.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _COPY_LOOK_S: Final = 0.2
 
 
 class TabletManager:
-    """Manager of the replicas on one server: it creates, deletes, alters and reports them."""
+    """Manages the replicas on one server: creates, deletes, alters and reports them."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class TabletManager:
         consensus: ConsensusService,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """`on_dirty` is called with the id of a tablet when masters need a new report on it."""
+        """Manage no replicas yet; `on_dirty(tablet_id)` is called when a new report is needed."""
         self._node = node
         self._env = node.env
         self._uuid = node.uuid
@@ -89,7 +90,7 @@ class TabletManager:
     # --- TabletServerAdminService ------------------------------------------------------------
 
     async def create_tablet(self, request: m.CreateTabletRequest) -> None:
-        """Create a replica; a repeated request is answered with TABLET_ALREADY_EXISTS."""
+        """Create a replica. A repeated request is answered with TABLET_ALREADY_EXISTS."""
         self._check(request.dest_uuid, request.tablet_id)
         tablet_id = request.tablet_id
         if tablet_id in self._deleted:
@@ -150,7 +151,7 @@ class TabletManager:
         self._on_dirty(tablet_id)
 
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
-        """Replicate a schema change in a tablet's group; refused unless this replica leads."""
+        """Replicate a schema change in a tablet's group. Refused unless this replica leads."""
         self._check(request.dest_uuid, request.tablet_id)
         tablet = self._tablets.get(request.tablet_id)
         if tablet is None:
@@ -161,7 +162,7 @@ class TabletManager:
         tablet = self._tablets.get(tablet_id)
         if tablet is None:
             raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"Tablet not found: {tablet_id}")
-        if not tablet.has_data:  # to clients, Kudu treats a tombstone as if it did not exist
+        if not tablet.has_data:  # to clients, Kudu treats a tombstone as missing
             raise TabletRefusedError(
                 _Code.TABLET_NOT_FOUND, f"Tablet not found: {tablet_id} is tombstoned"
             )
@@ -181,8 +182,8 @@ class TabletManager:
     async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
         """Create an empty replica, which the calling leader then fills (`MissingGroupHook`).
 
-        The replica may replace a tombstone, and keeps the tombstone's votes. The request is refused
-        if this server has deleted the tablet for good.
+        The replica may replace a tombstone, and keeps the tombstone's vote state. The request is
+        refused if this server has deleted the tablet for good.
         """
         code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
         doing = self._in_transition.get(tablet_id)
@@ -241,7 +242,7 @@ class TabletManager:
         """Wait until a copy is complete, then change its state to `READY`."""
         tablet_id = tablet.tablet_id
         while not tablet.is_copied or tablet_id in self._in_transition:
-            await asyncio.sleep(_COPY_LOOK_S)  # polled, because applying an entry triggers no event
+            await asyncio.sleep(_COPY_LOOK_S)  # poll, because no event tells of an applied entry
             if tablet.superblock.data_state != COPYING:
                 return  # the replica was deleted or tombstoned during the wait
         self._in_transition[tablet_id] = "copying"

@@ -1,9 +1,9 @@
 """Writes to one tablet, on its leader.
 
 The leader checks a request against the schema and the partition, appends it to the log with a
-timestamp, and answers once it has applied the write. A resent request waits for the first copy if
-that is still running. Later, a resent request gets the first answer from the state machine, even on
-another leader (`result_tracker.py`).
+timestamp, and answers once it has applied the write. If a request is resent while the first copy is
+running, it waits for the first copy. Later, it gets the first answer from the state machine, even
+on another leader (`result_tracker.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
 
 
 class Writes:
-    """Handler of the write requests to one replica, which must lead its tablet."""
+    """Handles the write requests to one replica, which must lead its tablet."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Writes:
         return None
 
     def _foreign(self, request: m.WriteRequest) -> tuple[int, ...]:
-        """Return the positions of rows in a request whose keys belong to other tablets."""
+        """Return the positions of the rows whose keys belong to other tablets."""
         schema, key = self._partition_schema, self._machine.key
         if schema is None:
             return ()

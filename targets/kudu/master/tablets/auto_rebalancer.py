@@ -64,7 +64,7 @@ class AutoRebalancer:
         )
 
     async def _begin(self, move: ReplicaMove) -> bool:
-        """Ask the tablet's leader for a move; return whether the move has begun."""
+        """Ask the tablet's leader to begin a move; return whether the move has begun."""
         target = self._tservers.get(move.target)
         if target is None:
             return False
@@ -107,8 +107,8 @@ class AutoRebalancer:
     async def _clear(self, move: ReplicaMove) -> bool:
         """Remove the mark of a failed move; return whether it is certainly gone.
 
-        The leader's own configuration is read first, and the change is conditional on it, so that
-        no mark is removed that was set for another reason in the meantime.
+        The leader's own configuration is read first, and the change applies only to this
+        configuration. A mark that was set meanwhile, for another reason, therefore stays.
         """
         leader = self._leader(move.tablet_id)
         if leader is None:

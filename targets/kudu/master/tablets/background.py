@@ -1,12 +1,12 @@
-"""The leader's background loop; each pass starts after an interval or when `epoch.wake` is set.
+"""The leader's background loop. Each pass starts after an interval, or when `epoch.wake` is set.
 
-The loop places PREPARING tablets, replaces tablets that stay CREATING, and completes alters that
-all tablets have reported. The loop handles one table at a time, under the table's lock, with one
-batch per table. Then it reviews tablets that may have too few or too many replicas, and has their
-leaders add or evict replicas. In the end it forgets rows of tables that were deleted long ago.
+A pass places PREPARING tablets, replaces tablets that stay CREATING, and completes alters that all
+tablets have reported. It handles one table at a time, under the table's lock, with one batch per
+table. Then it reviews tablets that may have too few or too many replicas, and asks their leaders to
+add or evict replicas. Finally it forgets rows of tables that were deleted long ago.
 
-A tablet that lacks servers waits and holds up no other tablet. Before KUDU-3452 was fixed, it ended
-the round, so that no tablet of any table was placed.
+A tablet that lacks servers waits, and holds up no other tablet. Before KUDU-3452 was fixed, it
+ended the pass, so that no tablet of any table was placed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) 
 
 
 def _ends_round(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> bool:
-    """Switch KUDU-3452: whether a tablet lacks servers, so that this round places no tablet."""
+    """Whether a tablet lacks servers, which ends the round (switch KUDU-3452)."""
     catalog = epoch.catalog
     moment, alive = _now(node, epoch, tservers)
     return any(
@@ -113,7 +113,7 @@ async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
             epoch.tasks.submit(plan.calls)
         epoch.check()
         if len(plan.tablets) >= ASSIGNED_MAX:
-            epoch.wake.set()  # wake up again, since there may be more tablets to place
+            epoch.wake.set()  # there may be more tablets to place
 
 
 async def _clean_up(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
@@ -137,7 +137,7 @@ async def _clean_up(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> No
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Have the leaders of tablets with too few or too many replicas add or evict a replica."""
+    """Ask the leaders of tablets with too few or too many replicas to add or evict a replica."""
     catalog, flags, now_ns = epoch.catalog, node.flags, node.env.clock.monotonic_ns()
     if not catalog.to_review:
         return

@@ -1,11 +1,11 @@
 """The end of deleted tables: which rows of dead tables and tablets the leader may forget.
 
-Kudu kept these rows forever, on disk and in the memory of every master (KUDU-3344). Since 1.16 a
-flag lets the leader remove them some time after the deletion; the flag is off in Kudu, but on in
-profile `strict`. A master ignores reports about tablets that it does not know. So a row must stay
-until no tablet server holds a replica of its tablet, and Kudu hopes that the time is long enough.
-Here the leader also waits until every tablet server has sent it a full report in its term, and
-until no call about the tablet is pending: a replica in a report leads to such a call.
+Kudu kept these rows forever, on disk and in the memory of every master (KUDU-3344). Since 1.16, a
+flag lets the leader remove them some time after the deletion. The flag is off in Kudu, but on in
+the profile `strict`. A master ignores reports about tablets that it does not know, so a row must
+stay until no tablet server has a replica of its tablet. Kudu hopes that the time is long enough.
+Here, the leader also waits until every tablet server has sent it a full report in its term, and
+until no call about the tablet is pending, since a reported replica leads to such a call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLEANUPS: Final = 30
 
 
 def cleanup_interval_ns(flags: Flags) -> int:
-    """Return the time between two cleanups: short, compared with the time that rows are kept."""
+    """Return the time between two cleanups, which is short compared with how long rows stay."""
     kept_s = flags.metadata_for_deleted_table_and_tablet_reserved_secs
     return kept_s * 1_000_000_000 // _CLEANUPS
 
@@ -41,7 +41,7 @@ def plan_cleanup(
     *,
     is_late: bool = False,
 ) -> Forgotten:
-    """Return the tables and tablets to forget at the wall clock `now_ns`.
+    """Return the tables and tablets to forget at the wall-clock time `now_ns`.
 
     `in_calls` are the tablets with pending calls. With `is_late`, return only rows that should have
     been forgotten before. A table is forgotten together with its last tablets, or later.

@@ -1,15 +1,15 @@
 """Heartbeats of tablet servers to masters, and the tablet reports in these heartbeats.
 
-Every master notes the live tablet servers, but only a ready leader handles reports. A leader asks
-each tablet server for a full report once in its term, so that it finds and finishes work that an
-earlier leader left undone (KUDU-1374). In Kudu, a tablet server sends a full report if the master's
-answer changes to "leader", and misses a change during a partition (bug LEADER-FLAP-ABA).
+Every master notes which tablet servers are alive, but only a ready leader handles reports. A leader
+asks each tablet server for a full report once in its term, so that it finds and finishes work that
+an earlier leader left undone (KUDU-1374). In Kudu, a tablet server sends a full report when the
+master's answer changes to "leader"; it misses a change during a partition (bug LEADER-FLAP-ABA).
 
-Most heartbeats report no change and are answered without a task, a lock or a write.
+Most heartbeats report no change. They are answered without a task, a lock or a write.
 
-The answer to a heartbeat names all masters. In Kudu the answer does not, so a tablet server learns
-of a new master only by a restart with the new list. Until then, a new master that becomes leader
-considers the tablet server dead and can place no table.
+The answer to a heartbeat names all masters. In Kudu it does not, so a tablet server learns of a new
+master only by a restart with the new list. Until then, a new master that becomes leader considers
+the tablet server dead, and can place no table.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Several batches are allowed, because the tablets are independent of each other.
 
 
 class Heartbeats:
-    """Handler of `MasterService.TSHeartbeat`, the heartbeats of tablet servers."""
+    """Handles `MasterService.TSHeartbeat`, the heartbeats of tablet servers."""
 
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
@@ -64,7 +64,7 @@ class Heartbeats:
     def handle(
         self, request: TSHeartbeatRequest, _peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
-        """Handle one heartbeat; return the answer, as a coroutine if a record must change.
+        """Handle one heartbeat; return the answer, or a coroutine if a record must change.
 
         A report is first judged without locks, because most reports change no record.
         """
@@ -135,7 +135,7 @@ class Heartbeats:
         try:
             await self._process(epoch, server.uuid, report.updated_tablets, draft)
             epoch.check()
-        # The server must send the report again, so the heartbeat gets an error.
+        # The heartbeat gets an error, so that the server sends its report again.
         except RefusedError as refusal:
             return TSHeartbeatResponse(meta, error=refusal.error)
         _note_handled(epoch, server, report)
@@ -144,9 +144,9 @@ class Heartbeats:
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
     ) -> None:
-        """Plan a report's changes again under the locks of the tables in `draft`, and write them.
+        """Plan a report's changes again, under the locks of the tables in `draft`, and write them.
 
-        The plan made without locks (`draft`) may be outdated.
+        `draft` is the plan made without locks, which may be outdated.
         """
         catalog = epoch.catalog
         changed = sorted({tablet.table_id for tablet in draft.tablets})
@@ -184,7 +184,7 @@ class Heartbeats:
     ) -> TSHeartbeatResponse:
         """Return a ready leader's answer to a heartbeat of `server`.
 
-        The answer requests a full report unless the server has sent one in this term. Three bug
+        The answer requests a full report, unless the server has sent one in this term; three bug
         switches leave this request out. A server that has joined no cluster yet receives the id of
         this cluster.
         """
@@ -209,7 +209,7 @@ class Heartbeats:
         return TSHeartbeatResponse(meta, **fields)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
-        """Handle the parts of a report that need no write, after the write of the other parts.
+        """Handle the parts of a report that need no write, after the other parts have been written.
 
         Record schema versions and peer health, make calls to tablet servers, and wake the
         background loop if it has new work.
@@ -236,7 +236,7 @@ def _table_of(epoch: Epoch, replica: ReportedTablet) -> str | None:
 
 
 def _is_idle(request: TSHeartbeatRequest) -> bool:
-    """Whether a heartbeat brings no news: no registration, no full report, no changed tablet."""
+    """Whether a heartbeat has no news: no registration, no full report and no changed tablet."""
     report = request.report
     return request.registration is None and (
         report is None

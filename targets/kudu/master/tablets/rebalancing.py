@@ -1,9 +1,9 @@
 """Pure functions of the auto-rebalancer: which replicas move, and how far a move has come.
 
-The order is that of Kudu's `rebalance/rebalance_algo.cc`: first even out the replicas of each
-table, the most uneven table first, then the replicas of each server, without making any table less
-even. Each planned move lowers one of these two differences, so the moves end. Only tablets whose
-members are healthy and settled move, and tables with one replica never do.
+As in Kudu's `rebalance/rebalance_algo.cc`, the replicas of each table are evened out first, the
+most uneven table first. Then the replicas of each server are evened out, without making any table
+less even. Each planned move lowers one of these two differences, so the moves end. A tablet moves
+only if its members are healthy and settled; tables with one replica never move.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from targets.kudu.master.tablets.replacement import is_at_rest
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMove:
-    """A move of one replica; `config_index` is the index of the configuration before the move."""
+    """A move of one replica. `config_index` is the index of the configuration before the move."""
 
     tablet_id: str
     source: str
@@ -42,9 +42,9 @@ class Progress(enum.Enum):
 
 
 def progress_of(catalog: Catalog, move: ReplicaMove) -> Progress:
-    """Return how far `move` has come; a move of a tablet that is gone is done.
+    """Return how far `move` has come. If its tablet is gone, the move is done.
 
-    The catalog learns of a configuration from reports, so an old one proves nothing.
+    The catalog learns of a configuration from reports, so an old configuration proves nothing.
     """
     tablet = catalog.tablets.get(move.tablet_id)
     if tablet is None or not tablet.is_live or tablet.consensus is None:
@@ -70,7 +70,7 @@ def plan_moves(
     """Plan the moves of one round between `servers`, which may get replicas.
 
     No server takes part in more than `auto_rebalancing_max_moves_per_server` moves, and no tablet
-    moves twice. Counts follow the planned moves.
+    moves twice. Each planned move updates the counts for the next one.
     """
     by_table = _replicas(catalog, servers)
     total: Counter[str] = Counter(dict.fromkeys(servers, 0))

@@ -1,10 +1,10 @@
 """Pure functions that decide whether a tablet needs another replica, or which replica to evict.
 
-The rules are those of Kudu's `consensus/quorum_util.cc`. The usual scheme is 3-4-3: add a
-non-voter, let the leader replica promote it once it has caught up, then evict the replica that it
-replaces. The number of good copies never falls, so the tablet survives a second failure in between.
-Kudu's former scheme, 3-2-3 (`Scheme.EVICT`), evicts first, so a second failure before the new copy
-is complete loses the tablet (KUDU-1097).
+The rules are those of Kudu's `consensus/quorum_util.cc`. The usual scheme is 3-4-3 (the numbers of
+replicas): add a non-voter, let the leader replica promote it once it has caught up, then evict the
+replica that it replaces. The number of good copies never falls, so the tablet survives a second
+failure in between. Kudu's former scheme, 3-2-3 (`Scheme.EVICT`), evicts first. A second failure
+before the new copy is complete then loses the tablet (KUDU-1097).
 
 All input comes from the leader replica's own report, made while no configuration change was
 pending. Every decision is carried out under a compare-and-set on the configuration's index, so an
@@ -21,7 +21,7 @@ from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
 
 class Scheme(enum.Enum):
-    """Whether a replica is added or evicted first (`raft_prepare_replacement_before_eviction`)."""
+    """Whether to add or to evict a replica first (`raft_prepare_replacement_before_eviction`)."""
 
     PREPARE = "3-4-3"
     EVICT = "3-2-3"
@@ -29,7 +29,7 @@ class Scheme(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AddPeer:
-    """A decision to add a replica on a tablet server without one; placement chooses the server."""
+    """A decision to add a replica; placement chooses a tablet server that does not have one."""
 
     member_type: str
     promote: bool
@@ -44,7 +44,7 @@ class EvictPeer:
 
 @dataclass(frozen=True, slots=True)
 class StepDownLeader:
-    """A decision that the leader steps down: it must be evicted but cannot remove itself."""
+    """A decision that the leader must step down: it is to be evicted, but cannot remove itself."""
 
 
 Decision = AddPeer | EvictPeer | StepDownLeader
@@ -64,8 +64,8 @@ def decide(
     """Return the next step towards `num_replicas` good voters; `None` if no step is needed.
 
     `health` is the leader's report on each peer, itself included; a peer that is not in the report
-    is UNKNOWN. `spared` are servers in maintenance: their silence is no reason to add a replica.
-    `evicts_successor` is switch KUDU-2443.
+    is UNKNOWN. `spared` are servers in maintenance, whose silence is no reason to add a replica.
+    `evicts_successor` is the switch KUDU-2443.
     """
     if scheme is Scheme.EVICT:
         return _decide_evicting(config, leader_uuid, health, num_replicas)
@@ -119,7 +119,7 @@ def _decide_evicting(
     if voters - leader_goes < num_replicas:
         return AddPeer("VOTER", promote=False)
     going = [uuid for uuid in others if uuid in replaced]
-    if going:  # these replicas still vote, so evict them only while the others are healthy
+    if going:  # these still vote, so evict them only while the others are healthy
         staying = [health.get(uuid) for uuid in others if uuid not in replaced]
         well = all(each is PeerHealth.HEALTHY for each in staying)
         return EvictPeer(going[0]) if well else None
@@ -146,10 +146,11 @@ class _Peers:
         return self._health.get(peer.uuid, PeerHealth.UNKNOWN)
 
     def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
-        """Whether too few voters will remain and a healthy majority can add a member.
+        """Whether a voter must be added, and a healthy majority can add one.
 
-        Voters marked `replace` and failed voters outside `spared` count as leaving. Non-voters
-        with `promote` count as voters unless they have failed.
+        A voter is needed if too few will remain. Voters marked `replace` and failed voters outside
+        `spared` count as leaving. Non-voters with `promote` count as voters unless they have
+        failed.
         """
         going = sum(
             p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters
@@ -194,8 +195,9 @@ class _Peers:
     def successor_to_evict(self, num_replicas: int) -> str | None:
         """Return the voter that was added to replace the only replica (switch KUDU-2443).
 
-        Kudu counted replicas marked `replace`, but not whether the only marked one was the leader.
-        Of two voters, it then evicted the one that could be evicted: the healthy new one.
+        Kudu counted the replicas marked `replace`, but did not check whether the only marked one
+        was the leader. Of two voters, it then evicted the one that could be evicted: the healthy
+        new one.
         """
         marked = [p.uuid for p in self._voters if p.replace]
         if num_replicas != 1 or marked != [self._leader_uuid] or not self._viable:
@@ -203,7 +205,8 @@ class _Peers:
         return min(self._viable, key=self._urgency).uuid
 
     def _urgency(self, peer: PeerConfig) -> tuple[int, str]:
-        """Return a member's sort key for evictions; the member with the lowest key goes first.
+        """Return a member's sort key for evictions. The member with the lowest key is evicted
+        first.
 
         The order is unrecoverable, failed, `replace`, unknown, others; then by uuid.
         """

@@ -3,8 +3,8 @@
 The leader replica of a tablet reports the health of its peers. `replacement.decide` chooses the
 next step, and `plan_change` turns this step into a call. The reports are not stored: a new leader
 of the masters receives all reports again. A tablet stays in `Catalog.to_review` until a report of
-the tablet's leader shows that it needs no change. So the master decides again if no server was free
-or if the call was lost.
+the tablet's leader shows that it needs no change. If no server was free, or if the call was lost,
+the master therefore decides again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 def review(
     catalog: Catalog, tablet_id: str, flags: Flags, bugs: Collection[Bug] = ()
 ) -> Decision | None:
-    """Return a tablet's next step, based on its leader's newest report; `None` if none is needed.
+    """Return a tablet's next step, by its leader's newest report; `None` if none is needed.
 
     The report is ignored if the stored record has another leader or another configuration, because
     a newer report will follow.
@@ -72,7 +72,7 @@ def plan_change(
 ) -> ChangeConfig | None:
     """Return the call that carries out `decision`.
 
-    The result is `None` for an addition if all `servers` have a replica of the tablet.
+    For an addition, the result is `None` if all `servers` already have a replica of the tablet.
     """
     consensus = catalog.tablets[tablet_id].consensus
     assert consensus is not None, f"tablet {tablet_id} was reviewed before it was placed"

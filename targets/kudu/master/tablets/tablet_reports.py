@@ -1,8 +1,8 @@
-"""Tablet reports: how a master merges a tablet server's report about its replicas into the catalog.
+"""Tablet reports: how a master merges a tablet server's report on its replicas into the catalog.
 
 The rules are Kudu's (`ProcessTabletReport` in `master/catalog_manager.cc`). A replica of a tablet
-that the catalog does not know is ignored (with bug FENCE-ORPHAN, deleted). A replica of a dead
-tablet is deleted. A replica outside its tablet's configuration is tombstoned under a
+that the catalog does not know is ignored (with the switch FENCE-ORPHAN, deleted). A replica of a
+dead tablet is deleted. A replica outside its tablet's configuration is tombstoned under a
 compare-and-set on the configuration's index (KUDU-1129). A leader's report on its peers' health is
 kept in memory; `rereplication.py` uses it once the rest of the report is stored.
 """
@@ -74,9 +74,9 @@ def plan_report(
     *,
     deletes_unknown: bool = False,
 ) -> ReportPlan:
-    """Plan the consequences of a report by `ts_uuid` about its replicas.
+    """Plan the consequences of a report by `ts_uuid` on its replicas.
 
-    `deletes_unknown` is switch FENCE-ORPHAN.
+    `deletes_unknown` is the switch FENCE-ORPHAN.
     """
     plan = ReportPlan()
     merged: dict[str, TabletRecord] = {}
@@ -110,7 +110,7 @@ def _judge(
         return None
     config, stored = replica.committed_config, tablet.consensus
     if replica.data_state == COPYING and config is None:
-        return None  # the replica knows no configuration yet, but it may be a member: keep it
+        return None  # the replica knows no configuration yet, but may be a member: keep it
     if stored is None or _is_stray(ts_uuid, replica, stored.config):
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
@@ -167,7 +167,7 @@ def _merge(
     if not newer_config and not newer_leader:
         return stored
     config = config if newer_config else stored.config
-    # the configuration in the report may be newer, but its leader is not
+    # The reported configuration may be newer, but the reported leader is not.
     if replica.term < stored.term:
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
@@ -180,8 +180,8 @@ def _merge(
 def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
     """Whether a replica is outside the stored configuration and knows no newer configuration.
 
-    Kudu tombstones only replicas that know an older configuration. So it keeps an evicted replica
-    that knows the configuration by which it was evicted.
+    Kudu tombstones only replicas that know an older configuration. It therefore keeps an evicted
+    replica that knows the configuration by which it was evicted.
     """
     if _has_peer(stored, ts_uuid):
         return False

@@ -1,12 +1,12 @@
-"""The tablet servers known to one master, with addresses, liveness and load; replica placement.
+"""The tablet servers that one master knows, with addresses, liveness and load; replica placement.
 
 The map of tablet servers is not replicated. Every master has its own map, which is empty after a
-restart. Followers' maps are up to date, because tablet servers send heartbeats to all masters
-(outdated maps caused KUDU-1358). The caller passes all times, in ns of the monotonic clock.
+restart. Followers' maps are up to date as well, because tablet servers send heartbeats to all
+masters (outdated maps caused KUDU-1358). The caller passes all times, in ns of the monotonic clock.
 
 A new replica goes to the less loaded of two random available servers, as in Kudu's
-`master/placement_policy.cc`, and a server gets only one replica of a tablet. Locations (racks) are
-not modelled.
+`master/placement_policy.cc`. A server gets only one replica of a tablet. Locations (racks) are not
+modelled.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TServer:
         self._recent_load_ns = now_ns
 
     def note_idle_beat(self, now_ns: int, within_ns: int) -> int:
-        """Note a heartbeat without news; return the number of such heartbeats in `within_ns`."""
+        """Record a heartbeat without news; return how many there were within `within_ns`."""
         beats = self._idle_ns
         beats.append(now_ns)
         while beats[0] <= now_ns - within_ns:
@@ -54,7 +54,7 @@ class TServer:
         return len(beats)
 
     def load(self, now_ns: int) -> float:
-        """Return the number of live replicas plus recent placements.
+        """Return the server's load: its live replicas, and its recent placements.
 
         The weight of a placement halves every minute.
         """
@@ -87,9 +87,9 @@ class TServerMap:
         return iter([server for _, server in sorted(self._by_uuid.items())])
 
     def heard(self, request: TSHeartbeatRequest, now_ns: int) -> TServer | None:
-        """Note a heartbeat and return its server; `None` if the server must register first.
+        """Record a heartbeat and return its server; `None` if the server must register first.
 
-        A tablet server that has restarted (its sequence number has grown) must register again and
+        If a tablet server has restarted (its sequence number has grown), it must register again and
         send a full report. A late heartbeat from before the restart is ignored.
         """
         server = self._by_uuid.get(request.ts_uuid)
@@ -110,27 +110,27 @@ class TServerMap:
         return server
 
     def note_idle_beat(self, server: TServer, now_ns: int) -> None:
-        """Note a heartbeat of `server` without news: no registration and no changed tablet.
+        """Record a heartbeat of `server` without news: no registration and no changed tablet.
 
-        A server sends such heartbeats only once per interval.
+        A server sends such a heartbeat only once per interval.
         """
         beats = server.note_idle_beat(now_ns, self._idle_ns)
         self._idle_most = max(self._idle_most, beats)
 
     def counters(self) -> dict[str, int]:
-        """Return the largest number of idle heartbeats of a server in `IDLE_INTERVALS`."""
+        """Return the largest number of idle heartbeats of one server within `IDLE_INTERVALS`."""
         return {"idle heartbeats of a server": self._idle_most}
 
     def forget_liveness(self) -> None:
         """Forget the times of all heartbeats, but not the servers (switch KUDU-1358).
 
-        A new leader of Kudu was in this state while tablet servers sent heartbeats only to leaders.
+        When tablet servers sent heartbeats only to leaders, a new leader of Kudu was in this state.
         """
         for server in self._by_uuid.values():
             server.heard_ns = _UNHEARD_NS
 
     def alive(self, now_ns: int, unresponsive_ns: int) -> list[TServer]:
-        """Return the servers heard at most `unresponsive_ns` before `now_ns`, sorted by uuid."""
+        """Return the servers heard within the last `unresponsive_ns`, sorted by uuid."""
         return [server for server in self if now_ns - server.heard_ns <= unresponsive_ns]
 
 
