@@ -1,9 +1,9 @@
-"""Comparison of an exam with an earlier one: which rates changed by more than chance can explain.
+"""Compares an exam with an earlier one: which detection rates changed by more than chance explains?
 
-Each row that both exams tried is tested two-sided (`results.statistics.exact.disagreement`), and
-Holm's procedure corrects for the number of rows. If no rate has changed, at most 5 % of exams raise
-any alarm. Both exams usually try the same seeds, which can only make alarms rarer. A clean profile
-that is blamed needs no test: it is always an alarm.
+Each row that both exams tried gets a two-sided test (`results.statistics.exact.disagreement`).
+Holm's procedure corrects for the number of rows, so if no rate has changed, at most 5 % of exams
+raise any alarm. Both exams usually try the same seeds, which can only make alarms rarer. If an exam
+reports a violation in a clean profile (one without bugs), that is always an alarm, without a test.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a comparison: changed rows, and rows that only one of the exams tried."""
+    """The outcome of a comparison: the changed rows, and the rows that only one exam tried."""
 
     compared: int
     changes: tuple[Change, ...]

@@ -1,4 +1,7 @@
-"""A Markdown page of all bug switches that soaks find, made from the targets' ledgers."""
+"""Makes the Markdown page of all bug switches that soaks can find.
+
+The data come from each target's ledger, which lists its bug switches.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ not edit.*
 
 
 def bugs_page(targets: Sequence[str]) -> str:
-    """The whole page: one section for each switch that is found, grouped by target.
+    """Return the whole page: one section for each switch that a soak can find, grouped by target.
 
     Raises `UsageError` for targets that do not load.
     """

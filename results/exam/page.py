@@ -1,4 +1,4 @@
-"""The scoreboard as a page: one HTML file without scripts, network or other files."""
+"""Renders the scoreboard as one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """One line of the trend: a share per exam, as points in pixels, with titles."""
+    """One line in the chart of the trend: a share per exam, as points in pixels, with titles."""
 
     name: str
     style: str
@@ -42,7 +42,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exam]) -> str:
-    """Render the page as HTML; `exams` is the trend, oldest first, and ends with this exam.
+    """Render the page as HTML. `exams` are all exams of the trend, oldest first; this one is last.
 
     Raises `UsageError` if Jinja2 is missing.
     """

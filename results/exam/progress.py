@@ -18,13 +18,13 @@ RUNS_MIN: Final = 10
 
 
 class ExamProgress:
-    """The progress of an exam over `rows`. `finish` ends its line."""
+    """Shows the progress of an exam over `rows` on the status line."""
 
     def __init__(self, rows: Sequence[Row], stream: TextIO | None = None) -> None:
-        """Show nothing until the first result."""
+        """Create the progress; nothing is shown until the first result."""
         self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
         self._rows = {kind: sum(row.kind == kind for row in rows) for kind in (SWITCH, DEFECT)}
-        self._left = sum(len(row.seeds) for row in rows)  # an upper bound
+        self._left = sum(len(row.seeds) for row in rows)  # an upper bound of the seeds left to run
         self._over: set[str] = set()
         self._found: set[str] = set()
         self._begin_s = time.monotonic()

@@ -1,7 +1,9 @@
-"""The rows of an exam: each has a case, seeds, and what counts as a detection.
+"""The rows of an exam: each has a case, the seeds to try, and a rule for what is a detection.
 
-A clean row is a profile of a target under one workload, without any switch. Targets, profiles and
-workloads that the simulation refuses have no row; `Paper.refused` has the reasons.
+A row tries to find one known defect: a bug switch, or a planted defect. A *clean* row has none: it
+runs a profile of a target under one workload, and any violation that it reports is a false alarm.
+Targets, profiles and workloads that the simulation cannot run have no row; `Paper.refused` has the
+reasons.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ PARTS: Final[Mapping[str, str]] = {"switches": SWITCH, "defects": DEFECT, "clean
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the scoreboard. `case` is `None` if no soak finds the defect."""
+    """One line of the scoreboard. `case` is `None` if no soak is known to find the defect."""
 
     kind: str
     target: str
@@ -47,7 +49,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     first: bool = False  # whether the row ends at its first detection
     defect: str | None = None  # MODULE:NAME (`harness.soak.planting`)
     expected: str = ""  # the checker that should report the defect
-    # if set, only findings of this checker count, because a second bug causes others
+    # if set, only this checker's findings count, because others come from a second bug
     accepted: str | None = None
     reason: str = ""  # the known reason why no seed finds the defect, or empty
 
@@ -56,7 +58,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.target} {self.name}"
 
     def is_hit(self, result: SeedResult) -> bool:
-        """Whether a result counts as a hit: it detects the defect, or blames a clean profile."""
+        """Whether a result is a hit: a detected defect, or a violation in a clean profile."""
         if self.accepted is None:
             return result.verdict == Verdict.INVALID.value
         return any(
@@ -66,7 +68,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Paper(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows of an exam, and the names that the simulation refuses, with reasons."""
+    """All rows of an exam, and the names that the simulation cannot run, with reasons."""
 
     rows: tuple[Row, ...]
     refused: dict[str, str]
@@ -115,14 +117,17 @@ def make_paper(
 
 
 def case_of(words: str, seed: int = 1) -> Case:
-    """The case of `harness soak --env sim WORDS`; raises `UsageError` for invalid options."""
+    """Return the case of `harness soak --env sim WORDS`; raise `UsageError` for invalid options."""
     parsed = parse_case_options(Parser(prog="harness exam"), shlex.split(words), nemesis=ANY)
     with contextlib.redirect_stderr(io.StringIO()):  # notes about implied options
         return case_from(parsed, seed)
 
 
 def words_of(target: str, switch: BugSwitch, *, switched_on: bool = True) -> str:
-    """The options of `harness soak --env sim` that find a switch; `switched_on` adds `--bug`."""
+    """Return the options with which `harness soak --env sim` finds a bug switch.
+
+    `switched_on` adds the option `--bug`, which turns the bug on.
+    """
     words = [] if target == DEFAULT_TARGET else [f"--target {target}"]
     words += [f"--bug {switch.id}"] if switched_on else []
     words += [switch.options] if switch.options else []

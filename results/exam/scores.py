@@ -1,7 +1,7 @@
-"""Results of seeds as scores, and the scoreboard of an exam, which is the file `exam.json`.
+"""Turns the results of seeds into scores, and defines an exam's scoreboard (`exam.json`).
 
-Seeds count only up to the first seed without a result, and with `--first` up to the first
-detection. So a score does not depend on the order in which results arrive.
+Seeds count only up to the first seed without a result. With `--first`, they count only up to the
+first detection. So a score does not depend on the order in which results arrive.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts over the rows of one kind: tried, detected, detected within `NEAR` seeds."""
+    """Counts over the rows of one kind. `near` counts rows detected within `NEAR` seeds."""
 
     rows: int
     detected: int
@@ -104,7 +104,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an exam. `cut` is the reason why it is incomplete, or empty."""
+    """The outcome of an exam. `cut` is empty, or says why the exam is incomplete."""
 
     schema: int = SCHEMA
     commit: str
@@ -118,11 +118,11 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, str] = {}
 
     def of(self, kind: str) -> list[Score]:
-        """The scores of the rows of one kind that were tried."""
+        """The scores of one kind's rows that were tried."""
         return [score for score in self.scores if score.kind == kind and score.seeds]
 
     def untried(self, kind: str) -> list[Score]:
-        """The scores of rows without seeds, because no soak is known to find the defect."""
+        """The scores of one kind's rows that were not tried, as no soak can find the defect."""
         return [score for score in self.scores if score.kind == kind and not score.seeds]
 
     def tally(self, kind: str) -> Tally:
@@ -143,20 +143,20 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missed(self) -> list[Score]:
-        """The defects that no seed found, tried or not."""
+        """The scores of defects that no seed found, including defects that were not tried."""
         rows = [*self.of(SWITCH), *self.untried(SWITCH), *self.of(DEFECT), *self.untried(DEFECT)]
         return [score for score in rows if not score.found]
 
     @property
     def outdated(self) -> list[Score]:
-        """The scores of defects that were found, although their row says why not."""
+        """The scores of defects that were found, although their row explains why no seed would."""
         return [
             score for score in [*self.of(SWITCH), *self.of(DEFECT)] if score.found and score.reason
         ]
 
     @property
     def blamed(self) -> list[Score]:
-        """The clean profiles that were blamed: false alarms."""
+        """The scores of clean profiles in which a violation was reported: false alarms."""
         return [score for score in self.of(CLEAN) if score.found]
 
     @property
@@ -256,7 +256,7 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Return the most frequent checker, rule and fault of the hits; the lowest seed breaks ties."""
+    """Return the checker, rule and fault of most hits; in a tie, those of the lowest seed."""
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]

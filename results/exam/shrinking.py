@@ -1,4 +1,4 @@
-"""The size of each detection when it is shrunk, for the scoreboard."""
+"""Shrinks each detection, and adds the shrunk size to the scoreboard."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _cut(waiting: int) -> str:
 def _size(
     score: Score, row: Row, jobs: int, cpu_s_max: float, memory: Path
 ) -> tuple[Shrunk | None, float]:
-    """The size of a shrunk detection, or `None` if it did not shrink, and the CPU seconds spent."""
+    """Shrink a detection; return its size (`None` if it did not shrink) and the CPU seconds."""
     assert row.case is not None
     assert score.first_seed is not None
     case = msgspec.structs.replace(row.case, seed=score.first_seed)

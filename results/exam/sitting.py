@@ -1,9 +1,9 @@
 """Runs the seeds of all rows of an exam, on worker processes or on Spark.
 
-Seeds are tried breadth first: the first seed of every row, then the second of every row. So a limit
-of CPU time cuts all rows alike, and rows that stop at their first detection seldom start an
-unneeded seed. Results of unneeded seeds do not count (`results.exam.scores`), so the outcome does
-not depend on the number of workers.
+Seeds are tried breadth first: the first seed of every row, then the second of every row. So if the
+CPU time runs out, all rows have had about equally many seeds. A row that stops at its first
+detection seldom starts a seed that it does not need. Results of such seeds do not count
+(`results.exam.scores`), so the outcome does not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OnResult = Callable[[Row, SeedResult], None]
 
 
 class Sitting:
-    """The results of an exam so far.
+    """Runs the seeds of one exam, and holds the results so far.
 
     `cpu_s` is the CPU time of all results, including those saved by earlier calls; `cpu_s_max`
     limits it. Raises `UsageError` if a plug-in or the module of planted defects does not load, and
@@ -62,7 +62,7 @@ class Sitting:
         return self._results[row.key]
 
     def is_found(self, row: Row) -> bool:
-        """Whether any seed of the row was a hit."""
+        """Whether any seed of the row was a hit (`Row.is_hit`)."""
         return row.key in self._hits
 
     def left(self, row: Row) -> int:
@@ -82,7 +82,7 @@ class Sitting:
     def run_on_spark(self, url: str, *, on_result: OnResult) -> None:
         """Run all seeds on Spark, row after row, until the CPU time is used up.
 
-        A row that stops at its first detection ends with the wave in which it occurs.
+        Spark gets the seeds in waves; a row that stops at its first detection completes its wave.
         """
         executor: SoakExecutor = load_plugin("soak_executors", SPARK)
         for row in self.rows:
@@ -108,7 +108,7 @@ class Sitting:
                     yield self._job(row, row.seeds[place])
 
     def _is_over(self, row: Row, seed: int) -> bool:
-        """Whether a row has stopped at a hit below `seed`."""
+        """Whether a row does not need `seed`, because it stopped at a hit on a lower seed."""
         return row.first and self._hits.get(row.key, seed) < seed
 
     def _remembered(self, row: Row, seed: int, on_result: OnResult) -> bool:
@@ -146,7 +146,7 @@ class Sitting:
         return trial_key(case, self._code(row, case) + self._digests[row.key])
 
     def _code(self, row: Row, case: Case) -> str:
-        """The digest of the code that runs a row."""
+        """Return the digest of the code that runs a row."""
         if row.key not in self._codes:
             self._codes[row.key] = code_digest(case, SIM)
         return self._codes[row.key]

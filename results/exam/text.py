@@ -1,4 +1,4 @@
-"""The scoreboard as text, for a terminal."""
+"""Formats the scoreboard as text for a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLEAN_HEAD: Final = ("", "seeds", "invalid", "other verdicts", "CPU s")
 
 
 def text_of(board: Scoreboard, comparison: Comparison | None) -> Iterator[RenderableType]:
-    """Yield the parts of the scoreboard: one table per kind, open defects, changes, and totals."""
+    """Yield the scoreboard in parts: a table per kind, unfound defects, changes, and totals."""
     for kind in (SWITCH, DEFECT):
         if scores := board.of(kind):
             yield f"\n{headline(board, kind)}"
@@ -55,12 +55,12 @@ def headline(board: Scoreboard, kind: str) -> str:
 
 
 def rate_text(score: Score) -> str:
-    """Format the interval of the rate, in percent."""
+    """Format the confidence interval of a score's detection rate, in percent."""
     return f"{score.low:.0%} to {score.high:.0%}"
 
 
 def why_open(score: Score) -> str:
-    """The reason why a defect was not found."""
+    """Explain why a defect was not found."""
     tried = f"not in {counted(score.seeds, 'seed')}" if score.seeds else "not tried"
     return f"{tried}: {score.reason or 'no reason is recorded'}"
 

@@ -1,6 +1,6 @@
-"""Earlier exams by commit: one line of JSON per exam, in `history.jsonl` next to `exam.json`.
+"""The history of exams: the file `history.jsonl`, next to `exam.json`, has a JSON line per exam.
 
-A second exam of a commit replaces the first.
+It keeps one exam per commit: a second exam of the same commit replaces the first.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_history(path: Path) -> list[Exam]:
 
 
 def record(path: Path, board: Scoreboard) -> list[Exam]:
-    """Add an exam to the history; return the history with it, at most `EXAMS_MAX` exams."""
+    """Add an exam to the history file; return the newest `EXAMS_MAX` exams, including this one."""
     exams = [exam for exam in read_history(path) if exam.commit != board.commit]
     exams = [*exams, exam_of(board)][-EXAMS_MAX:]
     write_whole(path, b"".join(msgspec.json.encode(exam) + b"\n" for exam in exams))
@@ -72,7 +72,7 @@ def record(path: Path, board: Scoreboard) -> list[Exam]:
 
 
 def commit_here() -> str:
-    """Return the commit of the current folder, with `+` if files differ; `unknown` without git."""
+    """Return the current folder's git commit, plus `+` if files differ; `unknown` without git."""
     try:
         head = _git("rev-parse", "HEAD")[:COMMIT_CHARACTERS]
         return f"{head}+" if _git("status", "--porcelain", "--untracked-files=no") else head

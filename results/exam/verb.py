@@ -1,4 +1,4 @@
-"""`harness exam`: measures how well the harness finds known defects, and its false alarms.
+"""The verb `harness exam` measures how well the harness finds known defects, and its false alarms.
 
 The files of an exam, below `STORE/.exam/`:
 
@@ -137,7 +137,7 @@ def _sit(sitting: Sitting, parsed: argparse.Namespace) -> None:
 
 
 def _boards(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Iterator[Scoreboard]:
-    """Yield the scoreboard and, if sizes are wanted, once more after each shrunk detection."""
+    """Yield the scoreboard; if sizes are wanted, yield it again after each shrunk detection."""
     board = scoreboard(
         [(row, sitting.results(row)) for row in paper.rows],
         commit=commit_here(),

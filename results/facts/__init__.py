@@ -1,1 +1,1 @@
-"""Facts about the target in a run's history, as small tables that add up over many runs."""
+"""Extracts facts from a run's history, as small tables that can be summed over many runs."""

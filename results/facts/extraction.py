@@ -1,13 +1,14 @@
-"""Facts of a run, as small tables that add up over thousands of runs.
+"""Extracts the facts of a run, as small tables that can be summed over thousands of runs.
 
 `extract` is a pure function of a run's case and history: equal inputs give equal tables, row by
-row. The row of the run itself is in the lake. Tables and columns are in `results.facts.schema`.
-`FACTS_VERSION` rises if any number in the tables may change, so that facts are extracted again.
+row. The table `runs`, with one row per run, is not among these tables: it is part of the lake.
+`results.facts.schema` defines the tables and their columns. Any change of the code that may change
+a number must increase `FACTS_VERSION`, so that facts are extracted again.
 
 All tables share these rules:
 
-* The phase and the active faults of an operation are those at its **invocation**. (If the whole
-  span of an operation counted, every slow operation would seem to be hit by each fault near it.)
+* An operation's phase and active faults are taken at its **invocation**. (If its whole duration
+  counted, every slow operation would seem to be affected by each fault near it.)
 * A fault is active in `[inject, heal)`. A fault that is never healed lasts until the end of the
   run. A fault without targets has no duration. A heal closes the oldest open fault of its id.
 * Faults may overlap. Each fault counts its whole time and every operation in that time, so sums
@@ -15,8 +16,8 @@ All tables share these rules:
   active nemeses, so sums over this column equal the total.
 * The run ends with the last line of its history. An operation without a completion counts as
   `info`, and is in progress until the end of the run.
-* Reads are the kinds in `harness.vocabularies.kinds`; every other kind counts as a mutation. In
-  every column `f`, a transaction that only reads is the kind `txn r`.
+* `harness.vocabularies.kinds` lists the kinds of reads; every other kind counts as a mutation. In
+  every column `f`, a transaction that only reads has the kind `txn r`.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
 
 
 class _Facts:
-    """Computes the rows of one run's tables, one method per table; `_table` adds the run's key."""
+    """Computes the rows of one run's tables, with one method per table."""
 
     def __init__(self, run: Run, operations: Operations, notes: Notes) -> None:
         self.key = f"{run.name}/{run.run}"
@@ -200,9 +201,10 @@ class _Facts:
         return rows
 
     def _outage_ns(self, kind: str, fault: Fault) -> int | None:
-        """Return how long the outage at a fault's heal continued; 0 without an outage at the heal.
+        """Return how long an outage that was in progress at a fault's heal lasted after the heal.
 
-        Return `None` for a fault without a heal, or if the outage did not end with an answer.
+        Return 0 if there was no outage at the heal. Return `None` if the fault was never healed, or
+        if the outage did not end with an answer.
         """
         if fault.end is None:
             return None
@@ -266,7 +268,7 @@ class _Facts:
         ]
 
     def info_rows(self) -> list[Row]:
-        """Count operations that ended as `info`, by kind and nemesis active at the invocation."""
+        """Count operations that ended as `info`, by kind and by nemesis active when invoked."""
         lost = self.ops.type == TYPES.index("info")
         counts: Counter[tuple[str, str]] = Counter()
         for (f, active), n in counted(self.ops.f[lost], self.active[lost]):
@@ -275,7 +277,7 @@ class _Facts:
         return [(*cell, n) for cell, n in sorted(counts.items())]
 
     def exposure_rows(self) -> list[Row]:
-        """Count operations of the chaos phase for each nemesis, with and without active faults."""
+        """Count operations of the chaos phase, per nemesis: with its faults active, and without."""
         ops = self.ops
         chaos = inside(self.timeline.chaos, ops.start)
         counts: dict[tuple[str, str, bool], list[int]] = {}
@@ -290,7 +292,7 @@ class _Facts:
         return [(*cell, *sums) for cell, sums in sorted(counts.items())]
 
     def exposure_time_rows(self) -> list[Row]:
-        """Return time and downtime of the chaos phase for each nemesis, with and without faults."""
+        """Return time and downtime in the chaos phase, per nemesis, with its faults and without."""
         look = self.timeline
         chaos = look.chaos
         rows: list[Row] = []
@@ -325,7 +327,7 @@ class _Ends:
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:
-        """Return the earliest invocation of operations that had not completed by line `index`."""
+        """Return the earliest invocation among operations not yet completed at line `index`."""
         at = self._ends.searchsorted(index, side="right")
         return int(self._invokes[at]) if at < len(self._invokes) else None
 

@@ -1,11 +1,11 @@
-"""Counts of operations by phase, by nemesis of the active fault, and by role of its targets.
+"""Counts operations by phase, by the nemesis of the active fault, and by the fault's role.
 
-A network partition around the leader and a partition around a follower are different faults of the
-same nemesis. The role of a fault is the role of its targets at the injection:
+A network partition that isolates the leader differs from one that isolates a follower, though both
+come from the same nemesis. A fault's role says which kind of node it hit, as of its injection:
 
-| role    | the fault hit                                                       |
+| role    | nodes that the fault hit                                            |
 |---------|---------------------------------------------------------------------|
-| leader  | the last leader that the harness had seen, and perhaps other nodes  |
+| leader  | the last leader that the harness had seen, and maybe other nodes    |
 | other   | other nodes only                                                    |
 | unknown | some nodes, before the harness had seen any leader                  |
 
@@ -34,7 +34,7 @@ Row = tuple[str, str, str | None, int, int]
 
 
 def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) -> list[Row]:
-    """The rows of `exposure_by_role`: nemesis, phase, role, operations, unanswered operations."""
+    """Return the rows of `exposure_by_role`: nemesis, phase, role, operations, unanswered ones."""
     hit = [fault for fault in timeline.faults if fault.targets]
     nemeses = sorted({fault.nemesis for fault in hit})
     if not nemeses:

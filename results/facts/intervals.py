@@ -1,17 +1,16 @@
 """Half-open intervals `[start, end)` in ns, and outages.
 
-**Unavailability.** Operations come in two kinds, mutations and reads. An operation is *answered* if
-it ended with `ok`, or with `fail` and an answer of the target itself ("the table exists": the
-target served the request, and refused it). The times of answered completions divide the run into
-gaps. In each gap, an operation is *in progress* from its invocation to its completion (or the end
-of the run). Two stretches with operations of one kind in progress are joined if the gap between
-them is at most `BRIDGE_NS`, because a client whose operation fails at once waits for its next turn.
-A joined stretch of at least `OUTAGE_NS_MIN` is an outage: a maximal time in which clients tried but
-got no answer. The end of an outage is `answered`, `idle` if no client tried any longer, or `end` if
-the run ended.
+**Outages.** Mutations and reads are treated separately. An operation is *answered* if it ended with
+`ok`, or if it ended with `fail` because the target itself refused it ("the table exists"). The
+answered completions divide the run into gaps. Within a gap, an operation is *in progress* from its
+invocation to its completion, or to the end of the run. Two stretches of time with operations in
+progress are joined if at most `BRIDGE_NS` separates them, because a client whose operation fails at
+once pauses before its next operation. A joined stretch of at least `OUTAGE_NS_MIN` is an outage:
+clients tried all this time, and got no answer. An outage ends in one of three ways: `answered`,
+`idle` (no client tried any longer), or `end` (the run ended).
 
 A slow operation that succeeds is not a failure. It still causes an outage if no other operation is
-answered in the meantime, because the caller had no answer for that long.
+answered in the meantime, because the client had no answer for that long.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Interval = tuple[int, int]
 
 
 class Outage(NamedTuple):
-    """An interval without an answer, though `tried` operations of one kind were in progress."""
+    """An interval without an answer, in which `tried` operations of one kind were in progress."""
 
     start: int
     end: int
@@ -55,7 +54,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
-    """Return the duration that two lists of disjoint, sorted intervals have in common."""
+    """Return for how long two lists of disjoint, sorted intervals overlap."""
     total = left = right = 0
     while left < len(first) and right < len(second):
         start = max(first[left][0], second[right][0])

@@ -1,8 +1,8 @@
-"""The client operations of a run as columns, with about fifty bytes per operation.
+"""The client operations of a run as columns, which take about fifty bytes per operation.
 
-Facts count operations and use their times, so they need no `Op` objects of two thousand bytes per
-operation. `of_history` reads a history. `of_rows` reads the rows of a run in a lake, and needs a
-sixth of the memory of a history. `of_table` reads a table of history lines.
+Facts only need counts and times, so they do without `Op` objects, which take two thousand bytes per
+operation. `of_history` reads a history. `of_rows` reads a run's rows in a lake, which needs a sixth
+of the memory of a history. `of_table` reads a table of history lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """Columns with one row per operation; a name is an index into a list, and -1 means no name."""
+    """Columns with one row per operation. A name is stored as a list index; -1 is no name."""
 
     f: Codes
     start: Ints
@@ -57,7 +57,7 @@ class Operations:
 
 @dataclasses.dataclass(frozen=True)
 class Notes:
-    """The history lines of nemesis and harness, and the length and end of the whole history."""
+    """All history lines except client operations; also the length and end of the whole history."""
 
     history: History
     lines: int
@@ -72,7 +72,7 @@ def is_no(answer: Any) -> bool:
 
 
 class _Names:
-    """Numbers distinct texts 0, 1, 2, ... in the order of first occurrence."""
+    """Assigns the numbers 0, 1, 2, ... to distinct texts, in the order of first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -86,7 +86,7 @@ class _Names:
 
 
 def of_history(history: History) -> tuple[Operations, Notes]:
-    """Split a whole history into its client operations and its notes."""
+    """Split a whole history into its client operations and its notes (all other lines)."""
     fs, errors, nodes = _Names(), _Names(), _Names()
     rows: list[tuple[int, ...]] = []
     for pair in history.pairs:
@@ -122,7 +122,7 @@ def of_history(history: History) -> tuple[Operations, Notes]:
 
 
 def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield each distinct row of some integer columns (values >= -1) with the row's frequency."""
+    """Yield each distinct row of some integer columns (values >= -1), and how often it occurs."""
     if not len(columns[0]):
         return
     cells = np.zeros(len(columns[0]), np.int64)
@@ -235,10 +235,10 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
 def turns(
     what: str, index: Ints, process: Ints, kind: Any, same: Flags
 ) -> tuple[Ints, Ints, Flags]:
-    """Return the positions of invocations and completions, and whether each completion exists.
+    """Pair invocations with completions: return the positions of both, and which are completed.
 
-    The arguments are columns of client lines, sorted by process and index. `same` has, for each
-    line after the first, whether the line before has the same process. Raises `HistoryError` if
+    The arguments are columns of client lines, sorted by process and index. `same` says, for each
+    line except the first, whether the previous line has the same process. Raises `HistoryError` if
     invocations and completions of a process do not alternate.
     """
     invoked = kind == _INVOKE

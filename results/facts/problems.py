@@ -1,4 +1,4 @@
-"""Problems of a report or an ingest: what the harness could not read or judge, and why."""
+"""Problems of a report or an ingest: runs that the harness could not read or judge, and why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class Problems:
-    """A bounded list of problems: keeps the first `PROBLEMS_MAX` problems and counts all."""
+    """A bounded list of problems: keeps the first `PROBLEMS_MAX`, and counts all of them."""
 
     def __init__(self) -> None:
         self._kept: dict[Problem, None] = {}

@@ -1,11 +1,11 @@
-"""Counts, latencies and availability of one run, from the columns of its sealed history.
+"""Computes counts, latencies and availability of one run from its stored history.
 
-numpy reads the columns (`results.facts.operations`) without building a `History`, because a page of
-trends needs the numbers of hundreds of runs. A test compares the numbers with `History.pairs`.
+A page of trends needs these numbers for hundreds of runs. So numpy reads the columns of the history
+file (`results.facts.operations`), and no `History` is built.
 
 Quantiles are nearest-rank: the quantile 0.9 is the smallest latency that at least 90 % of the
-operations did not exceed. Rates cover only the chaos phase if the run has this phase, because
-before it the run has no faults, and after it the harness sends its own operations.
+operations did not exceed. If the run has a chaos phase, rates cover only this phase: before it
+there are no faults, and after it the harness sends operations of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COLUMNS: Final = ("index", "time", "process", "type", "f")
 
 
 class KindNumbers(msgspec.Struct, frozen=True):
-    """One kind of operation: counts by outcome, and latency quantiles of the ok operations.
+    """Numbers of one kind of operation: counts by outcome, and latency quantiles of its `ok` ones.
 
     `latency_ns` is in the order of `results.statistics.estimates.QUANTILES`. It is empty if no
     operation was ok.

@@ -18,7 +18,7 @@ IGNORABLE: Final[dict[str, object]] = {"bugs": (), "profile": ""}
 
 
 def asked_nemeses(case: Case) -> str:
-    """Return the nemeses of a case as text; `1 to N of NEMESES` if each seed draws some of them."""
+    """Return a case's nemeses as text; if each seed draws some of them, `1 to N of NEMESES`."""
     names = case.drawn.get("nemeses") or case.nemeses
     joined = LIST_SEPARATOR.join(sorted(set(names)))
     if not case.drawn:
@@ -28,7 +28,7 @@ def asked_nemeses(case: Case) -> str:
 
 
 def setting_of(case: Case, environment: str | None, ignored: Iterable[str] = ()) -> str:
-    """Hash a case without the values planned from its seed: equal for all seeds of a soak.
+    """Return the hash of a case without its seed-dependent values; equal for all seeds of a soak.
 
     The hash includes explicit operations, since they come from the author of the case, not from the
     seed. It excludes the fields `ignored`, which must be names in `IGNORABLE`.

@@ -2,8 +2,7 @@
 
 Faults come from `harness.timeline`. A fault is active in `[inject, heal)`. A fault that is never
 healed lasts until the end of the run, and a fault without targets has no duration. A history may
-come from another program. Notes in a format that the harness does not write are ignored; the module
-does not guess their meaning.
+come from another program, so lines in a format that the harness does not write are ignored.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Timeline:
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """Return, for each time, the index of the active nemeses in `members` and `sets`."""
+        """Return, for each time, the index in `members` and `sets` of the nemeses active then."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:
@@ -76,7 +75,7 @@ class Timeline:
 
 
 def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[frozenset[T]]]:
-    """Return the times at which the set of active names may change, and the set from each time on.
+    """Return each time at which the set of active items may change, and the set from then on.
 
     The first time is minus infinity, with the empty set.
     """
@@ -95,7 +94,7 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
-    """Return the index of the set of `sweep` that applies at each of many times."""
+    """Return, for each time, the index of the set that applies then; `sweep` returned `edges`."""
     numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
     return numbers
 
@@ -106,7 +105,7 @@ def field_of(op: Op, name: str) -> Any:
 
 
 def whole_of(value: Any) -> int | None:
-    """Return a value of the history if it is an integer within int64, else `None`."""
+    """Return `value` if it is an integer within int64, else `None`."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
         return None
     return value

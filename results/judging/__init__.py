@@ -1,1 +1,1 @@
-"""Computing the results that a report requires and lacks: verdicts and facts of runs."""
+"""Computes the results that a report needs and that are not stored yet: verdicts and facts."""

@@ -1,4 +1,4 @@
-"""The limits of a report's checks, by level: level 2 retries what level 1 left unknown."""
+"""Limits of a report's checks, in levels: level 2 retries the checks that level 1 left unknown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.verdict.limits import Limits
 
 
 class Budget(Limits, frozen=True, kw_only=True):
-    """The limits for one check of one history, or of the part of a history with one key."""
+    """The limits for one check: of a whole history, or of the operations on one key."""
 
     alarm: ClassVar[bool] = True
     steps: int = 20_000_000

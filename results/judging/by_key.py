@@ -1,10 +1,10 @@
-"""Judges runs over independent keys: each key by itself, one range of keys at a time.
+"""Judges runs over independent keys: each key separately, one range of keys at a time.
 
-A lake keeps the operations of such a run sorted by key and cut into ranges
-(`results.lake.tables.line_batches`). Each range has its own result, whose id ends in the number of
-the range. So ranges are planned, judged, retried and looked up like runs, and a worker holds one
-range at a time. The history lines of nemesis and harness (*notes*) concern all keys. Notes do not
-influence verdicts, but explanations of invalid keys show them.
+A lake stores the operations of such a run sorted by key and cut into ranges
+(`results.lake.tables.line_batches`). Each range has its own result, and the result's id ends in the
+number of the range. So ranges are planned, judged, retried and looked up like runs, and a worker
+holds only one range in memory. History lines from the nemesis and the harness (*notes*) concern all
+keys. Notes do not influence verdicts, but explanations of invalid keys show them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def judge_range(
 ) -> list[Row]:
     """Judge each key of a range of keys; raise `HistoryError` if operations are missing.
 
-    A key whose operations leave the checker nothing to judge counts as valid, unless this holds for
-    all keys of the range.
+    A key counts as valid if the checker has nothing to judge in its operations, unless this holds
+    for all keys of the range.
     """
     count, expected = len(rows["operations"]), run.key_ranges[number]
     if count != expected:

@@ -1,8 +1,8 @@
-"""Chooses the result that counts for a run, if the result lake has several.
+"""Chooses which of several stored results counts for a run.
 
-A result with the largest budget is preferred, then a settled result, then the newest. Several
-results of one run come from other versions of a checker or other budgets, from two concurrent
-reports, or from a retry of an unsettled result.
+A run has several results after a change of a checker's version or of the budget, after two
+concurrent reports, or after a retry of an unsettled result (one that a budget or a crash left
+unknown). The result with the largest budget is preferred, then a settled result, then the newest.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _COUNTING: Final = f"""
 
 
 def counting(*, runs: Any, results: Any, verdicts: Any) -> pa.Table:
-    """Return every listed result (run, id, batch), and whether the result counts.
+    """Return one row per result in the result lake: run, id, batch, and whether it counts.
 
     `runs` are rows of the lake; `results` and `verdicts` are rows of its result lake. All are Arrow
     tables or datasets.

@@ -1,7 +1,7 @@
-"""Marks of results that a retry may change, and marker files of the stages that a worker has begun.
+"""Marks on results that a retry may change, and marker files for stages that may kill a worker.
 
-A result has the mark `LIMITED` if a budget left some verdict unknown; the report then retries it
-with the next level of budget. It has the mark `BROKEN` if a checker killed its worker or raised. A
+A result is `LIMITED` if it is unknown because a check reached its budget; the report then retries
+it with the next level of budget. A result is `BROKEN` if a checker raised, or killed its worker. A
 result that is `BROKEN`, or `LIMITED` at the last level, is only retried with the option `--again`,
 since a retry may cost as much as the first attempt.
 """
@@ -20,20 +20,20 @@ STARTED: Final = "started"
 class Marker:
     """A file that counts the unfinished attempts of one stage, in one round of an executor.
 
-    Use it as a context manager: each `with` block is one attempt, and the end of the block, with or
-    without an exception, removes the file. A worker that is killed leaves the file behind. A stage
-    that has killed two workers is not begun again.
+    Use it as a context manager: each `with` block is one attempt. The end of the block, with or
+    without an exception, removes the file; a worker that is killed leaves the file behind. A stage
+    that has killed two workers is not attempted again.
     """
 
     ATTEMPTS_MAX: Final = 2
 
     def __init__(self, folder: Path, round_: str, stage: str) -> None:
-        """`stage` identifies the stage, and must be a valid file name."""
+        """Create the marker of `stage`, which must be a valid file name."""
         self._path = folder / STARTED / f"{round_}-{stage}"
 
     @property
     def spent(self) -> bool:
-        """Whether the stage must not begin again: all allowed attempts began, and none ended."""
+        """Whether the stage must not be tried again, because every allowed attempt was killed."""
         try:
             return self._path.stat().st_size >= self.ATTEMPTS_MAX
         except FileNotFoundError:
@@ -41,7 +41,7 @@ class Marker:
 
     @property
     def begun(self) -> bool:
-        """Whether an earlier attempt began and did not end: it killed its worker."""
+        """Whether an earlier attempt began but never ended, because it killed its worker."""
         return self._path.exists()
 
     def __enter__(self) -> Self:

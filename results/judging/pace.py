@@ -1,13 +1,13 @@
-"""Progress of a report as one line: work done, pace, and estimated end.
+"""Formats a report's progress as one line: work done, pace, and estimated time left.
 
 The pace is the mean since the start of the stage. A pace over the last few seconds would mislead,
-because the costly tasks come first and end almost together. No end is estimated until `SAID_FROM`
+because the costly tasks come first and end almost together. No time is estimated until `SAID_FROM`
 of the work is done.
 
 A count of finished tasks hides the progress of running tasks, above all of very long ones. Near the
-end, a few long tasks leave most slots idle. A `Schedule` models both effects: it simulates the
-planned tasks on the same number of slots, and maps finished work to elapsed time. The pace then
-refers to this time (`Progress.time_part`).
+end, a few long tasks leave most worker slots idle. A `Schedule` allows for both effects: it
+simulates the planned tasks on the same number of slots, and maps finished work to elapsed time. The
+pace is then computed from this time (`Progress.time_part`).
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ class Schedule:
             self._done.append(total)
 
     def part(self, done: int) -> float:
-        """Return the share of the total time that passes until tasks of cost `done` are done."""
+        """Return the share of the total time after which work of cost `done` is complete."""
         if not self._ends or not self._ends[-1]:
             return 1.0
         place = bisect.bisect_right(self._done, done)
         if place == len(self._done):
             return 1.0
-        # Interpolate: between the ends of two tasks, time advances with the work of the next one to
-        # end.
+        # Interpolate between the ends of two tasks, in proportion to the work that was done.
         before, done_before = (self._ends[place - 1], self._done[place - 1]) if place else (0, 0)
         share = (done - done_before) / (self._done[place] - done_before)
         return (before + (self._ends[place] - before) * share) / self._ends[-1]
@@ -67,11 +66,11 @@ class Pace:
         self._clock = clock
         self._stage = ""
         self._begin_s = 0.0
-        # work done and share of the time at the start of the stage
+        # tasks done, and share of the total time, when the stage began
         self._begin: tuple[int, float] = (0, 0.0)
 
     def line(self, found: Progress) -> str:
-        """Return the progress line; a new stage or amount of work restarts the measurement."""
+        """Return the progress line. A new stage or a new total of work restarts the measurement."""
         now_s = self._clock()
         part = found.cost_done / found.cost if found.cost else 1.0
         stage = f"{found.stage} {found.units} {found.cost}"

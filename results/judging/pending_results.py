@@ -1,4 +1,4 @@
-"""Required, stored and pending results of the runs of a lake, all in SQL.
+"""Finds a report's pending results in SQL: the results that its runs require, but do not have.
 
 The tables are in an in-memory DuckDB, and refer to runs and result ids by numbers:
 
@@ -6,9 +6,9 @@ The tables are in an in-memory DuckDB, and refer to runs and result ids by numbe
 |---------|------------------------------------------------------------------------------|
 | these   | run `n` of the report, with its cost and its `part`                          |
 | wants   | result that the runs of a part require, with one id per level of budget      |
-| gone    | checker that the runs of a part require and that is not installed            |
-| ids     | id of results, with its number `c`                                           |
-| listed  | id of results in the lake, with their count, required or not                 |
+| gone    | checker that the runs of a part require, but that is not installed           |
+| ids     | result id, with its number `c`                                               |
+| listed  | result id in the lake, required or not, with its number of results           |
 | known   | result `c` of a run `n` in the lake, with its batch                          |
 | todo    | result that the lake lacks, at the current level of budget                   |
 | tried   | result that was attempted in this report                                     |
@@ -76,7 +76,7 @@ class PendingResults:
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
 
     def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Execute a statement and fetch all its rows: a connection has only one open result."""
+        """Execute a statement and fetch all rows at once: a connection has only one open result."""
         with readable(self._snapshot.place.uri):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
         return rows
@@ -87,7 +87,7 @@ class PendingResults:
         return int(number or 0)
 
     def table(self, name: str, columns: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
-        """Create a small table from the types and values of its columns."""
+        """Create a small table; `columns` maps each name to its SQL type and values."""
         types: dict[str, pa.DataType] = {"string": pa.string(), "int32": pa.int32()}
         table = pa.table(
             {key: pa.array(values, types[kind]) for key, (kind, values) in columns.items()}
@@ -212,7 +212,7 @@ class PendingResults:
         )
 
     def ignore_unsettled(self, before: str = "infinity") -> None:
-        """Make later calls treat unsettled results from before the time `before` as not stored."""
+        """Make later calls treat unsettled results that were judged before `before` as missing."""
         self.rows(
             "INSERT INTO ignored SELECT DISTINCT batch FROM known "
             "WHERE unsettled AND judged_at < CAST(? AS TIMESTAMPTZ)",
@@ -266,11 +266,11 @@ class PendingResults:
         )
 
     def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """Return pending work in ranges of about the cost `size_of(total)`, in order of runs.
+        """Cut pending work into ranges of runs, each with a cost of about `size_of(total)`.
 
-        Each row has the first run and key range, then the numbers of runs, of results and of
-        results with a larger budget than before, then the cost in CPU ns. An item that costs more
-        than the size, or was cut short before, is a range of its own.
+        Each row has the first run and its key range; the number of runs, of results, and of results
+        retried with a larger budget; and the cost in CPU ns. An item is a range of its own if it
+        costs more than this size, or if an earlier attempt was cut short.
         """
         self.rows(
             f"""
@@ -313,11 +313,11 @@ class PendingResults:
         )
 
     def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
-        """Cut the pending work into pieces that fit `cost`, `runs` and `lines`, or hold one run.
+        """Cut the pending work into pieces within the limits `cost`, `runs` and `lines`.
 
-        Each row has target, label and day; level of budget; numbers of result ids; runs; batches of
-        the runs; lines and cost. The runs of a piece are neighbours in the same files and lack the
-        same results.
+        A single run may exceed the limits. Each row has target, label and day; level of budget;
+        numbers of result ids; runs; batches of the runs; lines and cost. The runs of a piece are
+        neighbours in the same files and lack the same results.
         """
         return self.rows(
             """
@@ -350,7 +350,7 @@ class PendingResults:
         )
 
     def checkers_of_ids(self) -> dict[int, str]:
-        """Map the number of each verdict's result id to the checker; ids of facts are left out."""
+        """Map the number of each result id to its checker; ids of facts are left out."""
         return dict(
             self.rows(
                 """
@@ -364,7 +364,7 @@ class PendingResults:
         """Record everything in `todo` as attempted."""
         self.rows("INSERT INTO tried SELECT n, c FROM todo")
 
-    # What counts ---------------------------------------------------------------------------------
+    # Results that count --------------------------------------------------------------------------
 
     def choose(self) -> None:
         """Create the tables `chosen` and `missing`; results of the largest budget are preferred."""
@@ -372,7 +372,7 @@ class PendingResults:
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
     def verdicts_without_rows(self, found: Snapshot) -> int:
-        """Count the chosen verdicts that the result lake lists but has no row for.
+        """Count the chosen verdicts that the result lake lists, but whose row is missing.
 
         Runs without operations do not count, because a checker of independent keys makes no row for
         them.
@@ -381,7 +381,7 @@ class PendingResults:
         return self.number(WITHOUT_ROWS.format(source=source), [FACTS])
 
     def forget(self) -> None:
-        """Drop the tables that only serve to choose results; later calls make them again."""
+        """Drop the tables that are only used to choose results; later calls make them again."""
         for name in ("listed", "known", "todo", "chosen", "missing"):
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 

@@ -1,8 +1,9 @@
-"""From runs to the tables of a report: plan, judge new runs, retry limited results, gather.
+"""Makes the tables of a report: plans the work, judges new runs, retries results, gathers rows.
 
-The installed checkers judge the histories; the verdict of `run.json` only serves for comparison.
-Every result is stored under the hash of its dependencies (`results.judging.result_ids`), so a
-second report only does new work, and an interrupted report continues.
+The installed checkers judge every history again; the verdict in `run.json` is only used for
+comparison. Every result is stored under the hash of its dependencies
+(`results.judging.result_ids`), so a second report only does new work, and a report that was
+interrupted continues.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _DEATHS_A_STAGE: Final = 2
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of a report. Costs are estimates: only their proportions have a meaning."""
+    """Progress of a report. Costs are estimates: only their proportions mean anything."""
 
     stage: str  # "check", "again" with a larger budget, "gather", "answer" questions, "write"
     done: int
@@ -45,7 +46,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     time_part: float | None = None
     """The share of the time that has passed (`results.judging.pace.Schedule`), if known."""
     left: tuple[str, ...] = ()  # the remaining units in words, once only a few remain
-    kept: int = 0  # number of results that are stored, and so survive an interrupt
+    kept: int = 0  # number of results stored so far, which survive an interrupt
 
 
 LEFT_NAMED_MAX: Final = 3
@@ -60,7 +61,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     problems_total: int
     results_known: int
     results_new: int
-    results_unsettled: int  # results left unknown by a lack of time, memory or a worker
+    results_unsettled: int  # results left unknown: time or memory ran out, or the worker died
     runs_unjudged: int = 0  # runs without any result; no table has a row of such a run
     units: int  # number of units done
     cpu_s: float  # CPU time of all processes except Spark's JVM
@@ -78,9 +79,8 @@ def check(
 ) -> Checked:
     """Judge new runs, and gather the tables of all runs.
 
-    With `again`, results that an earlier call left unsettled (see `results.judging.markers`) are
-    made again. Raises `UsageError` for an unknown executor, and `InfrastructureError` if the disk
-    fails.
+    With `again`, retry the results that an earlier call left unsettled (`results.judging.markers`).
+    Raises `UsageError` for an unknown executor, and `InfrastructureError` if the disk fails.
     """
     if executor not in EXECUTORS:
         raise UsageError(f"the executor is {executor!r}; it must be one of {', '.join(EXECUTORS)}")
@@ -155,7 +155,7 @@ class _Job:
         )
 
     def _round(self, units: Sequence[Unit]) -> None:
-        """Do the units of one round; add a problem for each unit that does not finish."""
+        """Process the units of one round; add a problem for each unit that does not finish."""
         if self.executor == "auto":
             small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
             self.executor = "inline" if small else "pool"
@@ -216,7 +216,7 @@ class _Job:
 
 
 def _in_words(unit: Unit, memory_bytes: int) -> str:
-    """Describe a unit: its first run, its checkers, a retry's budget, and its worker's memory."""
+    """Describe a unit: its first run, its checkers, the budget of a retry, its worker's memory."""
     checkers = " and ".join(check.checker for check in unit.checks)
     parts = [unit.key, checkers or "facts"]
     if unit.budget.level > 1:
@@ -229,11 +229,11 @@ def _in_words(unit: Unit, memory_bytes: int) -> str:
 def in_workers(
     units: Sequence[Unit], config: RoundConfig, jobs: int
 ) -> Generator[Done, None, None]:
-    """Do units in `jobs` processes, which end with the generator; a lost unit yields no outcome.
+    """Process units in `jobs` worker processes, which end with the generator.
 
     A unit whose worker died, or hung for much longer than its budget allows, is tried again. The
-    worker itself gives up a stage that kills its worker repeatedly
-    (`results.judging.markers.Marker`).
+    worker itself gives up a stage that killed two workers (`results.judging.markers.Marker`). A
+    unit that no worker finishes yields no outcome.
     """
     pool: WorkerPool[Unit, Done] = WorkerPool(
         module="results.judging.worker",
@@ -253,6 +253,6 @@ def in_workers(
 
 
 def _silence_max_s(unit: Unit) -> float:
-    """Return the longest time that one run of a unit may take until its worker counts as hung."""
+    """Return the time without news from a unit's worker after which the worker counts as hung."""
     stages = len(unit.checks) + STAGES_BESIDE_CHECKS
     return _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR

@@ -1,8 +1,9 @@
-"""The runs of a report: their stored results, the pending work, the tables.
+"""The runs of a report: which results are stored, which work is pending, and the final tables.
 
-No Python loop visits every run: `results.judging.pending_results` joins the lake's `runs` with ids
-of the results that each run requires, subtracts the results in the result lake, and cuts the rest
-into pieces of about equal cost. A unit is one piece and the files that hold its runs.
+No Python loop visits every run. Instead, SQL (`results.judging.pending_results`) joins the lake's
+`runs` with the ids of the results that each run requires, subtracts the results in the result lake,
+and cuts the rest into pieces of about equal cost. A unit of work is one piece, with the files that
+hold its runs.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Gathered(NamedTuple):
     """The tables of a report, as files."""
 
     tables: dict[str, tuple[Path, ...]]  # files by table; a file may have additional columns
-    counting: dict[str, str]  # by table: SQL condition for the rows `here` that count; default: all
-    unsettled: int  # number of results left unknown by a lack of time, memory or a worker
+    counting: dict[str, str]  # by table: SQL condition for rows (`here`) that count; default: all
+    unsettled: int  # number of results left unknown: time or memory ran out, or the worker died
     unjudged: int  # number of runs without any result; no table has a row of such a run
 
 
@@ -79,9 +80,9 @@ class ReportRuns:
         """Read the runs of `snapshot` and the results that they require.
 
         `budgets` are the levels of budget, tried in turn. `checkers` replaces the checkers of the
-        cases. `wanted` determines the required results (default: `wants_of`). `slots` is the number
-        of units in progress at once; more slots make smaller units. `results` are the stored
-        results; by default `read_known` reads them from the lake.
+        cases. `wanted` returns the required results of a kind of run (default: `wants_of`). `slots`
+        is the number of units in progress at once; with more slots, units are smaller. `results` is
+        a snapshot of the result lake; by default `read_known` takes one.
         """
         self.problems = Problems()
         self.place = snapshot.place
@@ -94,7 +95,7 @@ class ReportRuns:
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
         self._found = results  # the stored results at the time of the last read
         self._given = results is not None
-        self._appended = False  # whether workers have appended results since that read
+        self._appended = False  # whether workers may have appended results since that read
         self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
         """The first few runs that lack a result, and the number of such runs; set by `gather`."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}
@@ -203,7 +204,7 @@ class ReportRuns:
         shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
 
     def lose(self, unit: Unit) -> None:
-        """Add a problem for a unit that no worker finished."""
+        """Add a problem for a unit that no worker could finish."""
         text = f"{LOST} (this also affects {len(unit.runs) - 1} runs after it)"
         self.problems.add(Problem(unit.key, "lost", text))
 
@@ -230,7 +231,7 @@ class ReportRuns:
         return Gathered(tables, counting, unsettled, unjudged)
 
     def _refuse_damaged(self) -> None:
-        """Raise an error if a verdict lost its row, because the run would count as valid."""
+        """Raise an error if a verdict's row is missing, because the run would count as valid."""
         lost = self._pending.verdicts_without_rows(self._found) if self._found else 0
         if lost:
             raise InfrastructureError(
@@ -254,7 +255,7 @@ class ReportRuns:
         name_lacking(self.problems, *self.lacking)
 
     def _stand_ins(self) -> pa.Table:
-        """Return one row per checker in `missing`, in place of its missing verdicts."""
+        """Return one substitute row per checker in `missing`, for all its missing verdicts."""
         names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )
@@ -262,7 +263,7 @@ class ReportRuns:
         return pa.concat_tables([table_of([], "", ""), *rows])
 
     def spill(self) -> Path:
-        """Return a folder for query data beyond the memory limit; `close` removes the folder."""
+        """Return a folder to which queries may spill; `close` removes it."""
         return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
@@ -271,7 +272,7 @@ class ReportRuns:
 
 
 def lost_of(run: str, checker: str | None) -> Problem:
-    """Return the problem of a run without the verdict of `checker` (`None`: without facts)."""
+    """Return the problem of a run that lacks the verdict of `checker`; `None`: that lacks facts."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
     return Problem(run, "lost", f"{what} could not be computed; run the report again")
 

@@ -1,7 +1,7 @@
-"""The tables of a report from a lake (`results.facts.schema`), one Parquet file each.
+"""Writes the tables of a report (`results.facts.schema`) from a lake, as Parquet files.
 
-The table `chosen` (run, result, batch) has the results that count, and `missing` the absent
-results. Rows of `runs` and `traits` are computed from the lake's own `runs`.
+The table `chosen` (run, result, batch) lists the results that count, and the table `missing` lists
+the results that are absent. Rows of `runs` and `traits` are computed from the lake's own `runs`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def write_tables(
 ) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
     """Write or find the files of each table; return the files and SQL conditions (`Gathered`).
 
-    Files of verdicts and facts belong to the result lake, and may also have rows of other runs.
-    `ledger` has the tables `chosen`, `missing` and `listed`, and the registered rows `stand_ins`.
+    The tables of verdicts and facts are files of the result lake, which may also have rows of other
+    runs. `ledger` must have the tables `chosen`, `missing`, `listed` and `stand_ins`.
     """
     from results.facts.schema import schema
 
@@ -84,7 +84,7 @@ def write_tables(
 
 
 def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
-    """Return the SQL condition for the rows `here` of result files that count.
+    """Return the SQL condition for the rows of result files (aliased `here`) that count.
 
     Usually the condition only tests result ids. If two reports stored the same result, only one of
     them counts; the file `beyond` lists the others.
@@ -120,7 +120,7 @@ def _copy(ledger: PendingResults, text: str, path: Path) -> None:
 
 
 def _stand_ins() -> str:
-    """Return SQL for rows in place of missing verdicts, for runs that have any other result."""
+    """Return SQL that substitutes rows for missing verdicts, in runs that have any other result."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
     selected = ", ".join(
         f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns

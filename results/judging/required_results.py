@@ -1,8 +1,8 @@
-"""The results that a report requires for a run: verdicts of its case's checkers, and its facts.
+"""The results that a report requires for a run: a verdict per checker of its case, and its facts.
 
-Runs of one `Kind` require results with the same ids. So the number of ids depends on the numbers of
-checkers and of budget levels, not on the number of runs. A run over independent keys requires one
-result of each checker for each range of its keys.
+Runs of one `Kind` require results with the same ids. So the number of ids depends on the number of
+checkers and on the number of budget levels, not on the number of runs. A run over independent keys
+requires one result per checker and range of keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Wants(NamedTuple):
     checks: tuple[tuple[str, tuple[str, ...]], ...]  # (checker, result id of each level of budget)
     facts: str | None  # the id of the facts; `None`: facts are not required
     gone: tuple[tuple[str, str], ...]  # checkers that cannot be loaded, with reasons
-    trouble: str  # the reason why the checkers of the case are unknown; usually empty
+    trouble: str  # why the checkers of the case cannot be determined; usually empty
 
 
 def wants_of(
@@ -67,6 +67,6 @@ def wants_of(
 
 
 def _like(kind: Kind) -> Case:
-    """Make a case with the checkers of a kind; raise `UsageError` or `msgspec.DecodeError`."""
+    """Make a case with the same checkers as a kind; raise `UsageError` or `msgspec.DecodeError`."""
     named = msgspec.json.decode(kind.others, type=tuple[str, ...])
     return Case(seed=0, workload=kind.workload, checkers=named)

@@ -1,9 +1,9 @@
-"""Ids of results: hashes of everything that a result depends on, except its run.
+"""Ids of results. An id is a hash of everything that a result depends on, except its run.
 
 A result depends on the code that reads and judges, on the budget, and on the checker with its
-`version`. A checker without `version` is identified by the hashes of its package and of the bundled
-checkers, which it may use. A run is identified by its key and by the batch that appended it, which
-determine its history and its case.
+`version`. If a checker has no `version`, the hashes of its package and of the bundled checkers
+(which it may use) take its place. The run is identified separately, by its key and by the batch
+that appended it; these determine its history and its case.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def key_range(self) -> int | None:
-        """Number of the range of keys that the result covers; `None` for a whole run."""
+        """The number of the key range that the result covers; `None` for a whole run."""
         return range_of(self.result_id)
 
 
@@ -96,7 +96,7 @@ class Registry:
         return self._names[key]
 
     def _trouble(self, name: str) -> str:
-        """Return the reason why a checker cannot be loaded, or "" for a loadable checker."""
+        """Return the reason why a checker cannot be loaded; empty if it can."""
         try:
             self.version(name)
         except HarnessError as error:
@@ -116,18 +116,18 @@ def verdict_id(checker: str, version: str, budget: Budget) -> str:
 
 
 def range_id(result_id: str, number: int) -> str:
-    """The id of a result about one range of the keys of a run."""
+    """Return the id of a result that covers one range of a run's keys."""
     return f"{result_id}.{number}"
 
 
 def range_of(result_id: str) -> int | None:
-    """Return the number of the key range in a result's id; `None` for a result of a whole run."""
+    """Return the number of the key range that a result covers; `None` for a whole run."""
     number = result_id.partition(".")[2]
     return int(number) if number else None
 
 
 def facts_id() -> str:
-    """The id of a run's facts."""
+    """Return the id of the result that holds a run's facts."""
     return hash_of(
         "facts",
         FACTS_VERSION,
@@ -141,7 +141,7 @@ def hash_of(*parts: Any) -> str:
 
 
 def checker_version(checker: Checker) -> str:
-    """The harness's version, and the checker's `version` or hashes of its code and `checkers`."""
+    """Return the harness's version, plus the checker's `version` or, without one, code hashes."""
     if checker.version is not None:
         return f"{__version__} {checker.version}"
     package = type(checker).__module__.partition(".")[0]
@@ -150,7 +150,7 @@ def checker_version(checker: Checker) -> str:
 
 @functools.lru_cache(maxsize=256)
 def package_hash(module: str) -> str:
-    """SHA-256 over the sources (and compiled parts) of a package, or of a single module."""
+    """Return the SHA-256 of the sources and compiled parts of a package, or of a single module."""
     total = hashlib.sha256()
     spec = importlib.util.find_spec(module)
     roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []

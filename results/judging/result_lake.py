@@ -1,17 +1,18 @@
-"""The result lake: verdicts and facts of the runs of a lake, in the lake's folder `results`.
+"""The result lake has the verdicts and facts of a lake's runs. It is the lake's folder `results`.
 
 Runs are appended once and stay. Verdicts and facts depend on checkers, on budgets and on the
 version of the harness, and are made again when these change. So verdicts and facts have a lake of
-their own with the same protocol (batches, one commit that makes a batch visible, compaction,
-vacuum). The main table `runs` of a result lake has one row per run and append, with a list of the
-*results* that the append has for the run. A result is the verdict of one checker, or all facts of
-the run. A result's id covers all dependencies of the result except the run, which the columns of
-the row identify. So an anti-join of ids finds pending results without reading a history.
+their own, with the same protocol (batches, one commit that makes a batch visible, compaction,
+vacuum). A *result* is the verdict of one checker, or all facts of a run. The main table `runs` of a
+result lake has one row per append and run, which lists the results that this append has for the
+run. A result's id is a hash of everything that the result depends on, except the run; columns of
+the row identify the run. So an anti-join of ids finds pending results without reading a history.
 
 **Rows that count.** Two concurrent reports may store the same result. A row of another table counts
-if `runs` here has its `run` and `batch`, and the lake's `runs` has the run in `run_batch`. If
-several batches have the same result of a run, readers choose a settled result (`marks`) before
-unsettled results, then the newest (`judged_at`). The other results are equal to it, or unsettled.
+if the result lake's `runs` has its `run` and `batch`, and the lake's own `runs` has the run in
+`run_batch`. If several batches have the same result of a run, readers prefer a settled result
+(`marks`) to an unsettled one, and then the newest (`judged_at`). The results that are not chosen
+are equal to the chosen one, or unsettled.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _ID: Final = Column("result_id", "string", "", "id of the result")
 
 
 def _columns(table: str) -> tuple[Column, ...]:
-    """The columns of a report's table, followed by the result's id."""
+    """Return the columns of a report's table, and the column with the result's id."""
     measured = [
         Column(name, kind, "ns" if name.endswith("_ns") else "", meaning)
         for name, kind, meaning in COLUMNS[table]
@@ -70,12 +71,12 @@ RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 
 @functools.cache
 def result_schema(table: str) -> pa.Schema:
-    """The columns of one of `RESULT_TABLES`."""
+    """Return the Arrow schema of one of `RESULT_TABLES`."""
     return pa.schema([(column.name, arrow_type(column.type)) for column in RESULT_TABLES[table]])
 
 
 class ResultLake(Lake):
-    """A lake that accepts further appends for a run, with other or the same results."""
+    """A lake to which results of a run can be appended repeatedly, even the same results."""
 
     made_again_by = "remove the folder, and the next report creates it again"
     runs_once = False
@@ -100,11 +101,11 @@ class ResultLake(Lake):
         return lake if lake.patience.call(f"open {lake.place.uri}", lake._find) else None
 
     def tidy(self, label: str | None) -> bool:
-        """Merge small files in partitions with too many of them; return whether there were any.
+        """Merge small files in partitions with too many of them; return whether any had too many.
 
-        Only partitions of `label` count (`None`: all). The merge never waits for another process:
-        files that cannot be merged now are left for the next report, which only makes readers
-        slower. Damage is ignored here; the report itself reports it.
+        Only partitions of `label` count (`None`: all). The merge never waits for another process.
+        If files cannot be merged now, readers are slower until a later report merges them. Damage
+        is ignored here, because the report itself mentions it.
         """
         small = collections.Counter(
             (table, file.partition)
@@ -159,7 +160,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """Report tables without a table `runs`: empty tables are leftovers, other tables are damage."""
+    """Report tables of a place without `runs`: empty tables are leftovers, others are damage."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)
@@ -172,8 +173,9 @@ def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
 
 
 def _about_nobody(results: Lake, lake: Lake) -> list[str]:
-    """Return the runs that have results but are missing in the lake, or are there from another
-    batch.
+    """Return the runs that have results, but that the lake lacks, or has from another batch.
+
+    Such results belong to no run.
     """
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])

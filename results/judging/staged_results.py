@@ -1,4 +1,4 @@
-"""A run of a lake in a worker's memory, and results that are not yet appended."""
+"""A run that a worker has read from a lake, and the results that it has not yet appended."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Found:
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
-        """Add the run and its partition to `columns`; `sizes` are the numbers of rows per run."""
+        """Prepend the run and its partition to `columns`; `sizes` has the rows of each run."""
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):

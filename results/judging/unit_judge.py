@@ -1,13 +1,14 @@
-"""Work on the units of a report, the same in every executor: judge runs, and append results.
+"""Processes the units of a report, in every executor: judges runs, and appends the results.
 
 The runs of a unit are read one by one from its files (`results.lake.log.run_streams`). The worker
 rebuilds each history, compares its digest, judges the run and extracts its facts. It appends the
-results to the result lake at the end of the unit, and every `APPEND_EVERY_S` before, so that a
-killed worker loses little.
+results to the result lake every `APPEND_EVERY_S`, so that a killed worker loses little, and at the
+end of the unit.
 
-A stage that killed its worker left a marker on this machine (`results.judging.markers.Marker`).
-Before a worker begins such a stage again, it appends all its results. After a second kill, the
-checker counts as crashed. A worker that resumes a unit first looks up which results exist.
+A stage (one check of a run, for example) that kills its worker leaves a marker on this machine
+(`results.judging.markers.Marker`). Before a worker tries such a stage again, it appends all its
+results. After a second kill, the checker counts as crashed. A worker that resumes a unit first
+looks up which of its results are already stored.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ CLOCKS_APART_S: Final = 3_600.0
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
-    """Do units one after another in this process; a crash of a checker also kills the caller."""
+    """Process units one after another in this process; a checker that crashes kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 
@@ -85,7 +86,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
-        limited = True  # stays true if the unit fails
+        limited = True  # if the unit fails, a retry may still settle its results
         try:
             tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
@@ -116,8 +117,8 @@ class _Tools(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
-    """Open the tools of a round once per process; raise the errors of `Lake.open`."""
-    del round_  # only part of the cache's key: another round may have other credentials
+    """Open a round's lakes and checkers, once per process; raise the errors of `Lake.open`."""
+    del round_  # only a part of the cache's key: another round may use other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)
@@ -173,7 +174,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _putting(self) -> Iterator[None]:
-        """Append the staged results at the end of the block, even if reading a file failed."""
+        """Append the results in memory at the end of the block, even if reading a file failed."""
         try:
             yield
         except (HarnessError, AgainError):
@@ -211,7 +212,7 @@ class _UnitJudge:
         return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
 
     def _loadable(self) -> list[Check]:
-        """Return the checks with an installed checker; add a problem for every other check."""
+        """Return the checks whose checker is installed; add a problem for every other check."""
         results = []
         for check in self.unit.checks:
             try:

@@ -1,8 +1,8 @@
-"""Rows of the table `verdicts`: one checker over one history, within a budget.
+"""Makes rows of the table `verdicts`: one row per checker and history, judged within a budget.
 
-Errors of a history or a checker become verdicts here. A checker that raises is `unknown` with its
-traceback. A checker that exceeds its budget is `unknown` with the exceeded limit. A checker that
-killed its worker twice is `unknown: checker crashed`.
+Errors of a history or a checker become `unknown` verdicts here. If the checker raises, the row has
+the traceback. If it exceeds its budget, the row names the limit. If it killed its worker twice, the
+row says `checker crashed`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ checker_named: Final = functools.cache(load_checker)
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One row of the table `verdicts`; `limited` means that a budget left the verdict unknown."""
+    """One row of the table `verdicts`; `limited`: the verdict is unknown for lack of budget."""
 
     checker: str
     key: str | None = None
@@ -61,18 +61,18 @@ def mark_of(rows: Iterable[Row]) -> str:
 
 
 def worst_mark(marks: Iterable[str]) -> str:
-    """Return the mark of a result from its parts' marks; `LIMITED` wins, since it is retried."""
+    """Combine the marks of a result's parts; `LIMITED` wins, because it causes a retry."""
     distinct = {*marks}
     return LIMITED if LIMITED in distinct else BROKEN if BROKEN in distinct else ""
 
 
 def crashed(checker: str, n_ops: int) -> Row:
-    """The row of a checker that killed its worker twice."""
+    """Return the row of a checker that killed its worker twice."""
     return Row(checker=checker, reason=CRASHED, n_ops=n_ops, error=CRASHED)
 
 
 def no_verdict(checker: str) -> Row:
-    """Return the row in place of a missing verdict; the run's problems have the reason."""
+    """Return the row that replaces a missing verdict; the run's problems give the reason."""
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
@@ -119,7 +119,7 @@ def _row_of(name: str, result: CheckResult, history: History, key: str | None) -
 
 
 def _counterexample(result: CheckResult) -> str:
-    """Encode a violation's explanation and ops as JSON, without its last sentences if too long."""
+    """Encode a violation's explanation and ops as JSON; if too long, drop the last sentences."""
     explanation = list(result.explanation)
     while True:
         text = msgspec.json.encode(

@@ -1,4 +1,4 @@
-"""Units of work of a report and their outcomes, which processes exchange as JSON."""
+"""Units of work of a report and their outcomes. Processes exchange both as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STAGES_BESIDE_CHECKS: Final = 2
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """Some runs of a lake that are in the same files and lack the same results.
 
-    `files` are the names of files by table; `runs` are sorted keys.
+    `files` has the files' names by table; `runs` has the keys of the runs, sorted.
     """
 
     files: dict[str, tuple[str, ...]]
@@ -31,7 +31,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_range(self) -> int | None:
-        """Number of the range of keys that the unit judges; `None` for whole runs and for facts."""
+        """The number of the key range that the unit judges; `None` for whole runs and for facts."""
         return self.checks[0].key_range if self.checks else None
 
     @property
@@ -59,14 +59,14 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """A finished unit with its cost and problems, or a progress report if `part` is below 1."""
+    """The outcome of a finished unit; if `part` is below 1, only a progress report."""
 
     unit: str
     cpu_ns: int
     problems: tuple[Problem, ...]
     part: float = 1.0
-    limited: bool = False  # whether a budget may have cut a check short
-    memory_bytes: int = 0  # memory of the worker, in a progress report
+    limited: bool = False  # whether a check may have reached its budget
+    memory_bytes: int = 0  # memory of the worker; set in progress reports
 
 
 def stages_of(unit: Unit) -> int:

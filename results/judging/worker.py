@@ -1,6 +1,6 @@
-"""A worker process (`harness.support.workers`): receives units and sends their outcomes.
+"""The worker process of a report: receives units, and sends their outcomes.
 
-`python -m results.judging.worker PARENT CONFIG`
+`harness.support.workers` starts it, as `python -m results.judging.worker PARENT CONFIG`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from results.judging.work_units import RoundConfig, Unit
 
 
 def outcomes(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Do the units in `lines`, one JSON text per unit, and yield their outcomes as JSON."""
+    """Process units (one JSON text per line), and yield their outcomes as JSON."""
     config = msgspec.json.decode(sys.argv[2], type=RoundConfig)
     units = map(msgspec.json.Decoder(Unit).decode, lines)
     yield from map(msgspec.json.encode, do_units(units, config=config))

@@ -1,1 +1,1 @@
-"""The lake: runs of many workers in Delta tables, on local disks or object storage."""
+"""The lake stores the runs of many workers in Delta tables, on local disks or object storage."""

@@ -1,7 +1,6 @@
-"""A filter of runs by key, target, label and day: the columns that partition and sort a lake.
+"""Filters runs by key, target, label and day, the columns by which a lake is divided and sorted.
 
-The partition and the first and last run of a large file show whether it may match, before it is
-read.
+So a file's partition, and its first and last run, show before it is read whether it may match.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Filters(TypedDict, total=False):
     runs: str | Iterable[str]  # keys of runs, as in the column `run`
     target: str | Iterable[str]
     label: str | Iterable[str | None] | None  # None: runs without a label
-    day: str | dt.date  # "2026-11-26", or "2026-11-01..2026-11-30" with either end left out
+    day: str | dt.date  # "2026-11-26", or "2026-11-01..2026-11-30"; either end may be left out
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Choice:
     last_day: dt.date | None = None
 
     def narrowed(self, other: Choice) -> Choice:
-        """Return the choice of the runs that satisfy both choices."""
+        """Return the choice that selects only runs that both choices select."""
         first = [day for day in (self.first_day, other.first_day) if day is not None]
         last = [day for day in (self.last_day, other.last_day) if day is not None]
         return Choice(
@@ -89,7 +88,7 @@ class Choice:
             return None
         return ds.field("run").isin(
             pa.array(self._sorted, pa.string())
-        )  # an empty list matches no row
+        )  # an empty list selects no rows
 
 
 EVERYTHING: Final = Choice()

@@ -1,7 +1,7 @@
-"""Conversion of stored columns for analyses: to lists, categories and dates.
+"""Converts stored columns for analyses, to lists, categories and dates.
 
-`relation_of` gives DuckDB the rows of a table with lists and paths of pages, and `frame_of` turns
-an Arrow table into a data frame. The files of a lake and `Table.arrow` keep the stored columns.
+`relation_of` returns rows as a DuckDB relation, with lists, and with the paths of pages. `frame_of`
+converts an Arrow table to a data frame. `Table.arrow` returns the stored columns, unconverted.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def relation_of(
 ) -> duckdb.DuckDBPyRelation:
     """Return the rows as a relation of a DuckDB connection, read on demand.
 
-    `folder` is the SQL expression of a run's folder. `pages` is a pattern for the pages of all
-    runs; `None`: no page is on this machine. Both matter only if the rows have a column `folder`.
+    `folder` is the SQL expression for a run's folder. `pages` is a pattern for the paths of the
+    pages of all runs, or `None` if this machine has no pages. Both matter only if the rows have a
+    column `folder`.
     """
     columns = {
         field.name: f"CASE WHEN \"{field.name}\" = '' THEN [] ELSE split(\"{field.name}\", '+') END"

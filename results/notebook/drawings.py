@@ -1,4 +1,4 @@
-"""Drawings for notebooks: latency, availability and the timeline of a run, as reports draw them.
+"""Draws latency, availability and the timeline of a run for notebooks, as in a report.
 
 Jupyter and marimo show a `Drawing` as the result of a cell.
 """

@@ -1,10 +1,10 @@
-"""One state of a lake as tables, with the results of its reports: for `results.open`.
+"""One state of a lake as tables, including the results of reports. `results.open` uses it.
 
-The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
-appends its results. For each run and checker (and range of keys, `results.judging.result_ids`), and
-for the facts of each run, one result counts. It is the newest result, but results that are unknown
-for lack of time, memory or a worker only count if there is no other. A filter excludes the rows of
-all other results.
+Every report appends its results to the lake's folder `results` (`results.judging.result_lake`), so
+there may be several results of one run. One result counts for each run and checker (and range of
+keys, see `results.judging.result_ids`), and one for the facts of each run. It is the newest result;
+but a result that is unknown for lack of time, memory or a worker only counts if there is no other.
+A filter excludes the rows of all results that do not count.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LakeTables:
         store: Path | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the lake at `uri`, perhaps the lake of `store`; raises like `results.open`.
+        """Open the lake at `uri`, which may be the lake of `store`; raises like `results.open`.
 
         `problems` maps runs of the store that are missing in the lake to the reasons.
         """
@@ -64,7 +64,7 @@ class LakeTables:
         self._results = None if results is None else results.snapshot()
 
     def tables(self) -> tuple[str, ...]:
-        """Return the names of all tables: of the lake, and `report.NAME` for results of reports."""
+        """Return the names of the lake's tables, and `report.NAME` for each table of results."""
         if self._results is None or not self._results.files(MAIN):
             return tuple(self._lake.schemas)
         return (*self._lake.schemas, *(f"{REPORT}{name}" for name in (VERDICTS, *FACT_TABLES)))
@@ -135,7 +135,7 @@ class LakeTables:
             snapshot = self._results
         files = tuple(file for file in snapshot.files(name) if choice.takes_file(file))
         schema = snapshot.schemas[name]
-        if snapshot is self._lake:  # the column `batch` is only useful for results
+        if snapshot is self._lake:  # only tables of results need the column `batch`
             schema = schema.remove(schema.get_field_index(BATCH))
         return dataclasses.replace(snapshot, tables={name: files}, schemas={name: schema})
 

@@ -1,4 +1,4 @@
-"""A lake or a store as tables for notebooks and jobs: `results.open(URI)`.
+"""Opens a lake or a store as tables, for notebooks and jobs: `results.open(URI)`.
 
     runs = results.open("s3://team/lake").only(label="nightly", day="2026-11-01..")
     runs.table("operations").pandas(["f", "latency_ns"])
@@ -6,9 +6,9 @@
 
 `open` returns one state of a lake, with the same runs in every table, even if other processes
 append and merge in the meantime. The runs of a store are first copied into its lake
-(`results.lake.transfer.store_lake`). Files are read on demand, and files of other targets, labels,
-days and runs are not read. A table that would not fit into memory raises an error. A truncated
-table would be worse: a mean over half of the rows looks like any other mean.
+(`results.lake.transfer.store_lake`). Files are read on demand, and files without any selected run
+are not read. Reading a table that is too large for memory raises an error. A truncated table would
+be worse: a mean over half of the rows looks like any other mean.
 
 `results.lake.tables.schema` (docs/lake-tables.md) describes the columns. The tables here lack the
 column `batch`, because they already exclude all rows that a lake does not count.

@@ -1,1 +1,1 @@
-"""The questions of a report: SQL over its tables, and the statistics about the answers."""
+"""Answers the questions of a report: SQL over its tables, and statistics on the SQL's answers."""

@@ -1,12 +1,12 @@
-"""Compute the numbers of a report from its tables: answer every query, then add statistics.
+"""Computes the numbers of a report from its tables: answers every query, then adds statistics.
 
-The engine makes cells in one pass over each large table. Cells are counts and sums, with few rows
-for any number of runs. Most questions only read cells, and a DuckDB in this process answers them,
-whichever engine made the cells. So this process receives rows of single runs only for lists of
-runs, and only the first rows of each list.
+In one pass over each large table, the engine (DuckDB or Spark) makes *cells*: counts and sums, with
+few rows for any number of runs. Most questions only read cells; a DuckDB in this process answers
+them, whichever engine made the cells. So this process receives rows about single runs only for
+lists of runs, and only the first rows of each list.
 
-Queries are in `results/questions/sql`. SQL cannot compute intervals, ratios and tests portably, so
-this module adds them as further answers. So every number of the page is also in a Parquet file:
+The queries are in `results/questions/sql`. SQL cannot compute intervals, ratios and tests portably,
+so this module adds them as further answers. So every number of the page is also in a Parquet file:
 
 | answer            | content                                                                  |
 |-------------------|--------------------------------------------------------------------------|
@@ -15,7 +15,8 @@ this module adds them as further answers. So every number of the page is also in
 | regressions       | two labels compared, see `results.questions.baseline`                     |
 | ...               | the answers of the modules `failures`, `trends` and `uplift`              |
 
-No measurement mixes runs of different populations (see `results/questions/sql/judged.sql`).
+A population is the runs of one label whose cases differ only in the seed. No measurement mixes runs
+of different populations (`results/questions/sql/judged.sql`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Rows = list[Row]
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """All answers by name, as Arrow tables; `comparison` is `None` without a baseline.
+    """All answers, as Arrow tables by name. Without a baseline, `comparison` is `None`.
 
     Lists of runs are cut after `most` rows, unless `most` is `None`.
     """
@@ -61,7 +62,7 @@ class Answers(msgspec.Struct, frozen=True):
         return rows
 
     def total(self, name: str) -> int:
-        """Return an answer's number of rows; for `judged` and `failing_runs`, before the cut."""
+        """Return an answer's number of rows; for lists of runs, the number before the cut."""
         if self.most is None or name not in {"judged", "failing_runs"}:
             return int(self.tables[name].num_rows)
         rows = self.rows("totals" if name == "judged" else "signature_cells")
@@ -82,10 +83,10 @@ def aggregate(
     """Answer all questions from the tables of `engine`.
 
     Answers with one or more rows per run are cut after `most` rows, except comparisons of two
-    labels. `stored` has the bytes of runs, if known; `known` lists failures with tickets. `ignored`
-    parts of settings do not count in the comparison. `asking` is called before each question, with
-    the number of answered questions and the total. Raises `UsageError` for a baseline or label that
-    no run has.
+    labels. `stored` has the sizes of runs in bytes, if known. `known` lists failures that have
+    tickets. The comparison of labels ignores the parts of settings in `ignored`. Before each
+    question, `asking` is called with the number of answered questions and the total. Raises
+    `UsageError` for a baseline or label that no run has.
     """
     tables: dict[str, pa.Table] = {}
     extent = Extent(most, baseline is not None)
@@ -116,7 +117,7 @@ def aggregate(
     tables["costs"] = costs(rows["cost_cells"], stored)
     comparison = None
     if baseline is not None:
-        # These tables have one or more rows per run: keep only the compared columns.
+        # These tables have one or more rows per run, so keep only the columns to compare.
         compared = {name: rows_of(tables[name], names) for name, names in _COMPARED.items()}
         comparison = compare(
             compared["baseline_runs"],
@@ -202,7 +203,7 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """Add failure rates over runs with a known verdict: an unknown verdict is not a success."""
+    """Add failure rates. Runs with an unknown verdict do not count: they are not successes."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)

@@ -1,19 +1,22 @@
-"""Compare two labels: did anything get worse or better, or is there no evidence?
+"""Compares two labels: did anything get better or worse, or is there no evidence?
 
-Only runs of the same *setting* (a case without its seed) are compared. Settings that one of the
-labels lacks are left out, and counted. A comparison may ignore parts of a setting (`Ignored`), for
-example the bugs. In each setting:
+A label is the name that a user gave to some runs, for example to the runs of one nightly build.
+Only runs of the same *setting* (a case without its seed) are compared. Settings that only one label
+has are left out, and counted. A comparison may ignore parts of a setting (`Ignored`), for example
+the bugs. In each setting:
 
 * Shares of runs (invalid, unknown) use Fisher's exact test and Wilson's intervals. If a bug is
   switched on, an invalid run is a detection, and more detections are better.
-* The rates and the unavailable time of each run, and the latency percentiles of each run and kind
-  of operation, use the rank-sum test over runs. Rates show their mean over runs with Student's
-  interval. Latencies show their median over runs with the interval of order statistics.
+* For rates, unavailable time and latency percentiles, each run has one number (for percentiles, one
+  per kind of operation), and the rank-sum test compares the runs. Rates are shown as the mean over
+  runs with Student's interval, and latencies as the median over runs with the interval from order
+  statistics.
 
 Holm's procedure adjusts all p-values of the table together: if nothing changed, the chance that
 *any* line says worse or better is at most 5 %. The price is that small changes need many runs; "no
-evidence" does not mean "the same". Runs of a simulation are reproducible: the same seed in two
-labels of the same code counts as two runs, which can only make the test more conservative.
+evidence" does not mean "the same". Simulated runs are reproducible. If both labels have the same
+seed with the same code, the two equal runs count separately, which can only make the test more
+conservative.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ Row = Mapping[str, Any]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one setting for two labels; `*_low` to `*_high` is an interval, if known."""
+    """One metric of one setting for two labels; `*_low` and `*_high` are the interval's ends."""
 
     setting: str
     metric: str
@@ -90,14 +93,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of two labels: its lines (with evidence first) and counts of skipped runs."""
+    """The comparison of two labels: its lines, with evidence first, and counts of skipped runs."""
 
     baseline: str
     label: str
     lines: tuple[Line, ...]
     settings: int
     differs: str  # what differs between the settings of the two labels; empty if nothing does
-    ignorable: tuple[str, ...]  # what to give to `--ignore`: parts that differ, or are ignored now
+    ignorable: tuple[str, ...]  # values for `--ignore`: parts that differ, or are ignored already
     baseline_runs_left_out: int
     label_runs_left_out: int
 
@@ -107,10 +110,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Side:
-    """A summary of the runs of one label in one setting: counts, and a few floats per run."""
+    """The runs of one label in one setting, reduced to counts and a few floats per run."""
 
     def __init__(self, first: Row) -> None:
-        self.first = first  # any row of this side, for the properties that all its runs share
+        self.first = first  # any row of this side: it has the properties that all its runs share
         self.values: dict[str, set[str]] = {field: set() for field in _PARTS}
         self.runs = 0
         self.verdicts: Counter[str] = Counter()
@@ -146,8 +149,9 @@ def compare(
 ) -> Comparison:
     """Compare the runs of `label` (`None`: the only other label) with the runs of `baseline`.
 
-    Rows are read once and not kept: a run takes 40 bytes, its id, and 16 bytes per kind of
-    operation. A row of `runs` may also be a row of `run_cells`, which counts equal runs.
+    Rows are read once and not kept. Memory per run: 40 bytes, plus the id, plus 16 bytes per kind
+    of operation. Rows of `run_cells`, each of which counts equal runs, may take the place of rows
+    of runs.
     """
     of_runs: dict[str, _Side] = {}
     all_sides: dict[str, dict[str, _Side]] = {}
@@ -197,7 +201,7 @@ def compare(
 def _difference(
     sides: Collection[Mapping[str, _Side]], baseline: str, label: str
 ) -> tuple[str, list[str]]:
-    """Return the parts of settings that differ between the labels: in words, and as fields."""
+    """Return the parts of settings that differ between the labels, in words and as field names."""
     of_labels = [[side[name] for side in sides if name in side] for name in (baseline, label)]
     parts, fields = [], []
     for field, words in _PARTS.items():
@@ -215,7 +219,7 @@ def _difference(
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
-    """Yield rows of some columns; convert small batches, since a row's dict takes a kilobyte."""
+    """Yield rows with some columns. Rows are dicts of about a kilobyte, so batches are small."""
     for batch in table.select(names).to_batches(_ROWS_AT_ONCE):
         yield from batch.to_pylist()
 
@@ -242,7 +246,7 @@ def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None)
 def accept_labels(
     labels: AbstractSet[str | None], *, baseline: str | None, label: str | None
 ) -> None:
-    """Raise `UsageError` for a label that no run has, before hours of work on other runs."""
+    """Raise `UsageError` at once, rather than after hours of work, for a label that no run has."""
     if baseline is not None:
         chosen_label(labels, baseline, label)
     elif label is not None and label not in labels:
@@ -264,7 +268,7 @@ def _name(sides: Mapping[str, _Side], ignored: Ignored) -> str:
 
 
 def setting_words(row: Row, ignored: Collection[str] = ()) -> str:
-    """Describe a setting in words, with its hash, since settings with equal words may differ."""
+    """Describe a setting in words, with its hash: different settings may have equal words."""
     bugs = f" with {row['bugs']}" if row["bugs"] and "bugs" not in ignored else ""
     where = row["environment"] or "cut short"
     what = f"{row['workload']} under {row['asked']}{bugs}"
@@ -329,13 +333,13 @@ def _ranked(
         label_high=middles[1][2],
         p_value=p_value,
         p_adjusted=1.0,
-        # The test compares ranks, so ranks decide the direction, not means or medians.
+        # The test compares ranks, so ranks (not means or medians) decide the direction.
         verdict=_direction(metric, *_wins(first, second)),
     )
 
 
 def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """Return, for each group, the number of pairs in which the group's value is larger."""
+    """Count, for each group, the pairs of a value from each in which the group's is larger."""
     ordered = sorted(first)
     second_wins = sum(bisect.bisect_left(ordered, value) for value in second)
     not_first = sum(bisect.bisect_right(ordered, value) for value in second)
@@ -356,7 +360,7 @@ def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, fl
 
 
 def _direction(metric: str, baseline: float, label: float) -> str:
-    """Return the meaning of a difference of a metric: `BETTER`, `WORSE` or `NO_EVIDENCE`."""
+    """Return `BETTER`, `WORSE` or `NO_EVIDENCE` from both sides' numbers of wins (`_wins`)."""
     if baseline == label:
         return NO_EVIDENCE
     more_is_better = metric == "detected"
@@ -364,7 +368,7 @@ def _direction(metric: str, baseline: float, label: float) -> str:
 
 
 def _judged(lines: Sequence[Line]) -> list[Line]:
-    """Adjust all p-values, keep verdicts with evidence, and put lines with evidence first."""
+    """Adjust all p-values, withdraw verdicts without evidence, and sort by evidence."""
     adjusted = holm([line.p_value for line in lines])
     judged = [
         msgspec.structs.replace(

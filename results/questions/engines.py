@@ -1,17 +1,18 @@
-"""The questions of a report as SQL files, and DuckDB, which answers them.
+"""The questions of a report, which are SQL files, and the engine that answers them with DuckDB.
 
-An engine answers queries by name from registered tables and earlier answers: bases first, in the
-order of `query_names`. On Spark, each task has a DuckDB of its own (`results.spark.range_answers`),
-and sums of the answers of tasks must be exact. So `results/questions/sql/*.sql` calculate with
-integers or exact decimals, and every question has a total order. Integers are returned as int64.
+An engine answers queries by name, in the order of `query_names`, from registered tables and from
+earlier answers. On Spark, each task has a DuckDB of its own (`results.spark.range_answers`), and
+the answers of tasks are added up, which must be exact. So `results/questions/sql/*.sql` calculate
+with integers or exact decimals, and every question has a total order. Integers are returned as
+int64.
 
 | `kind_of`   | meaning                                                                   |
 |-------------|---------------------------------------------------------------------------|
-| base        | a table of `BASES`, kept in the engine, which other files read            |
-| cells       | `..._cells`: counts and sums, few rows for any number of runs, made in    |
-|             | one pass over a large table for several questions                         |
-| question    | answered by the engine from its tables and bases                          |
-| of cells    | a question about cells and answers, answered on the driver                |
+| base        | a table in `BASES`, which the engine keeps because other queries read it  |
+| cells       | a query `..._cells`: counts and sums, with few rows for any number of     |
+|             | runs, made in one pass over a large table, and used by several questions  |
+| question    | a question that the engine answers from its tables and bases              |
+| of cells    | a question about cells and other answers, answered in the driver process  |
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Engine(Protocol):
     """Answers all queries of a report except the kind `of cells`."""
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """Answer a query, with integers as int64; `None` if only other queries read the answer."""
+        """Answer a query, with integers as int64. Return `None` if only other queries need it."""
         ...
 
 
@@ -107,7 +108,7 @@ def unordered(name: str) -> tuple[str, str]:
 
 
 def in_any_order(found: pa.Table) -> pa.Table:
-    """Return cells sorted by all columns; sorting these few rows in SQL would cost more."""
+    """Return cells sorted by all columns. For these few rows, sorting in SQL would cost more."""
     return found.sort_by([(column, "ascending") for column in found.column_names])
 
 
@@ -133,7 +134,7 @@ class DuckEngine:
     """An engine on an in-memory DuckDB in this process."""
 
     def __init__(self, scratch: Path | None = None, threads: int | None = None) -> None:
-        """With `scratch`, memory is limited, and DuckDB spills to this folder.
+        """Open DuckDB. With `scratch`, memory is limited, and DuckDB spills to this folder.
 
         `threads` defaults to the number of cores. Raises `UsageError` without DuckDB.
         """
@@ -155,7 +156,8 @@ class DuckEngine:
     ) -> None:
         """Create a view over the files; columns that an older file lacks are null.
 
-        `where` is a SQL condition on rows `here`; `run` is the SQL expression for the column `run`.
+        `where` is an SQL condition on rows, which are called `here` in it; `run` is the SQL
+        expression for the column `run`.
         """
         if not paths:
             self.connection.register(table, schema(table).empty_table())
@@ -200,7 +202,7 @@ class DuckEngine:
         return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
 
     def keep_base(self, name: str, extent: Extent) -> None:
-        """Keep the answer of one of `BASES` as a table; all but `slowest` are complete."""
+        """Keep the answer of one of `BASES` as a table: all its rows, except for `slowest`."""
         limit = extent.limit(name) if name == "slowest" else ""
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 

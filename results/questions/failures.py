@@ -1,19 +1,20 @@
-"""Failures of many runs by signature: first and last seen, new and gone, and how rare.
+"""Lists the failures of many runs by signature: when they were seen, how rare, new or gone.
 
-Everything is computed from `signature_cells` (one row per signature and population) and
-`populations`, which are sums over any number of runs.
+A signature identifies a failure: runs that fail in the same way have the same signature. Everything
+is computed from sums over runs: `signature_cells` (one row per signature and population) and
+`populations`.
 
 | answer            | content                                                                  |
 |-------------------|--------------------------------------------------------------------------|
-| signatures        | one row per failure: where, first and last seen, runs since then         |
-| signature_changes | with a baseline: new, known and gone failures, and if that may be chance |
-| detectability     | number of seeds to see a failure, by population                          |
+| signatures        | one row per failure: populations, first and last seen, runs since then   |
+| signature_changes | with a baseline: new, known and gone failures, with the test's p-value   |
+| detectability     | number of seeds that are needed to see a failure, by population          |
 | detection_curves  | the probability that 1, 2, 5, ... seeds see a failure                    |
 
 A list of failures names the populations of each failure, but computes no rate over several
-populations. A failure that seems *gone* may only be rare. So Fisher's exact test compares the two
-labels, over the settings that both labels have and in which the failure was ever seen. Holm's
-procedure adjusts over all signatures.
+populations. A failure that seems to be *gone* may only be rare. So Fisher's exact test compares the
+two labels, in the settings that both labels have and in which the failure was ever seen. Holm's
+procedure corrects for the number of signatures.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def signatures(
     for row in rows:
         entry = known.of(row["signature"])
         row["known"] = None if entry is None else entry.words
-    # failures with equally many runs have the same order as in the list of failing runs
+    # ties are in the same order as in the list of failing runs
     rows.sort(
         key=lambda row: (
             row["verdict"] != "invalid",
@@ -141,7 +142,7 @@ def signatures(
 
 
 def _split(cells: Iterable[Row]) -> list[Row]:
-    """Split the signature of each cell into a signature without shape, and the shape."""
+    """Split the shape (kinds of the operations that failed) from the signature of each cell."""
     return [
         {**cell, "signature": text, "shape": shape}
         for cell in cells
@@ -194,7 +195,7 @@ def _populations(cells: Iterable[Row]) -> str:
 
 
 def _runs_since(cells: Iterable[Row]) -> int:
-    """Count the runs of a failure's settings, of any label, after the last run with the failure."""
+    """Count the runs, of any label, after a failure's last run in the settings that had it."""
     since: dict[str, int] = {}
     for cell in cells:
         left = cell["setting_runs"] - cell["last_place"]
@@ -213,7 +214,7 @@ def _days(since: str | None, until: str | None) -> int | None:
 def changes(
     cells: Sequence[Row], populations: Sequence[Row], *, baseline: str, label: str
 ) -> pa.Table:
-    """Compare failures of two labels: new, known or gone in runs of `label`, with evidence.
+    """Compare the failures of two labels: which are new, known or gone in runs of `label`?
 
     One defect can have several signatures, because faults vary. So all failures of one rule
     are also compared together, if they have several signatures. The p-values of rules and of
@@ -260,7 +261,7 @@ def changes(
 
 
 def comparable(rows: Iterable[Row]) -> list[Row]:
-    """Keep the changes in settings that both labels have; other changes cannot be tested."""
+    """Keep the changes that can be tested: failures in settings that both labels have."""
     return [row for row in rows if row["baseline_runs"]]
 
 
@@ -269,7 +270,7 @@ def _rule(cell: Row) -> str:
 
 
 def _says(row: Row, p_adjusted: float) -> str:
-    """Write the conclusion that the test of a change allows."""
+    """Write the conclusion that a change's test permits."""
     if p_adjusted >= ALPHA:
         return "as before, or chance" if row["change"] == KNOWN else "may be chance"
     if row["change"] != KNOWN:
@@ -319,8 +320,8 @@ def _change(
 def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
     """Compute `detectability` and `detection_curves`: how many seeds it takes to see a failure.
 
-    A run counts for one failure, the failure of its verdict. If a population has several failures,
-    one more row covers a failure of any kind.
+    A run counts for one failure, which determines its verdict. If a population has several
+    failures, one more row covers all of them together.
     """
     runs = {row["population"]: row["runs"] for row in populations}
     runs_by: dict[int, dict[str, int]] = {}

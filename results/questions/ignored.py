@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """The ignored parts of settings, and for each setting its hash without these parts."""
+    """The ignored parts of settings, and the hash of each setting without these parts."""
 
     parts: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
@@ -39,7 +39,7 @@ class Ignored(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The end of a sentence that names the ignored parts; empty without ignored parts."""
+        """The end of a sentence that names the ignored parts; empty if nothing is ignored."""
         return f"; ignored here: {', '.join(self.parts)}" if self.parts else ""
 
 

@@ -1,17 +1,17 @@
-"""Answers for parts of the runs, and how to combine these answers, for reports on many machines.
+"""Answers a report's queries for parts of the runs, on many machines, and combines the answers.
 
-Each part answers the queries that read facts, for its own runs only, with the same SQL as other
-reports. Answers with one row per run (verdict, setting, digest) are combined, and further queries
-run on the combined rows. Counts and sums (`ADDED`) are added up. Each part numbers its populations
-independently, and the combination assigns the final numbers.
+For its own runs, each part answers the queries that read facts, with the same SQL as other reports.
+The combination concatenates answers with one row per run (verdict, setting, digest), adds up counts
+and sums (`ADDED`), and runs the other queries on the combined rows. Each part numbers its
+populations independently, so the combination assigns the final numbers.
 
 | query                              | in a part    | for the whole                            |
 |------------------------------------|--------------|------------------------------------------|
 | judged, failing_runs               | its runs     | rows of all parts, with final numbers    |
 | the queries in `ADDED`             | answered     | added up                                 |
-| slowest                            | the first    | the first of all parts' rows             |
-| latency_by_run, baseline_runs      | its runs     | rows of all parts, or of the slowest     |
-| all others                         |              | answered                                 |
+| slowest                            | the slowest  | the slowest of the rows of all parts     |
+| latency_by_run, baseline_runs      | its runs     | rows of all parts, or of `slowest`       |
+| all others                         | -            | answered from the combined rows          |
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """The rule that adds up an answer's rows: rows equal in the first `keys` columns become one.
+    """How to add up an answer: rows that agree in the first `keys` columns become one row.
 
-    Other columns are added; columns in `least` (`greatest`) get their minimum (maximum). Each run
-    belongs to one part only, so counts of distinct runs can be added as well.
+    Other columns are added, but columns in `least` get the minimum, and columns in `greatest` the
+    maximum. A run belongs to only one part, so counts of distinct runs can also be added.
     """
 
     keys: int
@@ -81,7 +81,7 @@ def part_of(engine: DuckEngine, extent: Extent) -> Iterator[tuple[str, pa.Table]
 
 
 class Whole:
-    """Combines the answers of all parts in DuckDB; `close` drops the answers."""
+    """Combines the answers of all parts, in DuckDB; `close` drops them."""
 
     def __init__(self, scratch: Path) -> None:
         """Open a DuckDB with limited memory, which spills to the folder `scratch`."""
@@ -103,7 +103,7 @@ class Whole:
         """Yield every combined answer, except answers of the kind `of cells`."""
         engine = self._engine
         engine.run("CREATE VIEW traits AS SELECT * FROM part_traits")
-        # One run of each population of each part is enough to find equal populations.
+        # One run per population and part is enough to find equal populations.
         engine.run(f"CREATE VIEW runs AS {FIRST_OF_EACH}")
         engine.run("CREATE VIEW verdicts AS SELECT run, verdict, failed_ops, cpu_ns FROM runs")
         engine.keep("judged", unordered("judged")[0])

@@ -1,11 +1,11 @@
-"""Outcomes of runs by day and code version, and costs of runs, computed from sums over runs.
+"""Computes outcomes by day and by code version, and costs of runs, from sums over runs.
 
 | answer         | content                                                                     |
 |----------------|-----------------------------------------------------------------------------|
-| trend_by_day   | a population on one day: failing share with interval, operations, latencies  |
+| trend_by_day   | per population and day: failing share with interval, operations, latencies   |
 | trend_by_code  | the same for each version of the code, in the order of their first run        |
 | survival       | the share of runs without a failure after n operations (Kaplan-Meier)        |
-| costs          | real time, CPU time, bytes, by label, profile and nemesis                    |
+| costs          | real time, CPU time and bytes by label, profile and nemesis                  |
 
 The failing share is computed over the runs whose verdict is known. `costs` may add up runs of many
 populations, because costs describe the harness and not the target.
@@ -60,7 +60,7 @@ _COST_COLUMNS: Final = {
 
 
 def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa.Table:
-    """Compute the trend by `dimension` (`day` or `code`), without runs that lack this value.
+    """Compute the trend by `dimension` (`day` or `code`); runs without this value do not count.
 
     `latencies` are rows of `latency_trends`; only rows over all kinds of operations are used.
     """
@@ -97,7 +97,7 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
 def survival(cells: Sequence[Row]) -> pa.Table:
     """Compute survival curves: one row per population and number of operations at a failure.
 
-    The last share of a curve is valid up to `until`, the number of operations of the longest run.
+    The last share of a curve is valid up to `until`, the operations of the longest run.
     """
     groups: dict[int, list[Row]] = {}
     for cell in cells:
@@ -125,7 +125,7 @@ def survival(cells: Sequence[Row]) -> pa.Table:
 def costs(cells: Sequence[Row], stored: Stored | None) -> pa.Table:
     """Compute costs by label, profile and nemesis; a run with several nemeses counts for each.
 
-    The bytes of a partition of a lake are divided among its runs in proportion to history lines.
+    The bytes of a lake's partition are divided among its runs in proportion to their history lines.
     """
     lines: dict[tuple[Any, ...], int] = {}
     for cell in cells:

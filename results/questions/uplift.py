@@ -1,13 +1,13 @@
-"""Effects of faults on failures: in each population, over strata, and by role and phase.
+"""Measures the effect of faults on failures: per population, pooled, and by role and phase.
 
-| answer            | what                                                                    |
+| answer            | content                                                                 |
 |-------------------|-------------------------------------------------------------------------|
-| uplift_ratios     | per population, nemesis and outcome: rates with and without, their ratio |
-| uplift_stratified | the same pooled over populations of one target, workload and bugs        |
-| uplift_by_role    | by phase and role of the fault's targets; also compares two roles        |
+| uplift_ratios     | per population, nemesis, outcome: rates with and without a fault, ratio |
+| uplift_stratified | the same, pooled over populations of one target, workload and bugs      |
+| uplift_by_role    | the same by phase and role of a fault's targets; also compares roles    |
 
 Pooled ratios use the Mantel-Haenszel method (`results.statistics.strata`). Each population is a
-stratum, so that labels, profiles and options are never compared with each other.
+stratum, so runs with different labels, profiles or options are never compared with each other.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
 
 
 def by_role(cells: Sequence[Row]) -> pa.Table:
-    """Compute `uplift_by_role` from the rows of `role_cells` with trials on both sides."""
+    """Compute `uplift_by_role` from the rows of `role_cells` that have trials with and without."""
     rows = []
     for row in cells:
         if not (row["n"] and row["m"]):

@@ -1,1 +1,1 @@
-"""Delta tables that change together: log, files, snapshots, appends."""
+"""Several Delta tables that change together: their logs, files, snapshots and appends."""

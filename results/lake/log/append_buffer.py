@@ -1,8 +1,8 @@
-"""Buffer of whole runs that wait for an append, encoded as Parquet files.
+"""A buffer of whole runs that wait for the next append, encoded as Parquet files.
 
-Rows in memory are ten to thirty times as large as in a file, so each run is encoded as it arrives,
-one row group at a time. An append of 64 MB files takes little more memory than the files. No run
-spans two row groups, unless the runs of one call have more rows than a group.
+Rows in memory are ten to thirty times as large as in a file. So runs are encoded as they arrive,
+one row group at a time, and an append of 64 MB files takes little more memory than the files. No
+run spans two row groups, unless the runs of one call have more rows than a group.
 
 The files contain the batch id of the append, so the buffer chooses this id. If another writer
 appended some of the runs first, the append restarts under a new id, and the buffer encodes the
@@ -80,7 +80,7 @@ class AppendBuffer:
     """A buffer of runs of one partition, for one append."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """`schemas` has the schema of each table of the lake."""
+        """Create an empty buffer; `schemas` has the schema of each table of the lake."""
         self._schemas = schemas
         self._coded = {name: coded_schema(schema) for name, schema in schemas.items()}
         self.batch = new_id()
@@ -117,7 +117,7 @@ class AppendBuffer:
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
-        """Complete and return the file of each table that has rows; a later `add` is an error."""
+        """Complete and return the file of each table that has rows; later `add` is an error."""
         if self._closed is None:
             files = {name: file.close() for name, file in self._files.items()}
             self._closed = {name: file for name, file in files.items() if file is not None}

@@ -1,9 +1,10 @@
-"""One table's Delta log: the only module that calls `deltalake`.
+"""The Delta log of one table. Only this module calls `deltalake`.
 
-`commit` has two forms. An *exact* commit succeeds only as the version directly after the state last
-read; otherwise it raises `ConflictError` and changes nothing. So every conclusion from that state
-still holds in the commit. Only one writer can create the log's next file, because disks and object
-stores offer `put if absent`. A *blind* commit may be rebased over commits of other writers.
+`commit` has two forms. An *exact* commit succeeds only if no other commit came after the state that
+was last read; otherwise it raises `ConflictError` and changes nothing. So everything that the
+writer concluded from that state is still true. Only one writer can create the log's next file,
+because disks and object stores offer `put if absent`. A *blind* commit may be rebased over commits
+of other writers.
 
 A log also has **fences**: ids of batches and compactions that must never be committed. Fences are
 stored as Delta application transactions, and kept as long as the table exists.
@@ -136,10 +137,10 @@ class Log:
         exact: bool,
         rearranged: bool = False,
     ) -> None:
-        """Commit one version; `rearranged` marks a commit that moves rows between files unchanged.
+        """Commit one version; `rearranged` means that rows only move, unchanged, to other files.
 
-        Raises `ConflictError` if this attempt committed nothing (an earlier attempt may have
-        succeeded). Raises `AgainError` if the outcome is unknown.
+        Raises `ConflictError` if this attempt committed nothing (though an earlier attempt may have
+        succeeded). Raises `AgainError` if it is unknown whether this attempt succeeded.
         """
         deltalake = require("deltalake")
         actions = require("deltalake.transaction")
@@ -183,7 +184,7 @@ class Log:
     def obsolete(self, hours: int, *, untracked: bool) -> list[str]:
         """Return the names of files that were removed from the table more than `hours` ago.
 
-        With `untracked`, also return files of that age that the log does not contain.
+        With `untracked`, also return files of that age that the log never contained.
         """
         with troubles(self.uri):
             stale = self._delta.vacuum(

@@ -1,4 +1,4 @@
-"""DuckDB views over the tables of a lake, and clear errors for unreadable files."""
+"""Lets DuckDB read the tables of a lake, with clear errors for unreadable files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ otherwise the version of the harness.
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
-    """Return a subquery or name for FROM, with columns of a table, for one statement of `sql`.
+    """Return the operand of FROM that reads columns of a lake's table in one statement of `sql`.
 
     Rows are read on demand, since a table may be larger than the memory. DuckDB reads only the
     needed parts of local files, and keeps their dictionaries. A column that a file lacks is null.
@@ -102,7 +102,7 @@ def at_hand(found: Snapshot, folder: Path) -> Snapshot:
 
 @contextlib.contextmanager
 def readable(uri: str) -> Iterator[None]:
-    """Convert DuckDB's errors in the block: a file is unreadable, or disk or memory is full.
+    """Convert errors that DuckDB raises in the block: an unreadable file, or a full disk or memory.
 
     Raises `UsageError` if access to a file is denied, else `InfrastructureError`.
     """

@@ -1,11 +1,11 @@
 """Files of a lake: their names, references and statistics.
 
-A file holds rows of one table and one partition, for whole runs. Its name tells the origin of the
-rows:
+A file holds rows of one table and one partition, for whole runs. Its name shows where the rows came
+from:
 
 | name                  | rows                                                                   |
 |-----------------------|------------------------------------------------------------------------|
-| b-BATCH-N.parquet     | rows of one append; N counts the uploads of the append's batch         |
+| b-BATCH-N.parquet     | rows of one append, which is called a batch; N counts its uploads      |
 | c-VERSION-ID.parquet  | rows of merged files, all visible at this version of `runs`            |
 
 Files contain the partition columns, too. So a reader that gets only a list of files (DuckDB, or
@@ -67,15 +67,16 @@ class FileRef:
 
     @property
     def needs_version(self) -> int:
-        """The first version of `runs` that shows all rows of a merged file; -1 for an unmerged
-        file.
+        """The first version of `runs` that shows all rows of a merged file.
+
+        It is -1 for a file that was not merged.
         """
         match = _MERGED_FILE.fullmatch(self.name)
         return -1 if match is None else int(match[1])
 
 
 def batch_of(name: str) -> str | None:
-    """Return the batch that a file's name contains; `None` for others, such as merged files."""
+    """Return the batch in a file's name; `None` if it has none, as for merged files."""
     match = _BATCH_FILE.match(name)
     return None if match is None else match[1]
 
@@ -97,7 +98,7 @@ def merged_name(version: int, merge: str) -> str:
 
 
 def partition_values(partition: Partition) -> dict[str, str | None]:
-    """Convert a partition to the texts that a Delta log has for its columns."""
+    """Convert a partition to texts by column, as a Delta log stores them."""
     return {
         name: None if value is None else str(value)
         for name, value in zip(PARTITION, partition, strict=True)
@@ -105,10 +106,10 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 
 
 def coded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return `schema` with dictionary types for texts that are equal in all rows of a run.
+    """Return `schema` with dictionary types for texts that are the same in all rows of a run.
 
-    An example is the run's key. Parquet stores these columns as dictionaries anyway, so rows need
-    not repeat each text in memory.
+    The run's key is an example. Parquet stores these columns as dictionaries anyway; with the same
+    type in memory, rows do not repeat the texts.
     """
     code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
     return pa.schema(
@@ -122,7 +123,7 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
-    """The statistics that Delta's log keeps of a file, from the file's own footer.
+    """Return the statistics of a file for Delta's log, as JSON, from the file's own footer.
 
     The statistics are the number of rows, and the minimum, maximum and null count of each leading
     flat column.

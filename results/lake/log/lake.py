@@ -1,28 +1,28 @@
 """A lake: whole runs in several Delta tables, appended by any number of writers at once.
 
-Delta commits one table at a time, but a lake has a run in all tables or in none. The protocol:
+Delta commits one table at a time, but a run must appear in all tables at once. The protocol:
 
-**Append.** A writer draws a new batch id, uploads the batch's files (one per table and partition,
-named after the batch), commits them to all other tables, and commits to `runs` last. A batch is
-*visible* once `runs` has it; `Snapshot` shows the rows of visible batches only.
+**Append.** A writer draws a new batch id, and uploads the batch's files (one per table and
+partition, named after the batch). It commits the files to their tables, and to the table `runs`
+last. A batch is *visible* once `runs` has it; `Snapshot` only shows rows of visible batches.
 
-* The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only on top of the state
-  in which the writer saw that `runs` lacks all runs of the batch and that the batch is not fenced.
-  So only one of two writers of the same run succeeds. The other writer sees the run at its next
-  attempt, abandons its batch, and appends the remaining runs under a new batch.
-* Every upload has a unique name, so a late upload is a file that no log contains.
-* A writer recognises a commit whose answer was lost (a time-out, a 503 after the fact): the file is
-  in the table's log, or `runs` has the run under the writer's own batch. A commit still in progress
-  can only become the next version. So a writer gives up a batch only after it has read a later
-  version, because the commit must then fail.
+* The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only if `runs` has not
+  changed since the writer saw that it lacks all runs of the batch, and that the batch is not
+  fenced. So only one of two writers of the same run succeeds. The other writer sees the run at its
+  next attempt, abandons its batch, and appends the remaining runs under a new batch.
+* Every upload has a unique name. So an upload that arrives late is only a file that no log has.
+* A writer can find out whether a commit succeeded whose answer was lost (a time-out, a 503 after
+  the fact): then the file is in the table's log, or `runs` has the run under the writer's own
+  batch. A commit still in progress can only become the next version. So a writer gives up a batch
+  only after it has read a later version, because the commit must then fail.
 * A commit to a table other than `runs` may be repeated. A log holds a path only once, and files of
   invisible batches are never merged, so the repetition changes nothing.
 * A writer that dies leaves an invisible batch: files, or rows that no snapshot shows.
 
-**Snapshot.** A reader reads `runs`, then each other table. The other commits of a visible batch
-came before its commit to `runs`, so the reader sees all its files. Rows of other batches are
-filtered out. A merged file has rows of many batches; its name contains a version of `runs` at which
-all of them were visible. If that version is newer than the state of `runs` that was read, the
+**Snapshot.** A reader reads `runs` first, then each other table. The other commits of a visible
+batch came before its commit to `runs`, so the reader sees all its files. Rows of other batches are
+filtered out. A merged file has rows of many batches, and its name contains a version of `runs` at
+which all of them were visible. If that version is newer than the state of `runs` that was read, the
 reader starts again.
 
 **Compaction** (`results.lake.upkeep.compaction`) merges whole visible files of a partition, so that
@@ -33,15 +33,16 @@ files of `runs` first. From then on, the rows of these runs in other tables join
 `runs`.
 
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a grace period. A writer
-may sleep longer than that, so vacuum first *fences* the batches, with an exact commit to `runs` on
-a state in which they are invisible. A fenced batch never becomes visible, since the writer's own
-exact commit has to come later, and sees the fence. Only then are files removed. Uploads of a
-compaction are fenced in the log of their table in the same way. So no clock decides whether data
-are lost; a clock only decides how soon a slow writer has to start again. Readers of an old version
-do depend on the grace period, for which files that a compaction replaced are kept.
+may be suspended for longer than that. So vacuum first *fences* the batches: it records in `runs`,
+by an exact commit on a state in which they are invisible, that they must never be committed. The
+writer's own exact commit would have to come later, sees the fence, and fails. Only then are files
+removed. Uploads of a compaction are fenced in the log of their table in the same way. So a clock
+never decides whether data are lost; it only decides how soon a slow writer has to start again. The
+grace period does matter to readers of an old version: files that a compaction replaced are kept for
+this time.
 
-Readers without `Snapshot` join a table with `runs` on (run, batch). A run occurs once in its
-partition (target, label, day), which must be a function of the run.
+Readers that do not use `Snapshot` must join a table with `runs` on (run, batch). A run must always
+have the same partition (target, label, day), in which it occurs once.
 
 Use a lake object only in one thread of one process; other processes open their own.
 """
@@ -80,9 +81,8 @@ THREADS_REMOTE: Final = 8  # more threads than cores, because commits mostly wai
 class Lake:
     """The tables at one URI: a folder, or `s3://BUCKET/PREFIX`.
 
-    `schemas` has the columns of every table (default: tables of runs). All tables begin with the
-    partition columns and the run (`results.lake.log.files`). A lake of another schema `version` is
-    refused.
+    `schemas` has the columns of every table (default: the tables of runs). All tables begin with
+    the partition columns and the run. A lake of another schema `version` is refused.
     """
 
     made_again_by: ClassVar[str] = "make a new one with `harness ingest STORE --lake URI`"
@@ -304,7 +304,7 @@ class Lake:
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Return the batch of each given run that is in the newest state of `runs`."""
+        """Map each of these runs that the newest state of `runs` has to its batch."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -336,7 +336,7 @@ class Lake:
         return Snapshot(main.version, tables, self.schemas, self.place)
 
     def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
-        """Return a table's files that have visible rows; `main` is the state of `runs`."""
+        """Return the files in `state` that have visible rows; `main` is the state of `runs`."""
         files = [file for _, file in sorted(state.files.items())]
         if any(file.needs_version > main.version for file in files):
             raise AgainError("other processes appended and merged runs meanwhile")
@@ -351,7 +351,7 @@ class Lake:
         return {batch for batch in wanted if batch in named}
 
     def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
-        """Return the keys of all visible runs, or of the runs with these partition values."""
+        """Return the keys of all visible runs; with `partition`, only of runs with these values."""
         return self.patience.call(
             f"read {self.main.uri}", lambda: self._snapshot_of_main(partition)
         )
@@ -371,8 +371,9 @@ class Lake:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether Delta stores two Arrow types in the same way: it drops time units and names of list
-    items.
+    """Whether Delta stores two Arrow types alike.
+
+    Delta drops the units of times and the names of list items.
     """
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True

@@ -1,11 +1,11 @@
-"""The encodings, compression and statistics of Parquet columns, chosen for small files.
+"""Chooses encodings, compression and statistics of Parquet columns that make small files.
 
-Texts repeat within a file and get dictionaries. Most numbers rarely repeat: a dictionary would
-overflow and make times and positions a third larger. Positions increase by small steps, so they get
-delta encoding. Spark and DuckDB read both encodings.
+Texts repeat within a file, so they get dictionaries. Most numbers rarely repeat: their dictionary
+would overflow, and make times and positions a third larger. Positions increase by small steps, so
+they get delta encoding. Spark and DuckDB read both encodings.
 
-Footers have the minimum and maximum of columns that engines filter by: runs, positions, times,
-kinds. No query filters by values and long texts, whose bounds would fill half of a footer.
+Footers have the minimum and maximum of columns by which engines filter: runs, positions, times,
+kinds. No query filters by values or long texts, and their bounds would fill half of a footer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TEXTS: Final = frozenset(
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """Options for `pyarrow.parquet.ParquetWriter`."""
+    """Return the options of `pyarrow.parquet.ParquetWriter` for a table with this schema."""
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     plain = _DISTINCT | _IDS
     return {

@@ -1,16 +1,17 @@
-"""Location of a lake: a folder or a prefix of an object store, by URI.
+"""The location of a lake: the URI of a folder, or of a prefix in an object store.
 
 `pyarrow.fs` reads, writes and lists Parquet files; `deltalake` owns the logs of the tables
 (`results.lake.log.delta`). Both get the same endpoint and credentials: the environment's `AWS_*`,
 overridden by the caller's storage options.
 
-Object stores show a file only once its upload is complete, so a file is uploaded under its final
-name. On disks the file is written under a temporary name and renamed, so an incomplete file never
-has a name that a log contains. Every file name is used only once (`results.lake.log.row_files`), so
-a late upload cannot change a logged file. Acknowledged data survive a crash of the process that
-wrote them. On local disks, acknowledged data are in the operating system's cache, so a power cut
-may take the last seconds. An aborted multi-part upload is not a file, but some stores bill for the
-upload until a rule of the bucket removes it.
+No log ever names an incomplete file. Object stores show a file only once its upload is complete, so
+it is uploaded under its final name. On disks, a file is written under a temporary name and then
+renamed. Every file name is used only once (`results.lake.log.row_files`), so a late upload cannot
+change a file that a log names.
+
+Acknowledged data survive a crash of the process that wrote them. On local disks they may still be
+in the operating system's cache, so a power failure can lose the last seconds. An aborted multi-part
+upload is not a file, but some stores charge for it until a rule of the bucket removes it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Place:
     """The root of a lake: a folder or an object store prefix, with one folder per table."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        """Parse a URI; raise `UsageError` for a URI at which no lake can be."""
+        """Parse a URI; raise `UsageError` if no lake can be at this URI."""
         _refuse_unclear(uri)
         parts = urlsplit(uri)
         scheme = parts.scheme if "://" in uri else ""
@@ -113,8 +114,8 @@ class Place:
             region=region,
             connect_timeout=CONNECT_S,
             request_timeout=REQUEST_S,
-            # The standard strategy allows 100 retries per process, and more after successes.
-            # Arrow never reports successes to the strategy, so retries would end after 100.
+            # The standard strategy allows 100 retries per process, and adds some for each success.
+            # Arrow never reports successes to it, so retries would end after 100.
             retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
             allow_delayed_open=True,  # one request per small file rather than three
             **more,
@@ -191,7 +192,7 @@ class Place:
 
 
 def _refuse_unclear(uri: str) -> None:
-    """Raise `UsageError` for a URI that names no place, or probably not the intended place."""
+    """Raise `UsageError` for a URI that names no place, or probably not the one intended."""
     if not uri.strip():
         raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
     if not uri.isprintable():
@@ -233,8 +234,8 @@ def _refuse_unclear(uri: str) -> None:
 def _refuse_ambiguous(uri: str, *, local: bool) -> None:
     """Raise `UsageError` for a location that `deltalake` and Arrow would interpret differently.
 
-    `deltalake` decodes escapes in a name and resolves `..` in a prefix. So the log would be in
-    another place than its files, perhaps in another lake.
+    `deltalake` decodes escapes in a name and resolves `..` in a prefix, and Arrow does not. So the
+    log would be in another place than its files, perhaps in another lake.
     """
     if match := _ESCAPE.search(uri):
         raise UsageError(

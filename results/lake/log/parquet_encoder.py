@@ -1,4 +1,4 @@
-"""Encoding of rows as a Parquet file, by row groups, with the statistics for the table's log."""
+"""Encodes rows as a Parquet file, row group by row group, with statistics for the table's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Encoded(NamedTuple):
     statistics: str
 
     def table(self) -> pa.Table:
-        """Decode the file to its rows in their stored form, with the batch column."""
+        """Decode the file; return its rows in stored form, with the batch column."""
         return pq.read_table(pa.BufferReader(self.content))
 
 
@@ -31,7 +31,7 @@ class Encoder:
     """Context manager that writes rows into a Parquet file, row group by row group."""
 
     def __init__(self, sink: Any, schema: pa.Schema, *, coded: bool = False) -> None:
-        """`schema` is the schema of the stored rows, with the batch column.
+        """Begin a file in `sink`; `schema` is that of the stored rows, with the batch column.
 
         With `coded`, the rows passed to `write` have the schema `coded_schema(schema)` instead;
         readers of the file see no difference.
@@ -42,7 +42,7 @@ class Encoder:
             sink,
             coded_schema(schema) if coded else schema,
             metadata_collector=self._footers,
-            # with the stored schema, Arrow's readers would return dictionaries
+            # if the file contained Arrow's schema, Arrow's readers would return dictionaries
             store_schema=not coded,
             **parquet_options(schema),
         )

@@ -1,4 +1,4 @@
-"""Missing permissions in a folder or an object store: a `UsageError`, since users can fix them."""
+"""Reports missing permissions in folders and object stores as `UsageError`: users can fix them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as files of the lake: checked, grouped by partition, in the order of their runs."""
+"""Turns rows into files of the lake: checks rows, groups them by partition, orders them by run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def new_id() -> str:
 def stored_schema(schema: pa.Schema) -> pa.Schema:
     """Return a table's stored schema: with the batch column, and all columns nullable.
 
-    Only nullable columns are read the same way by every engine.
+    Engines agree only about nullable columns.
     """
     fields = [pa.field(field.name, field.type) for field in schema]
     return pa.schema([*fields, pa.field(BATCH, pa.string())])
@@ -34,10 +34,10 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def accept(
     rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
 ) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
-    """Check rows; return the rows in stored form without the batch, and each run's partition.
+    """Check rows; return them in stored form, except the batch column, and each run's partition.
 
     Raises `UsageError` for an empty text as target or label. Raises `InternalError` if rows break
-    a lake's rules: a run is once in `runs`, and its rows in other tables have the same partition.
+    a lake's rules: a run has one row in `runs`, and all its rows have the same partition.
     """
     unknown = sorted(rows.keys() - schemas.keys())
     if unknown or MAIN not in rows:
@@ -95,7 +95,7 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
-    """Convert rows that `accept` returned to their stored form: add the batch, order by run."""
+    """Complete the stored form of rows that `accept` returned: add the batch, order by run."""
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))

@@ -1,10 +1,9 @@
-"""The rows of many runs, run by run, from one pass over the files that hold them.
+"""Reads the rows of many runs, run by run, in a single pass over the files that hold them.
 
 Rows of a file are in the order of their runs, and no run spans two files of a table. So each file
 is read as a stream, a few thousand rows at a time, from the first row group that may have a wanted
-run to the last. The streams of a table are merged by run, and all tables advance together. Memory
-holds some rows of each file and one run, regardless of the number of runs and the size of the
-files.
+run to the last. The streams of a table are merged by run, and all tables advance together. So
+memory holds only some rows of each file and the rows of one run, however many runs there are.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ def runs_in(
     """Yield each of `runs` (sorted, distinct) with its rows of every table in `files`.
 
     `files` maps tables to names of files whose rows are all visible. A run may have no rows in a
-    table. With a `key_range`, tables that have ranges of keys yield only rows of this range. Raises
-    the errors of the store.
+    table. With a `key_range`, only rows of this range are read from tables that are cut into ranges
+    of keys. Raises the errors of the store.
     """
 
     def runs_of(table: str, name: str) -> Iterator[Part]:
@@ -110,8 +109,8 @@ def batches_of(
     """Yield the rows of a file in order, in non-empty parts.
 
     All row groups that may have runs from `first` to `last` are read, so parts may include other
-    runs. With a `key_range`, parts have only rows of this range. Reads from an object store request
-    whole row groups, because one request per column takes ten times as long.
+    runs. With a `key_range`, parts have only rows of this range. From an object store, whole row
+    groups are read at once, because one request per column takes ten times as long.
     """
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
@@ -142,7 +141,7 @@ def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
 
 
 def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
-    """Yield each run in a column of runs, with the first and the end position of its rows."""
+    """Yield each run in a column of runs, with the start and (exclusive) end of its rows."""
     begin = 0
     for chunk in column.chunks:
         coded = pc.run_end_encode(chunk)

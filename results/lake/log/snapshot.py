@@ -1,4 +1,4 @@
-"""One consistent version of a lake: every table has the same runs, and only whole runs."""
+"""One consistent version of a lake, in which every table has the same runs, all of them whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from results.lake.log.storage_errors import troubles
 
 
 class RunIndex:
-    """Cache of the runs in files of `runs`, with their batches; each file is read once."""
+    """A cache of the runs in each file of `runs`, with their batches; a file is read only once."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -128,7 +128,7 @@ class Snapshot:
         return ds.FileSystemDataset(fragments, self.schemas[table], form, self.place.files)
 
     def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
-        """Return the keys of all runs, or of the runs with these partition values."""
+        """Return the keys of all runs; with `partition`, only of runs with these values."""
         files = [
             file for file in self.tables[MAIN] if partition is None or _within(file, partition)
         ]
@@ -141,7 +141,7 @@ def _within(file: FileRef, partition: Mapping[str, Any]) -> bool:
 
 
 def _bounds(file: FileRef) -> ds.Expression:
-    """Return a condition that every row of a file satisfies, so that Arrow can skip the file."""
+    """Return a condition that all rows of a file meet, so Arrow can skip files without a match."""
     partition: Partition = file.partition
     conditions = [
         ds.field(name).is_null() if value is None else ds.field(name) == value

@@ -1,7 +1,7 @@
-"""Conversion of storage errors to one-line messages, and retries of calls that failed.
+"""Converts errors of the storage to one-line messages, and retries calls that failed.
 
-Three libraries access a store (`deltalake`, `pyarrow.fs`, the operating system), each with its own
-errors. `said_of` converts an error that a retry may cure to `AgainError`, and any other error to an
+A store is accessed in three ways (`deltalake`, `pyarrow.fs`, system calls), each with errors of its
+own. `said_of` converts an error that a retry may cure to `AgainError`, and any other error to an
 error with a clear message. `Patience` retries with random waits, up to a bound.
 """
 
@@ -145,10 +145,10 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """Call `function`, again after each `AgainError`, and return its result.
+        """Call `function`, and call it again after each `AgainError`; return its result.
 
-        Raises `InfrastructureError` at the bound; the effect of the last attempt is then unknown.
-        `what` names the action in the error message.
+        Raises `InfrastructureError` when a bound is reached; whether the last attempt had an effect
+        is then unknown. `what` names the action in the error message.
         """
         tenacity = require("tenacity")
         retrying = tenacity.Retrying(

@@ -1,1 +1,1 @@
-"""Rows of runs: the schema of the tables, and the way from histories to rows and back."""
+"""The tables of a lake: their schema, and the conversion of histories to rows and back."""

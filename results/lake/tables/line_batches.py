@@ -1,4 +1,4 @@
-"""The concatenated lines of many runs, and the tables made from them, column by column.
+"""Makes tables from the concatenated history lines of many runs, column by column.
 
 `Batch` pairs invocations with their completions, and splits values into columns
 (`results.lake.tables.values`).
@@ -33,7 +33,7 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 class Batch:
-    """The concatenated lines of some runs, and the positions of operations in them."""
+    """The concatenated history lines of some runs, and the positions of operations in them."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = sources
@@ -88,7 +88,7 @@ class Batch:
         return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
 
     def operations(self) -> pa.Table:
-        """Make the table `operations`; also set `answered`, which `counts` uses."""
+        """Make the table `operations`. Also set `self.answered`, which `counts` needs."""
         answers = pa.array(self.completed, mask=~self.done)
         at = pa.array(self.invoked)
         value = self._column("value")
@@ -125,11 +125,11 @@ class Batch:
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
-        """Split keys from values: keys, requests, answers, and rows whose answer lacks the key.
+        """Separate keys from values; return keys, requests, answers, and the positions `unlike`.
 
-        An operation that asks `[key, value]` has a key. A transaction may also be a list of two, so
-        it has a key only in a run over independent keys. The answer of an operation in `unlike`
-        lacks the key of its request.
+        An operation has a key if its request is a pair `[key, value]`. A transaction may also be a
+        list of two, so it has a key only in a run over independent keys. `unlike` has the
+        operations whose answer lacks the key of the request.
         """
         text = pa.string()
         kinds = self._column("f").take(pa.array(self.invoked))
@@ -178,7 +178,7 @@ class Batch:
         return pa.array(flags)
 
     def _odd_operations(self, unlike: set[int]) -> pa.Array:
-        """Encode the parts of operations that no column holds, such as an invocation's error."""
+        """Encode parts of operations that have no column, such as an invocation's error."""
         has = _present(self._column("error")) | _present(self._column("node"))
         has |= self._n_attempts > 0
         codes = self._column("f").dictionary_encode().indices.to_numpy()
@@ -195,12 +195,12 @@ class Batch:
         return pa.array(odd, pa.string())
 
     def _parts(self, line: int) -> dict[str, Any]:
-        """Return the error, node and attempts of a line, if present; most such lines have none."""
+        """Return a line's error, node and attempts, as far as present; most lines have none."""
         parts = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
         return {name: part for name, part in parts.items() if part is not None and part != []}
 
     def attempts(self) -> pa.Table:
-        """Make the table `attempts` from the attempts that completions list."""
+        """Make the table `attempts`, from the lists of attempts in completions."""
         ops = np.flatnonzero(self.done)
         lines = self.completed[ops]
         lengths = self._n_attempts[lines]
@@ -239,7 +239,7 @@ class Batch:
         return counts
 
     def counts(self) -> list[dict[str, Any]]:
-        """Count each run's lines, and its operations in total, by outcome and by range of keys."""
+        """Count each run's lines and operations, and operations by outcome and by key range."""
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
@@ -258,7 +258,7 @@ class Batch:
         ]
 
     def events(self) -> pa.Table:
-        """Make the table `events` from nemesis and harness ops that `faults` does not hold."""
+        """Make the table `events`, from the ops of nemesis and harness that are not in `faults`."""
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
         for notes in self.noted:
@@ -310,7 +310,7 @@ def _sealed() -> pa.Schema:
 
 
 def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
-    """Split outcomes of attempts into codes and texts; `errors` are their operations' errors."""
+    """Split outcomes of attempts into codes and texts; `errors` has their operations' errors."""
     coded, of = said.dictionary_encode(), errors.dictionary_encode()
     texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
     pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()
@@ -326,7 +326,7 @@ def _present(column: pa.Array) -> Flags:
 
 
 def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
-    """The leading columns for rows of these runs: the partition and the run."""
+    """Return the leading columns for rows of these runs: the partition and the run."""
     columns = zip(
         *((each.about.case.system, each.about.label, each.about.day, each.key) for each in sources),
         strict=True,
@@ -355,7 +355,7 @@ _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]
 
 
 def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
-    """Split each JSON text that is a list of two into its parts; return `None` for other texts."""
+    """Split JSON texts that are lists of two into their two parts; give `None` for other texts."""
     try:
         pairs = _decode_pairs(b"[" + b",".join(texts) + b"]")
         return [(bytes(first), bytes(other)) for first, other in pairs]
@@ -372,7 +372,7 @@ def cut_keys(
     """Cut the operations of runs over `independent` keys into ranges of whole keys.
 
     Return the range of each operation (-1 in runs without independent keys), the order of
-    operations by run and key, and the numbers of operations in the ranges of each run. Raises
+    operations by run and key, and, for each run, the number of operations in each range. Raises
     `HistoryError` for an operation without a key.
     """
     rank = np.zeros(len(run), np.int64)

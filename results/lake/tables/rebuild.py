@@ -1,7 +1,7 @@
-"""Reconstruction of runs from rows of a lake: history, case and record, equal to the originals.
+"""Rebuilds a run's history, case and record from rows of a lake, exactly like the originals.
 
-The four tables `operations`, `attempts`, `faults` and `events` of a run are enough to judge it:
-`history_of` returns the history that checkers take.
+The rows of a run in `operations`, `attempts`, `faults` and `events` are enough to judge the run:
+from them, `history_of` rebuilds the history that checkers read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _decode: Final = msgspec.json.Decoder().decode
 def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> History:
     """Rebuild the history of one run from its rows of `HISTORY_TABLES`, in any order.
 
-    Raises `HistoryError` for rows that do not form a history, or form one with another digest than
-    `digest` (`runs.digest`).
+    Raises `HistoryError` if the rows do not form a history, or if its digest is not `digest` (which
+    is in `runs.digest`).
     """
     try:
         ops = {op.index: op for op in _of_faults(rows["faults"])}
@@ -53,7 +53,7 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
 
 
 def histories_by_key(rows: Mapping[str, pa.Table]) -> Iterator[tuple[str, list[Op]]]:
-    """Yield each key (JSON) of a run over independent keys, with ops whose values lack the key.
+    """Yield each key (JSON) of a run over independent keys, and its ops, without keys in values.
 
     `rows` are `operations` sorted by key, as a lake stores them, and their `attempts`. Raises
     `HistoryError` for rows that do not form ops.
@@ -81,7 +81,7 @@ def _odd(text: str) -> dict[str, Any]:
 def _of_clients(
     rows: Mapping[str, pa.Table], *, with_keys: bool = True
 ) -> Iterator[tuple[Any, list[Op]]]:
-    """Yield key (JSON) and ops of each operation; `with_keys` makes values `[key, value]`."""
+    """Yield the key (JSON) and ops of each operation; `with_keys`: values are `[key, value]`."""
     table = rows["operations"]
     attempts: dict[int, list[tuple[Any, ...]]] = {}
     for index, *attempt in _rows(
@@ -141,7 +141,7 @@ def _of_faults(table: pa.Table) -> Iterator[Op]:
 
 
 def case_of(run: Mapping[str, Any]) -> Case:
-    """Decode the case in a row of `runs`; raise `HistoryError` for an invalid case."""
+    """Decode the case from a row of `runs`; raise `HistoryError` for an invalid case."""
     try:
         return msgspec.json.decode(run["case"], type=Case)
     except (msgspec.DecodeError, UsageError, TypeError, RecursionError) as error:

@@ -1,9 +1,9 @@
-"""Conversion of runs to rows of a lake: many runs at once, by column, since a run has many lines.
+"""Converts runs to rows of a lake: many runs at once, by columns, because a run has many lines.
 
-`tables_of` concatenates the sealed columns of some runs and makes the tables of
+`tables_of` concatenates the sealed columns of some runs, and makes the tables of
 `results.lake.tables.schema` from them. It pairs invocations with their completions, and splits
-values into columns (`results.lake.tables.values`). It decodes the notes of nemesis and harness
-(about thirty lines per run): ops with phases, faults and leaders (`results.facts.timeline`).
+values into columns (`results.lake.tables.values`). Only the notes are decoded: the lines from the
+nemesis and the harness about phases, faults and leaders, about thirty per run.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _table(
     try:
         arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
     except (ValueError, OverflowError) as error:
-        # a value in the run's files does not fit its column
+        # a value from the run's files does not fit into its column
         raise HistoryError(
             f"a value in the run's files fits no column of {name}: {error}"
         ) from error

@@ -1,6 +1,6 @@
-"""Notes (ops of nemesis and harness) of some runs: phases, faults, leaders, nodes.
+"""Reads the notes of some runs: ops of nemesis and harness on phases, faults, leaders, nodes.
 
-Only notes that are needed are decoded: a snapshot of the target's state is a hundred times as large
+Unneeded notes are not decoded, because a snapshot of the target's state is a hundred times as large
 as all other notes together.
 """
 
@@ -46,7 +46,7 @@ class RunNotes:
         ]
 
     def fault_rows(self) -> list[tuple[Any, ...]]:
-        """Make the rows of `faults`; ops that such a row cannot restore are also in `events`."""
+        """Make the rows of `faults`. Ops that such a row cannot restore also get into `events`."""
         rows: list[tuple[Any, ...]] = []
         for fault in self.timeline.faults:
             bite = fault.bite
@@ -139,7 +139,7 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Return phase and active nemeses at each time; `run` (sorted) has the run of each time."""
+    """Return phase and active nemeses at each time; `run` has the run of each time, in order."""
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

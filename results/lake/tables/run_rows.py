@@ -1,4 +1,4 @@
-"""Rows of `runs`, `nodes`, `verdicts` and `findings`, which are made one by one."""
+"""Makes the rows of `runs`, `nodes`, `verdicts` and `findings`, one by one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def counted(noted: RunNotes, counts: Mapping[str, Any]) -> Counted:
-    """Add to `counts` the counts that the run's notes give, such as elections and faults."""
+    """Combine `counts` with the counts from the run's notes, such as elections and faults."""
     return Counted(
         length_ns=noted.end_ns,
         elections=max(0, len(noted.history.leaders()) - 1),
@@ -153,7 +153,7 @@ def _name(op: Op) -> str:
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """Return the last mapping of nodes to values that one of `facts` has in `field`."""
+    """Return the mapping of nodes to values in `field` of the last fact that has one."""
     values: Any = None
     for op in facts:
         noted = field_of(op, field)
@@ -194,9 +194,9 @@ def _signature(result: CheckResult) -> str | None:
 
 
 def finding_rows(source: Source) -> list[Row]:
-    """Make the rows of the table `findings`: one row per operation that a checker blames.
+    """Make the rows of the table `findings`: one row per checker and operation that it blames.
 
-    A checker with a bad verdict that blames no operation has one row.
+    If a checker has a bad verdict but blames no operation, it still gets one row.
     """
     return [
         (

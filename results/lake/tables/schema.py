@@ -1,15 +1,15 @@
-"""The tables of a lake: every column with its type, unit and meaning, in one place.
+"""The tables of a lake: the type, unit and meaning of every column.
 
 A test checks `docs/lake-tables.md` against this file. All tables begin with the partition columns
 of a lake (`PARTITION`) and the `run`. Times are int64 ns since the start of the run; only
 `runs.started` is a time of day. Absent values are null, never an empty string or -1.
 
-**Versions.** `SCHEMA_VERSION` rises with every change. A lake of another version is refused
-(`results.lake.log.lake`); rebuild an older lake from its stores.
+**Versions.** Every change increases `SCHEMA_VERSION`. A lake of another version is refused
+(`results.lake.log.lake`), so users rebuild an older lake from its stores.
 
-Requests and answers are in typed columns where the vocabularies (`harness.vocabularies`) give them
-a type, and otherwise as JSON in `asked_rest` and `answer_rest` (`results.lake.tables.values` has
-the rule). Nothing is lost: `results.lake.tables.rebuild` restores the history of a run from its
+Fields of requests and answers that have a type in the vocabularies (`harness.vocabularies`) are in
+typed columns. All others are JSON in `asked_rest` and `answer_rest` (`results.lake.tables.values`
+has the rule). Nothing is lost: `results.lake.tables.rebuild` restores the history of a run from its
 rows of `operations`, `attempts`, `faults` and `events`.
 """
 

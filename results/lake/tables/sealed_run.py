@@ -1,4 +1,4 @@
-"""A stored run on its way into a lake: its identity, its case, and the columns of its history.
+"""Reads a stored run that goes into a lake: its identity, its case, and its history's columns.
 
 The columns (`harness.store.parquet`) come from a sealed file, or from the log of a run that was cut
 short.
@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Name, case, record and state of a stored run; `trouble` explains the state if it is bad."""
+    """Name, case, record and state of a stored run; `trouble` explains a bad state."""
 
     name: str
     id: str
@@ -91,10 +91,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_key(about: About, digest: str) -> str:
-    """Return `NAME/ID@DIGITS`, equal for the same history with the same target, label and day.
+    """Return the key `NAME/ID@DIGITS`; the digits hash the history, the target, label and day.
 
-    Ids of soaks repeat if the same seeds run again, in another store or with another version. The
-    partition follows from the key, so a lake searches only one partition for a run.
+    The id alone is not unique: it repeats if a soak runs the same seed in another store or version
+    of the code. Runs with equal keys are in one partition, so a lake searches only this partition.
     """
     return f"{about.name}/{about.id}@{_digits(about.case.system, about.label, about.day, digest)}"
 

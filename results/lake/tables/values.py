@@ -1,17 +1,17 @@
-"""Values of operations as typed columns, and the rest as JSON: nothing is lost.
+"""Splits values of operations into typed columns, and JSON for the rest. Nothing is lost.
 
 A value that is an object is taken apart. A field goes to its column if it has one, is of the
-column's type, and is not null. All other fields stay together in an object, the *rest*. A value
-that is no object is its own rest. So
+column's type, and is not null. All other fields stay together in an object, which is called the
+*rest*. If a value is not an object, the rest is the value itself. So there are three cases:
 
-* rest null: the value is the object of the columns that are not null;
-* rest an object: the same, and the fields of the rest;
-* any other rest: the rest is the value itself, and all columns are null.
+* The rest is null: the value is an object of the columns that are not null.
+* The rest is an object: the value has these fields too.
+* The rest is anything else: the rest is the value, and all columns are null.
 
-Each distinct text is taken apart once. If all texts have known fields of the right types, one call
-suffices: `msgspec` decodes them into structs, and encoding the structs again has to give the very
-same bytes. If the bytes differ (a number 1.0, a null, an unknown field), each half of the texts is
-tried by itself, down to single texts.
+Each distinct text is taken apart once. The fast path decodes many texts in one call: `msgspec`
+decodes them into structs, and encoding the structs again must give exactly the same bytes. If the
+bytes differ (because of a number 1.0, a null, or an unknown field), each half of the texts is tried
+separately, down to single texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BETWEEN: Final = ": "
 
 
 class Shredder:
-    """Takes values apart into the columns `PREFIX_FIELD`, and rebuilds values from columns."""
+    """Splits values into columns named `PREFIX_FIELD`, and rebuilds values from these columns."""
 
     def __init__(
         self, prefix: str, fields: Mapping[str, tuple[str, str]], untyped: Iterable[str] = ()
@@ -51,7 +51,7 @@ class Shredder:
         self.fields = {name: kind for name, (kind, _) in fields.items()}
         self.names = [f"{prefix}_{name}" for name in (*fields, REST)]
         self._untyped = sorted(untyped)
-        # The types reject an explicit null. None is an absent field, which the encoder omits.
+        # Decoding rejects an explicit null, so None means an absent field, which the encoder omits.
         typed = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
         typed += [(name, msgspec.Raw, None) for name in self._untyped]
         struct: Any = msgspec.defstruct(
@@ -66,7 +66,7 @@ class Shredder:
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(structs).decode
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
-        """Convert JSON texts (null: no value) to the columns `names`, with the rest last."""
+        """Convert JSON texts (null: no value) to the columns `names`, of which the rest is last."""
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]
@@ -101,7 +101,7 @@ class Shredder:
         return made
 
     def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
-        """Map the position of each struct with untyped fields to its rest (JSON)."""
+        """Map the position of each struct that has untyped fields to its rest (JSON)."""
         rests: dict[int, list[bytes]] = {}
         for name in self._untyped:  # sorted, so that the fields of the remainder are sorted
             for place, raw in enumerate(columns.get(name, ())):
@@ -110,7 +110,7 @@ class Shredder:
         return {place: b"{" + b",".join(parts) + b"}" for place, parts in rests.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
-        """Return a struct per object, and the rests (by position) of objects that `_one` split."""
+        """Return a struct per object; also, by position, the rests of objects that `_one` split."""
         if not texts:
             return [], {}
         joined = b"[" + b",".join(texts) + b"]"
@@ -129,8 +129,9 @@ class Shredder:
         return structs + more, rests | {place + middle: rest for place, rest in others.items()}
 
     def _one(self, text: bytes) -> tuple[Any, bytes | None]:
-        """Split the fields of an object into struct and rest; raise `msgspec.DecodeError` if it is
-        invalid.
+        """Split the fields of an object into a struct and a rest.
+
+        Raises `msgspec.DecodeError` if the text is invalid.
         """
         value = _decode(text)
         typed = {
@@ -161,7 +162,7 @@ class Shredder:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    """Whether a column of this type can store the value and give exactly this value back."""
+    """Whether a column of this type can store the value without any change."""
     if kind == "string":
         return type(value) is str
     if kind == "bool":
@@ -188,9 +189,9 @@ EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exi
 def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
     """Split an attempt's outcome, `ok` or an error (usually `CODE: text`), into code and text.
 
-    The last attempt usually has the operation's own `error`, with ids that no other run has. The
-    text of such an attempt is null, because storing it again would fill a third of the table of
-    attempts. An empty text means that the outcome has no text although `error` has one.
+    The last attempt usually has the same error as the operation (`error`). The text is then null,
+    because storing it twice would fill a third of the table of attempts. An empty text means that
+    the outcome has no text although `error` has one.
     """
     code, _, rest = outcome.partition(_BETWEEN)
     if rest:

@@ -1,1 +1,1 @@
-"""Runs on their way into a lake, and out of it again."""
+"""Moves runs into a lake, and exports them again."""

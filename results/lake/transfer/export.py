@@ -1,4 +1,4 @@
-"""Export of a lake's runs to run folders of a store, with histories of the same digests."""
+"""Exports runs of a lake to run folders of a store. Their histories keep their digests."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def export(
 ) -> tuple[int, Problems]:
     """Write the runs of `rows` below `store`; return the number of new runs, and the problems.
 
-    A run that exists with the same key and verdict is left as it is. Another run with the same id
-    is a problem, and so is a run whose rows do not form the history of its digest.
+    A folder that already has this run, with the same verdict, stays as it is. It is a problem if
+    another run has the same id, or if a run's rows do not form a history with the recorded digest.
     """
     problems = Problems()
     written = 0

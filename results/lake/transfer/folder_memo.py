@@ -1,11 +1,12 @@
-"""The memo of a store's lake: the folders that were read, so that none is read twice.
+"""The memo of a store's lake remembers which run folders were read, so that none is read twice.
 
-Only the lake decides which runs it has. The memo adds the key of each folder's run, and the
-folder's state when it was read: times and sizes of its files, and a hash of their bytes. If only
-times changed (a copied store), the hash shows that the contents did not. Without the memo, an
-update reads all folders, and the keys of their runs show which runs the lake has.
+For each folder, the memo has the key of its run, the times and sizes of its files when they were
+read, and a hash of their contents. If only times changed (as in a copied store), the hash shows
+that the contents are the same. The memo only saves time: without it, an update reads all folders,
+and the keys of their runs show which runs the lake has.
 
-The memo names runs before they are removed, so that an interrupted removal is completed.
+The memo names runs before they are removed from the lake, so that the next update completes a
+removal that was interrupted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _HEX_BYTES: Final = 8
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The key of a folder's run, and the folder's `stamp_of` and `content_of`."""
+    """The key of a folder's run, and the results of `stamp_of` and `content_of` for the folder."""
 
     key: str
     stamp: str

@@ -1,12 +1,12 @@
-"""Folders of runs that a lake keeps next to its tables: `folders/NAME/ID@DIGITS/`.
+"""The run folders that a lake keeps next to its tables, as `folders/NAME/ID@DIGITS/`.
 
-Users want the page, the logs and the results of a run that is not valid; its history is in the
-tables. Files are written before the row that names them, so a row never names an absent file. If a
-run has files but no row, its next append writes the files again.
+A lake keeps the page, the logs and the results of runs that are not valid; their histories are in
+the tables. Files are written before the row that names them, so a row never names an absent file.
+If a run has files but no row, its next append writes the files again.
 
-On a disk the files are plain copies. In an object store, every file costs one request, and ten
-requests per run would cost more than all its rows. So there, one archive `kept.zip` has all files
-that a browser does not open.
+On a disk, the files are plain copies. In an object store, every file costs a request, and ten
+requests per run would cost more than all its rows. So there, all files that a browser does not open
+are in one archive, `kept.zip`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
             above = name.rpartition("/")[0]
             if place.local and above != made:
                 place.files.create_dir(above, recursive=True)
-            made = ""  # after a failed write, create the folder again
+            made = ""  # the folder may be gone, so create it again
             with place.files.open_output_stream(name) as sink:
                 sink.write(content)
             made = above
@@ -133,7 +133,10 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def fetch_folder(files: FileSystem, kept: str, folder: Path) -> None:
-    """Copy a run's kept files (`runs.folder`) to its new folder; existing files stay."""
+    """Copy the files that a lake keeps in `kept` (from `runs.folder`) to `folder`.
+
+    Existing files stay.
+    """
     for info in files.get_file_info(fs.FileSelector(kept, recursive=True)):
         to = folder / info.path.removeprefix(f"{kept}/")
         if info.type != fs.FileType.File or to.exists() or not _is_below(to, folder):

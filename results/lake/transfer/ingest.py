@@ -1,11 +1,13 @@
-"""Ingest of a store's runs into a lake: whole runs that the lake lacks, in large appends.
+"""Ingests a store into a lake: appends the runs that the lake lacks, many at a time.
 
-Each folder is read once. Runs wait by partition, encoded as the files that they will become
-(`results.lake.log.append_buffer`). When the largest file of a partition reaches `APPEND_BYTES`,
-that partition is appended. When all waiting runs take `HELD_BYTES_MAX` of memory, the largest
-partition is appended. An append is visible as a whole or not at all, and runs that the lake has are
-left out by key. So a stopped ingest can simply be repeated. Unreadable runs are reported and left
-out, and do not stop the ingest.
+Each folder is read once. Its run then waits in memory with other runs of its partition, already
+encoded as a Parquet file (`results.lake.log.append_buffer`). A partition is appended when its
+largest file reaches `APPEND_BYTES`. When all waiting runs take `HELD_BYTES_MAX` of memory, the
+largest partition is appended.
+
+An append is visible as a whole or not at all, and runs that the lake has are left out by key. So an
+ingest that was stopped can simply be repeated. Unreadable runs are reported and left out; they do
+not stop the ingest.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ Partition = tuple[str, str | None, Any]
 
 
 class Sink(Protocol):
-    """A lake, reduced to what an ingest needs."""
+    """The operations on a lake that an ingest uses."""
 
     def known(self) -> set[str]:
         """The keys of the runs that the lake has."""
@@ -60,7 +62,7 @@ class Sink(Protocol):
 
 
 class Ingested(msgspec.Struct, kw_only=True):
-    """Progress of an ingest: folders in all and read (`looked`), runs by outcome, appends."""
+    """Progress of an ingest: folders in total and read (`looked`), runs by outcome, appends."""
 
     total: int
     looked: int = 0
@@ -94,7 +96,7 @@ def ingest(
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append the runs that `lake` lacks; `write` stores the folders of runs without a good verdict.
+    """Append the runs that `lake` lacks; `write` stores folders of runs that are not valid.
 
     Without `write`, the lake keeps no folders. With `unfinished`, runs that are not finished are
     appended as well, except runs that a live process is still writing. Raises `UsageError` if there
@@ -125,7 +127,7 @@ def ingest_folders(
 
     `taken` is called with the `NAME/ID` and the key of each run that the lake has or will get.
     """
-    # Read runs in the order of keys, because a lake's files have them in this order.
+    # Read runs in the order of keys, because this is their order in the lake's files.
     ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
     ingested = Ingested(total=len(ordered))
     stored = lake.known()
@@ -175,9 +177,9 @@ class _NotTakenError(HarnessError):
 def _read(
     folder: Path, name: str, known: set[str], *, unfinished: bool
 ) -> tuple[str, Source | None]:
-    """Return the key of the run in a folder, and the run itself unless the lake has the run.
+    """Return the key of the run in a folder. Also return the run, unless the lake already has it.
 
-    For most runs that the lake has, reading the record is enough.
+    For most of these runs, reading the record is enough.
     """
     if not (folder / "case.json").is_file():
         raise _NotTakenError("case", "holds no case.json, so this folder is not a run; move it")
@@ -205,7 +207,7 @@ def _holds(about: About) -> bool:
 
 @contextlib.contextmanager
 def _no_cycles() -> Iterator[None]:
-    """Switch the garbage collector off: rows are millions of objects without cycles."""
+    """Turn off the garbage collector: rows are millions of objects without cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:

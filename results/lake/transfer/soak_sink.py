@@ -1,15 +1,16 @@
-"""`harness soak --lake URI`: append the runs of a soak to a lake while the soak runs.
+"""Appends the runs of a soak to a lake while the soak runs (`harness soak --lake URI`).
 
-A finished run is first a folder of the store, as without a lake, and its seed is journaled. Folders
-wait until there are `RUNS_MAX` of them, or the first has waited `WAIT_S`. Then all are ingested
-into the lake and removed. So no journaled run is lost if a soak is killed: the next soak finds each
-run in the lake or in the store. A soak that starts elsewhere, without the journal, takes over the
-runs of the same code from the lake (`versions` of a run has the code's digest).
+A finished run is first written to a folder of the store, as without a lake, and its seed is
+journaled. When `RUNS_MAX` folders are waiting, or the first has waited `WAIT_S`, all are ingested
+into the lake and removed from the store. So a killed soak loses no journaled run: the next soak
+finds each run either in the lake or in the store. A soak that starts on another machine, without
+the journal, reuses the lake's runs of the same code (a run's `versions` has the digest of the
+code).
 
 Every append makes one file per table, so a long soak, or many concurrent ones, would make thousands
-of files. So the writer of a partition's 64th small file (or 128th, and so on) merges the small
-files of the partition. Each table then has at most about a hundred small files per partition, with
-any number of writers.
+of files. So a writer that makes a partition's 64th small file (or 128th, and so on) merges the
+small files of the partition. With any number of writers, a table thus has at most about a hundred
+small files per partition.
 
 Runs of soaks are named after their seeds: a run in the lake with the same id, history and verdict
 is the same run, even if it ran on another day.
@@ -56,7 +57,7 @@ LAST_CHARACTER: Final = "\U0010ffff"
 
 
 class LakeSink(SoakSink):
-    """The soak sink `lake`: appends the runs of soaks to a lake."""
+    """The plug-in for `--lake`: appends the runs of soaks to a lake."""
 
     api_version = 1
     name = "lake"
@@ -96,7 +97,7 @@ class SoakedRuns:
         for key, run, digest, verdict in zip(
             *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
-            if verdict is not None:  # `None` if the run was ingested unfinished
+            if verdict is not None:  # `None`: the run was unfinished when it was ingested
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
@@ -112,7 +113,7 @@ class SoakedRuns:
     def results(self, code: str) -> Iterator[bytes]:
         """Yield the lake's results (JSON) for seeds that this version of the code ran before.
 
-        Runs with permitted findings are left out, since no table has the rules of these findings.
+        Runs with permitted findings are left out, because no table has the rules of such findings.
         """
         results: dict[str, list[CheckerVerdict]] = {}
         rows = self._rows("verdicts", [KEY, "checker", "verdict", "reason", "signature"])
@@ -222,7 +223,7 @@ class SoakedRuns:
     def _merge(self, partition: Partition) -> None:
         """Merge a partition's small files if their number is a multiple of `SMALL_FILES_MAX`.
 
-        Appends to `runs` come one after another, so usually exactly one writer merges.
+        Commits to `runs` are one after another, so usually exactly one writer sees such a number.
         """
         files = self._lake.main.refresh().files.values()
         small = sum(file.partition == partition and file.size_bytes < SMALL_BYTES for file in files)
@@ -230,12 +231,12 @@ class SoakedRuns:
             compact(self._lake, partitions=[partition])
 
     def place_of(self, run: str) -> str | None:
-        """Return the address of the folder that the lake keeps of a run, or `None`."""
+        """Return the address of a run's folder in the lake; `None` if the lake keeps none."""
         key = self._keys.get(run)
         return None if key is None else f"{self.uri}/{folder_of(key)}"
 
     def fetch_words(self, run: str, store: str) -> list[str]:
-        """Return the command `harness lake export` that fetches a run with a bad verdict."""
+        """Return the words of the command (`harness lake export`) that fetches a run."""
         key = self._keys.get(run, f"{self._name}/{run}")
         return ["harness", "lake", "export", self.uri, "--store", store, "--run", key]
 
@@ -255,7 +256,7 @@ class _Watch:
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
-        """Return only the runs accepted so far: the caller left out runs that the lake has."""
+        """Return the runs accepted so far; the caller has already left out the lake's own runs."""
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:

@@ -1,11 +1,11 @@
-"""The lake of a plain store: `STORE/.lake`, updated whenever the store is read.
+"""The lake inside a store, in the folder `STORE/.lake`. It is updated whenever the store is read.
 
-The lake has the runs of the store: new runs are appended, changed runs replaced, and runs without a
-folder removed. Unchanged folders are not read again (`results.lake.transfer.folder_memo`). One
-process at a time updates a store's lake; others wait for it.
+An update appends new runs, replaces changed runs, and removes runs without a folder. Unchanged
+folders are not read again (`results.lake.transfer.folder_memo`). Only one process at a time updates
+a store's lake; others wait for it.
 
-Such a lake can be rebuilt from its store at any time. So a lake of an older schema is rebuilt, and
-it keeps no copies of run folders.
+Such a lake can be rebuilt from its store at any time. So it is rebuilt if it has an older schema,
+and it keeps no copies of run folders.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CACHED: Final = "lakes"
 """The subfolder of the user's cache for lakes of read-only stores."""
 SMALL_FILES_MAX: Final = 16
 """Maximum number of small files of `runs` in a partition; above it, an update merges them."""
-PATIENCE_S: Final = 20.0  # enough for a local disk with few other writers
+PATIENCE_S: Final = 20.0  # enough on a local disk with few other writers
 
 
 class StoreLake(NamedTuple):
@@ -123,7 +123,7 @@ def _alone(store: Path) -> Iterator[None]:
         except BlockingIOError:
             note(f"waiting for another process that updates the lake of {store}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:  # no locks on this file system; the lake's protocol still keeps runs whole
+        except OSError:  # this file system has no locks; runs stay whole by the lake's protocol
             pass
         yield
     finally:
@@ -136,7 +136,7 @@ def _folder_for(store: Path) -> Path:
     repair = "free some space, or choose another folder for the store"
     try:
         require_writable(folder, repair)
-        Place(str(folder))  # check the folder: refuses paths that Delta and Arrow read differently
+        Place(str(folder))  # raises for a path that Delta and Arrow interpret differently
     except UsageError:  # includes missing permissions
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         try:
@@ -240,21 +240,21 @@ class _Update:
         return changed, new
 
     def _same(self, folder: Path, entry: Entry, stamp: str) -> Entry | None:
-        """Return a folder's new entry if only times of its files changed, else `None`."""
+        """Return a folder's new entry if only the times of its files changed, else `None`."""
         again = self._entry(folder, entry.key, stamp)
         return again if again.content and again.content == entry.content else None
 
     def _entry(self, folder: Path, key: str, stamp: str) -> Entry:
-        """Make the entry of a folder that had this stamp before it was read."""
+        """Make the entry of a folder; `stamp` is its stamp from before it was read."""
         try:
             content = content_of(folder)
         except OSError:
             content = ""
-        # If the folder changed while it was read, an empty stamp makes the next update read it.
+        # If the folder changed while it was read, an empty stamp makes the next update reread it.
         return Entry(key, stamp if stamp_of(folder) == stamp else "", content)
 
     def _remove(self, runs: set[str] | frozenset[str] = frozenset()) -> None:
-        """Remove these runs; without runs, complete an interrupted removal."""
+        """Remove these runs from the lake; without runs, only complete an interrupted removal."""
         if runs:
             self._memo.removing = pairs_of(self._lake, runs)
             write_memo(self._folder, self._memo)

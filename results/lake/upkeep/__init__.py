@@ -1,4 +1,4 @@
-"""Maintenance of a lake: merge small files, remove dead ones, check soundness."""
+"""Maintenance of a lake: merges small files, removes unneeded files, checks soundness."""
 
 from typing import Final
 

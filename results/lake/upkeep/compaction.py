@@ -1,10 +1,10 @@
-"""Merges small files of a lake. Rows do not change, and each run stays in one file.
+"""Merges small files of a lake into large ones, without changing any row.
 
-Whole files of one partition with neighbouring runs are merged, so each run is still in a single
-file. Rows pass through memory in parts of bounded size, in the order of their runs. A merge commits
-only if all its inputs are still in the table (see `results.lake.log.lake`), so concurrent writers,
-readers and compactions are harmless. If two compactions merge the same files, one is abandoned, and
-`vacuum` removes its file.
+A merge takes whole files of one partition whose runs are neighbours, so each run is still in a
+single file. Rows pass through memory in parts of bounded size, in the order of their runs. A merge
+commits only if all its inputs are still in the table (see `results.lake.log.lake`), so concurrent
+writers, readers and compactions are harmless. If two compactions merge the same files, one of them
+is abandoned, and `vacuum` removes its output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PART_BYTES: Final = 64 * MIB  # memory for the rows of one part of a merge
 
 
 class Compacted(NamedTuple):
-    """The outcome of compacting one table; `abandoned` counts merges lost to other processes."""
+    """The outcome for one table. Merges are `abandoned` if other processes changed the files."""
 
     table: str
     files_before: int
@@ -114,9 +114,9 @@ def rewrite(
 ) -> bool:
     """Replace a group of files by one file, or by none if no rows remain.
 
-    All rows of the group are visible at this `version` of `runs`. Rows whose `run_and_batch` is in
-    `without` are left out. The commit fences the batches of `fence`. Returns `False` if another
-    process changed the files in the meantime.
+    All rows of the group must be visible at this `version` of `runs`. Rows whose `run_and_batch` is
+    in `without` are left out. The same commit fences the batches in `fence`. Returns `False` if
+    another process changed the files in the meantime.
     """
     log = lake.logs[table]
     schema = lake.schemas[table]
@@ -158,7 +158,7 @@ def rewrite(
 
 
 def run_and_batch(rows: pa.Table) -> pa.ChunkedArray:
-    """The run and the batch of each row as one text."""
+    """Return the run and the batch of each row, joined to one text."""
     return pc.binary_join_element_wise(rows[KEY], rows[BATCH], "|")
 
 
@@ -169,7 +169,7 @@ def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
 def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> Iterator[pa.Table]:
     """Yield the rows of these files in parts, in the order of runs, with the current columns.
 
-    Readers depend on that order (`results.lake.log.run_streams`), even across parts.
+    Readers depend on this order, within parts and across parts (`results.lake.log.run_streams`).
     """
     left_out = pa.array(without, pa.string())
     parts: list[pa.Table] = []
@@ -188,14 +188,14 @@ def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> It
 
 
 def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
-    """Yield the rows of these files in the order of runs; rows of a run stay grouped by file.
+    """Yield the rows of these files, ordered by run; within a run, rows stay in the order of files.
 
     A file is opened at its first run, so few files are usually open at once.
     """
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
-        # For each open file, the rows of all runs below the bound are in memory.
+        # The rows in memory include, for each open file, all runs below the bound.
         bound = min((rows.last for rows in opened if rows.last is not None), default=None)
         if ahead and (not opened or bound is None or ahead[0].first_run < bound):
             opened.append(_Rows(lake, ahead.popleft()))
@@ -208,7 +208,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
 
 
 class _Rows:
-    """A partly read file, with its next rows in memory; the last run may have more rows."""
+    """A partly read file, with its next rows in memory; its last run may have more in the file."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
         self._batches = batches_of(
@@ -224,7 +224,7 @@ class _Rows:
         return self.last is None and not self._parts
 
     def take(self, bound: str | None) -> list[pa.Table]:
-        """Take from memory the rows of runs below `bound`, or all rows if `bound` is `None`.
+        """Remove and return the rows in memory of runs below `bound`; `None`: all rows.
 
         If `bound` is the last run in memory, read the next rows of the file.
         """

@@ -1,9 +1,10 @@
-"""Removal of runs from a lake: the files that hold them are rewritten without them.
+"""Removes runs from a lake: rewrites the files that hold these runs without their rows.
 
-`runs` is rewritten first, by exact commits, so no reader sees a part of a run: the rows of removed
-runs in other tables join with no row of `runs`. A run is named with its batch, since the same run
-may be appended again at any time, under another batch. A batch that loses its last run is fenced,
-so that a writer whose answer was lost does not commit it again.
+The files of `runs` are rewritten first, by exact commits. From then on, the rows of removed runs in
+other tables join with no row of `runs`, so no reader sees a part of a run. A run to be removed is
+named together with its batch, because the same run may be appended again at any time, under another
+batch. A batch that loses its last run is fenced: its writer, if it never learned that the commit
+succeeded, must not commit it again.
 
 A process that is killed during a removal leaves rows of removed runs in other tables. Repeating the
 same removal completes it.
@@ -70,7 +71,7 @@ def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
 
 
 def _emptied(lake: Lake, gone: Collection[Pair]) -> list[str]:
-    """Return the batches that have no runs except the removed runs."""
+    """Return the batches all of whose runs are removed."""
     batches = lake.index.of([*lake.main.refresh().files.values()])
     left = {batch for run, batch in batches.items() if (run, batch) not in gone}
     return sorted({batch for _, batch in gone} - left)

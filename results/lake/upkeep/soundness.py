@@ -1,7 +1,8 @@
-"""Soundness of a lake: files are whole, and each run occurs once, in one file per table.
+"""Checks that a lake is sound: files are whole, and each run occurs once, in one file per table.
 
-*Damage* means lost, doubled or misordered rows, or a run split over two files. *Leftovers* (batches
-of dead writers, uploads without a commit) are invisible to readers, and `vacuum` removes them.
+There are two kinds of findings. *Damage* is lost, doubled or misordered rows, or a run split over
+two files. *Leftovers* are batches of dead writers and uploads without a commit; readers do not see
+them, and `vacuum` removes them.
 
 In a result lake (`results.judging.result_lake`) a run may be in several batches, once in each.
 """
@@ -43,9 +44,9 @@ class _GoneError(HarnessError):
 
 
 def check(lake: Lake) -> list[Finding]:
-    """Read and compare the run and batch of every visible row. Findings of damage come first.
+    """Check the run and batch of every visible row. Findings of damage come first.
 
-    If files are replaced and removed in the meantime, the check starts again.
+    If another process removes files that it replaced, the check starts again.
     """
     return lake.patience.call(f"check {lake.place.uri}", functools.partial(_check, lake))
 
@@ -76,7 +77,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
         findings.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
     commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
     empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
-    if empty:  # readers treat an empty file like a commit without changes
+    if empty:  # a reader of the log treats an empty file like a commit without changes
         text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {named(empty)}"
         findings.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]
@@ -107,7 +108,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         except _GoneError as error:
             raise AgainError(str(error)) from error
         except RefusedError:
-            raise  # a file that may not be read can still be sound
+            raise  # a file without permission to read it may still be sound
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue
@@ -167,5 +168,5 @@ def _is_commit(name: str) -> bool:
 
 
 def named(names: Sequence[str]) -> str:
-    """Write the first few names, and the number of further names."""
+    """Write the first few names, and how many more there are."""
     return listed(sorted(names), limit=SHOWN_MAX)

@@ -1,9 +1,9 @@
-"""Removal of files that no reader sees: batches of dead writers, inputs of compactions.
+"""Removes files that no reader needs: batches of dead writers, and old inputs of compactions.
 
-Vacuum removes files older than the grace period. It first fences batches that never became visible,
-and uploads of compactions (`results.lake.log.lake` explains why that suffices). So a writer that
-slept longer than the grace period starts again under a new batch, and loses nothing. Files that an
-earlier vacuum fenced have no grace period.
+Vacuum removes files older than the grace period. It first fences batches that never became visible
+and uploads of compactions, so that they can never be committed (`results.lake.log.lake`). So a
+writer that was suspended for longer than the grace period loses nothing: it starts again under a
+new batch. Files that an earlier vacuum fenced have no grace period.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False)
 
 
 class _Stale(NamedTuple):
-    """Names of a table's files that may be deleted once dead batches and merges are fenced."""
+    """Files of a table that may be deleted as soon as dead batches and merges are fenced."""
 
     removable: tuple[str, ...]  # in the log, with rows of an invisible batch
     obsolete: frozenset[str]  # removed from the log long enough ago
