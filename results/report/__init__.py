@@ -1,8 +1,8 @@
-"""The report of a store, as a page and as text.
+"""Makes the report of a store or a lake, as a page and as text.
 
-`content` composes the sections from the answers of `results.questions.aggregate`; `plots` turns
-numbers into the geometry of drawings; `page` renders both with Jinja2, which escapes everything;
-`summary` is the text for a terminal.
+`results.questions.aggregate` computes the answers. `content` composes the page's sections from
+them. `plots` turns numbers into the geometry of drawings. `page` renders sections and drawings with
+Jinja2, which escapes everything. `summary` makes the text for a terminal.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Addresses of runs for a report: their pages, lists of runs in `harness serve`, commands."""
+"""Makes a report's links to pages of runs and to lists in `harness serve`, and its commands."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CASE: Final = "case.json"
 
 
 def default_output(place: str) -> Path:
-    """Return a report's default folder: in the store or lake, or `lake-report` for a bucket."""
+    """Return a report's default folder: inside the store or lake, or `lake-report` for a bucket."""
     return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT_FOLDER
 
 
 def short(run: str) -> str:
-    """Return the `NAME/ID` of a run's key; no other run of a store has the same `NAME/ID`."""
+    """Return the `NAME/ID` in a run's key; it is unique within a store."""
     return run.rpartition("@")[0] or run
 
 
@@ -46,7 +46,7 @@ class Addresses:
     def __init__(
         self, place: str, snapshot: Snapshot, output: Path, *, store: Path | None = None
     ) -> None:
-        """`place` is the store or lake, as the user named it.
+        """Prepare links for a report of `place`, the store or lake as the user named it.
 
         Runs of a store are named `NAME/ID`, runs of a lake by their keys.
         """
@@ -87,13 +87,13 @@ class Addresses:
         return f"harness lake export {lake} --store again --run {key}"
 
     def _keeps(self, run: str) -> bool | None:
-        """Whether the folder that the lake keeps of a run has a page; `None` without a folder."""
+        """Whether a run's folder in the lake has a page; `None` if the lake keeps no folder."""
         if self._kept is None:
             self._kept = self._look()
         return self._kept.get(run)
 
     def _look(self) -> dict[str, bool]:
-        """Map each run with a folder in the lake to whether the folder has, or may have, a page."""
+        """Return, for each run with a folder in the lake, whether it has (or may have) a page."""
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )

@@ -1,4 +1,4 @@
-"""The content of a report: sections of text, drawings and tables, made from the answers."""
+"""Makes the sections of a report from its answers: text, drawings and tables."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def _failures(report: Report) -> Section:
 
 
 def _expected(row: Mapping[str, Any]) -> str:
-    """Return a failure's verdict, or "expected" for invalid runs with a bug switched on."""
+    """Return the text for a failure's verdict: "expected" if invalid with a bug switched on."""
     verdict: str = row["verdict"]
     return "expected" if row["bugs"] and verdict == "invalid" else verdict
 
 
 def _listed(report: Report, populations: str) -> str:
-    """Describe the populations in `populations`, which has their numbers joined by `+`."""
+    """Describe some populations; `populations` is a text of their numbers, joined by `+`."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 
@@ -222,7 +222,7 @@ def _uplift(report: Report) -> Section:
 
 
 def _pooled(report: Report) -> Rows:
-    """Return the rows of pooled ratios: runs without bugs first, then significant ratios first."""
+    """Return the rows of pooled ratios: rows without bugs first, then significant ratios first."""
     rows = [
         {**row, "group": " · ".join(filter(None, (row["workload"], row["bugs"] or "no bug")))}
         for row in ranged(report.answers.rows("uplift_stratified"), "ratio")

@@ -1,9 +1,9 @@
-"""The files of a report: each is written atomically, and other files are left alone.
+"""Writes the files of a report atomically, and leaves all other files in the folder alone.
 
-The file `LISTED` names the files of a folder's report. A later report removes the listed files that
-it does not write itself (for example the answers of a baseline), so that old and new files are
-never mixed. A folder that has files but no such list belongs to the user, so a report refuses the
-folder before any work is done.
+The file `LISTED` names all files of the report. A later report in the same folder removes the
+listed files that it does not write itself (for example, the answers about a baseline), so that old
+and new files are never mixed. A folder that has files but no such list belongs to the user, so a
+report refuses it before any work is done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Layouts of answers as tables: captions, columns and limits, and nothing else.
+"""The layout of each answer as a table: its caption, its columns, and its limit of rows.
 
-A column is a field of the answer. Its heading and the format of its cells are defined once for all
-tables. A layout only defines exceptions.
+A column is a field of the answer. Headings of fields and formats of cells are defined once, for all
+tables; a layout only defines exceptions.
 """
 
 from __future__ import annotations

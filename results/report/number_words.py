@@ -1,4 +1,4 @@
-"""Formats of numbers for people: in reports, in their text output and in `harness serve`."""
+"""Formats numbers for people, in reports (page and text) and in `harness serve`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "n
 
 
 def count(value: float | None) -> str:
-    """A number with thousands separators; floats below 1000 have three significant digits."""
+    """Format a number with thousands separators; floats below 1000 get three significant digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{value:.3g}"
 
 
 def duration(ns: float | None) -> str:
-    """A duration with a unit: three digits below 100 s, then minutes, and hours from 100 min."""
+    """Format a duration with a unit; minutes begin at 100 s, and hours at 100 min."""
     if ns is None:
         return NOTHING
     if ns == 0:
@@ -31,19 +31,19 @@ def duration(ns: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration in seconds, formatted like `duration`."""
+    """Format a duration that is given in seconds, like `duration`."""
     return duration(None if value is None else value * 1e9)
 
 
 def milliseconds(ns: float | None) -> str:
-    """A number for a column of milliseconds; values below a second have one decimal."""
+    """Format a duration for a column of milliseconds; values below a second get one decimal."""
     if ns is None:
         return NOTHING
     return f"{ns / 1e6:,.1f}" if ns < 1e9 else f"{ns / 1e6:,.0f}"
 
 
 def size(n_bytes: int | None) -> str:
-    """A number of bytes, in the unit that keeps the text short."""
+    """Format a number of bytes, in the unit that keeps the text short."""
     if n_bytes is None:
         return NOTHING
     if n_bytes < 1024:
@@ -53,13 +53,13 @@ def size(n_bytes: int | None) -> str:
 
 
 def _digits(value: float) -> str:
-    """A number with three significant digits, without exponent."""
+    """Format a number with three significant digits, without exponent."""
     places = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:.{places}f}"
 
 
 def share(value: float | None) -> str:
-    """A share (0 to 1) in percent; small shares have two significant digits."""
+    """Format a share (0 to 1) in percent; small shares get two significant digits."""
     if value is None:
         return NOTHING
     percent = value * 100
@@ -75,7 +75,7 @@ def share(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A ratio, for example "1.5 times"."""
+    """Format a ratio, for example as "1.5 times"."""
     if value is None:
         return NOTHING
     if value == 0:
@@ -88,7 +88,7 @@ def ratio(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:
-    """Both ends of an interval, in the unit of its value: share, rate, ratio or ns."""
+    """Format both ends of an interval of a value in this unit: share, rate, ratio or ns."""
     if low is None or high is None:
         return NOTHING
     write = {"share": share, "rate": share, "ratio": ratio, "ns": duration}[unit]
@@ -96,7 +96,7 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """A p-value; a tiny value is only given as an upper bound."""
+    """Format a p-value; for a tiny value, only give an upper bound."""
     if value is None:
         return NOTHING
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"

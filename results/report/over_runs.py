@@ -1,4 +1,4 @@
-"""Sections about runs over days, versions, labels and seeds, and about costs."""
+"""Makes the report's sections that follow runs over days, versions, labels and seeds; and costs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AGAINST: Final = {
 
 
 def seen(row: Mapping[str, Any]) -> str:
-    """Describe the days on which a failure was seen, and the evidence of later runs."""
+    """Describe the days on which a failure was seen, and what later runs tell about it."""
     if row["first_day"] is None:
         return ""
     days = row["first_day"]
@@ -45,7 +45,7 @@ def seen(row: Mapping[str, Any]) -> str:
     runs, days_since = row["runs_since"], row["days_since"]
     if not runs:
         return f"seen {days}{code}: in the last run of its setting"
-    if not days_since:  # a single day may be one soak, whose runs have no meaningful order
+    if not days_since:  # runs of one day may be one soak, and their order means nothing
         return f"seen {days}{code}"
     return (
         f"seen {days}{code}; {counted(runs, 'run')} of its settings in "
@@ -55,7 +55,7 @@ def seen(row: Mapping[str, Any]) -> str:
 
 
 def flakes(report: Report) -> Section:
-    """The section about cases that ran several times with the same code."""
+    """Make the section about cases that ran several times with the same code."""
     repeated = report.answers.rows("repeated_cases")
     of = {row["setting"]: row["population"] for row in report.answers.rows("populations")}
     for row in repeated:
@@ -77,7 +77,7 @@ def flakes(report: Report) -> Section:
 
 
 def trends(report: Report) -> Section:
-    """The section about trends over days and versions, and about settings with several labels."""
+    """Make the section about trends over days and versions, and settings with several labels."""
     over = _over_time(report)
     settings: dict[str, Rows] = {}
     for row in report.rows("populations"):
@@ -118,7 +118,7 @@ def trends(report: Report) -> Section:
 
 
 def _over_time(report: Report) -> dict[str, Rows]:
-    """Return trend rows of the populations with several days or several versions of the code."""
+    """Return trend rows of populations that have several days, or several versions of the code."""
     tables = {}
     for name in ("code", "day"):
         rows = report.rows(f"trend_by_{name}")
@@ -172,7 +172,7 @@ def _time_plots(report: Report, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
 
 
 def seeds(report: Report) -> Section:
-    """The section about the numbers of seeds, and of operations, until a run fails."""
+    """Make the section about how many seeds, and how many operations, it takes to see a failure."""
     curve = report.rows("detectability")
     rows = [
         {
@@ -201,7 +201,7 @@ def _seeds(low: int | None, high: int | None) -> str:
 
 
 def _hits(report: Report, row: Mapping[str, Any]) -> str:
-    """Return the address of a list of a population's invalid runs, of one or any signature."""
+    """Return the address of the list of a population's invalid runs, perhaps of one signature."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
         fields["signature"] = row["signature"]
@@ -233,7 +233,7 @@ def _charts(report: Report) -> list[Chart]:
 
 
 def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
-    """Keep one curve per population: of all failures together, or of its only failure."""
+    """Keep one curve per population: that of all its failures together, or of its only failure."""
     several = {row["population"] for row in points if row["signature"] == ANY}
     return [row for row in points if (row["signature"] == ANY) == (row["population"] in several)]
 
@@ -245,7 +245,7 @@ def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
 
 
 def costs(report: Report) -> Section:
-    """The section about costs; each sum except the total has a link to the runs in the sum."""
+    """Make the section about costs; each sum except the total links to the runs in the sum."""
     rows = []
     for row in report.answers.rows("costs"):
         named = None if row["value"] == NO.get(row["by"]) else row["value"]
@@ -263,7 +263,7 @@ def costs(report: Report) -> Section:
 
 
 def baseline(report: Report, found: Comparison) -> Section:
-    """The section that compares two labels: their failures and all metrics."""
+    """Make the section that compares two labels: their failures and all metrics."""
     changes = [
         {
             **row,
@@ -277,7 +277,7 @@ def baseline(report: Report, found: Comparison) -> Section:
         }
         for row in comparable(report.answers.rows("signature_changes"))
     ]
-    for row in changes:  # without the links by rule, since a list of runs has no such filter
+    for row in changes:  # rows about a whole rule get no link: lists of runs lack this filter
         if row["level"] == RULE:
             row["label_hits"] = row["label_hits"][0]
     rows = []

@@ -1,7 +1,7 @@
-"""The page of a store: one HTML file without scripts, network or other files.
+"""Renders a report as one self-contained HTML file without scripts.
 
-The content security policy allows only the page's own style. So even a text that the templates
-failed to escape (`results.report.templates`) could run no script.
+The content security policy allows only the page's own style. So no script could run even if the
+templates (`results.report.templates`) failed to escape a text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 def _bar(summary: Summary) -> list[tuple[str, int, str, float, float]]:
-    """Return the parts of the verdict bar: CSS class, runs, words, start and width in percent."""
+    """Return the parts of the verdict bar, each as CSS class, runs, words, start % and width %."""
     verdicts = summary.verdicts
     parts = [(name, verdicts[name], name) for name in ("valid", "permitted", "unknown")]
     parts += [

@@ -1,9 +1,9 @@
-"""Drawings as geometry: positions of bars, dots and ticks. The template writes them as SVG.
+"""Computes the geometry of drawings: positions of bars, dots and ticks. A template makes the SVG.
 
 Most drawings are rows with a label at the left and an axis below. `curves` draws lines over an
 axis, with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide.
-Drawings over time are in `results.report.time_plots`. This module only composes the text of labels;
-the template escapes them like all other text.
+Drawings over time are in `results.report.time_plots`. Labels are plain text here; the template
+escapes them like all other text.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _QUARTERS: Final = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part
 
 
 class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a drawing. `lines` is the label without the parts that all labels share."""
+    """One row of a drawing. `lines` is its label, without the parts that all labels share."""
 
     y: float
     label: str
@@ -78,7 +78,7 @@ class Plot(msgspec.Struct, frozen=True):
     title: str
     rows: Sequence[PlotRow]
     ticks: Sequence[Tick]
-    legend: Sequence[tuple[str, str]]  # kind, words
+    legend: Sequence[tuple[str, str]]  # (kind, words) pairs
     not_shown: int
     reference: float | None = None  # x of a vertical reference line
 
@@ -148,7 +148,7 @@ def curves(
     steps: bool = False,
     logarithmic: bool = False,
 ) -> Chart:
-    """Draw shares over numbers from 0 (from 1 if `logarithmic`), as step functions if `steps`."""
+    """Draw curves of shares; x begins at 0, or at 1 if `logarithmic`. `steps` draws stairs."""
     drawn = [curve for curve in given[:CURVES_MAX] if curve.points]
     most = max((curve.points[-1][0] for curve in drawn), default=1) or 1
     frame = Chart(
@@ -200,7 +200,7 @@ def _paths(
 
 
 def _corners(points: Sequence[tuple[float, float]], *, steps: bool) -> list[tuple[float, float]]:
-    """With `steps`, add a corner before each point, at its x and the previous point's y."""
+    """With `steps`, add a corner before each point: at its x, and the y of the previous point."""
     if not steps:
         return list(points)
     corners = list(points[:1])
@@ -232,7 +232,7 @@ def _plot(
     total: int,
     reference: float | None = None,
 ) -> Plot:
-    """Make a drawing of `rows` (of `total`); parts that all labels share move to the title."""
+    """Make a drawing of `rows`, out of `total`; parts that all labels share move to the title."""
     # For each label, map its parts to the separators before them.
     parts = []
     for row in rows:
@@ -240,14 +240,14 @@ def _plot(
         parts.append(dict(zip(words[1::2], words[::2], strict=True)))
     shared = set.intersection(*({*part} for part in parts)) if len(rows) > 1 else set()
     if any(part.keys() <= shared for part in parts):
-        # without the shared parts, a label would be empty
+        # a label has no parts except the shared ones, and would be empty without them
         shared = set()
     rest = []
     for part in parts:
         others = [words for words in part if words not in shared]
         rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
     lines = [_lines(words) for words in rest]
-    if len({*lines}) < len({*rest}):  # without the shared parts, different labels would look equal
+    if len({*lines}) < len({*rest}):  # shortened, different labels would look equal
         lines = [_lines(words, from_end=True) for words in rest]
     named = [words for words in parts[0] if words in shared] if parts else []
     return Plot(
@@ -264,7 +264,7 @@ def _plot(
 
 
 def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
-    """Return a label as one or two lines; cut a long label at its end, or start if `from_end`."""
+    """Return a label as one or two lines; if too long, cut its end (its start if `from_end`)."""
     if len(label) <= LABEL_CHARS_MAX:
         return (label,)
     if from_end and len(label) > 2 * LINE_CHARS_MAX:
@@ -275,7 +275,7 @@ def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
 def stacked(
     title: str, rows: Sequence[tuple[str, Sequence[int]]], legend: Sequence[tuple[str, str]]
 ) -> Plot:
-    """A bar chart: each row is a stacked bar of counts, one count per kind of the legend."""
+    """Make a bar chart of counts: each row is a stacked bar with a count per kind of the legend."""
     longest = max((sum(counts) for _, counts in rows), default=0) or 1
     drawn = []
     for number, (label, counts) in enumerate(rows[:ROWS_MAX]):
@@ -306,7 +306,7 @@ def shares(
     rows: Sequence[tuple[str, Sequence[float | None]]],
     legend: Sequence[tuple[str, str]],
 ) -> Plot:
-    """A bar chart of shares: each row has one thin bar per kind of the legend."""
+    """Make a bar chart of shares: each row has one thin bar per kind of the legend."""
     drawn = []
     height = 16.0 / len(legend)
     for number, (label, values) in enumerate(rows[:ROWS_MAX]):
@@ -329,7 +329,7 @@ def shares(
 def _forest(
     number: int, item: Forest, unit: str, kind: str, place: Callable[[float], float]
 ) -> PlotRow:
-    """A row with a dot at the value and a line for the interval; `place` maps values to x."""
+    """Make a row with a dot for the value and a line for its interval; `place` maps values to x."""
     value = share(item.value) if unit == "share" else ratio(item.value)
     text = f"{item.label}: {value} ({interval(item.low, item.high, unit)})"
     return _row(
@@ -342,7 +342,7 @@ def _forest(
 
 
 def rates(title: str, rows: Sequence[Forest]) -> Plot:
-    """A chart of shares with their intervals, from 0 to 1."""
+    """Make a chart of shares with their intervals, on an axis from 0 to 1."""
     drawn = [
         _forest(number, item, "share", "point", lambda value: LEFT + PLOT * value)
         for number, item in enumerate(rows[:ROWS_MAX])
@@ -352,7 +352,7 @@ def rates(title: str, rows: Sequence[Forest]) -> Plot:
 
 
 def ratios(title: str, rows: Sequence[Forest]) -> Plot:
-    """A chart of ratios with their intervals, on a logarithmic axis that includes 1."""
+    """Make a chart of ratios with their intervals, on a logarithmic axis that includes 1."""
     ends = [math.log10(end) for item in rows for end in (item.low, item.high)]
     low = max(-3, math.floor(min([0.0, *ends])))
     high = min(4, math.ceil(max([1.0, *ends])))
@@ -373,7 +373,7 @@ def ratios(title: str, rows: Sequence[Forest]) -> Plot:
 
 
 def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> Plot:
-    """A chart of durations in ns on a logarithmic axis, one dot per quantile."""
+    """Make a chart of durations (ns) on a logarithmic axis, with one dot per quantile."""
     values = [value for _, quantiles in rows for value in quantiles if value > 0]
     low = math.floor(math.log10(min(values))) if values else 0
     high = max(low + 1, math.ceil(math.log10(max(values)))) if values else 1

@@ -1,8 +1,8 @@
-"""Descriptions, in words, of the populations of runs to which a report's numbers belong.
+"""Describes in words the populations of runs to which a report's numbers belong.
 
-A population is the runs of one label whose cases differ only in the seed. The words of a population
-are the properties in which it differs from most populations. Properties that all populations share,
-and usual values of other properties, are shown once.
+A population is the runs of one label whose cases differ only in the seed. A population is described
+by the properties in which it differs from most others. Properties that all populations share, and
+the usual values of other properties, are shown once for the whole report.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Populations:
     """The words of each population, made from the answer `populations`."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        """`rows` have the properties of each population."""
+        """Choose the words of all populations; each of `rows` has the properties of one."""
         varying = [part for part in _PARTS if len({row[part] for row in rows}) > 1]
         fixed = [part for part in _PARTS if part not in varying]
         usual = {part: value for part in varying if (value := _usual(rows, part)) is not None}
@@ -47,7 +47,7 @@ class Populations:
         return self._settings[population] or ALL
 
     def filters(self, population: int) -> dict[str, str | None]:
-        """Return field values that select exactly the runs of a population."""
+        """Return field values by which `harness serve` selects exactly the runs of a population."""
         row = self._rows[population]
         return {"setting": row["setting"], "label": row["label"]}
 
@@ -61,7 +61,7 @@ class Populations:
 
 
 def _usual(rows: Sequence[Row], part: str) -> str | None:
-    """Return the words of a property's usual value; `None` if values are too different."""
+    """Return the words of a property's usual value; `None` if no value is usual."""
     value, count = Counter(_in_words(row, part) for row in rows).most_common(1)[0]
     return value if count >= _USUAL * len(rows) else None
 
@@ -74,7 +74,7 @@ def _in_words(row: Row, part: str) -> str:
 def _distinct(
     rows: Sequence[Row], parts: Sequence[str], usual: Mapping[str, str]
 ) -> dict[int, str]:
-    """Map each population to its words; if settings have equal words, add parts of their hashes."""
+    """Map each population to its words. If the words are not unique, add a part of the hash."""
     words = {}
     for row in rows:
         every = {part: _in_words(row, part) for part in parts}

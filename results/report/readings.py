@@ -1,4 +1,4 @@
-"""The first sentence of each section: how to read it, with numbers of this store."""
+"""Writes the first sentence of each section, which explains one row of it as an example."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def reading(report: Report, section: str) -> str:
-    """Explain a section by one row as an example; return an empty text if no row is suitable."""
+    """Explain a section by an example from its rows; return "" if no row is suitable."""
     name, choose, write = _READINGS[section]
     rows = choose(report.answers.rows(name))
     if not rows:
@@ -29,7 +29,7 @@ def reading(report: Report, section: str) -> str:
 
 
 def compared(comparison: Comparison) -> str:
-    """Explain how to read a comparison of two labels, with its first line as an example."""
+    """Explain how to read a comparison of two labels, by the example of its first line."""
     line = comparison.lines[0]
     write = duration if line.unit == "ns" else share
     return (
@@ -49,7 +49,7 @@ def _most(*names: str) -> Callable[[Rows], Rows]:
 
 
 def _striking(rows: Rows) -> Rows:
-    """Return rows of `OUTCOMES` with an interval above 1, in descending order of its low end."""
+    """Return rows of `OUTCOMES` whose interval is above 1; the highest intervals come first."""
     certain = [row for row in rows if row["outcome"] in OUTCOMES and (row["low"] or 0) > 1]
     return sorted(certain, key=lambda row: -row["low"])
 

@@ -1,9 +1,9 @@
-"""The report of a lake: judge new runs, answer the questions, write the page.
+"""Makes a report: judges new runs of a lake, answers the questions, writes the page.
 
 A store is read through its lake (`results.lake.transfer.store_lake`). DuckDB answers in this
-process, unless the user asks for Spark. Below `SPARK_PAYS_RUNS` runs Spark costs more; above, only
-a cluster saves time. Checks and questions may each run in this process or on Spark; their results
-are in the lake.
+process, unless the user asks for Spark. Below `SPARK_PAYS_RUNS` runs, Spark costs more; above, only
+a cluster saves time. Checkers and questions can run in different places (on this machine or on
+Spark), because the results of checkers are in the lake.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Say = Callable[["Progress"], None]
 
 
 class Judged(NamedTuple):
-    """The results of judging, an engine with the report's tables, and writers of these tables."""
+    """The results of judging, an engine with the report's tables, and functions that write them."""
 
     checked: Checked
     engine: Engine
@@ -68,7 +68,7 @@ class Judged(NamedTuple):
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `report`, as later steps need them."""
+    """The arguments of `report`, in the form that later steps need."""
 
     engine: str
     executor: str
@@ -106,7 +106,7 @@ def is_lake(place: str) -> bool:
 
 
 def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
-    """Choose the engine; also return a hint if Spark may be faster (usually empty)."""
+    """Choose the engine. Also return a hint (usually empty) that Spark may be faster."""
     if asked is not None:
         return asked, ""
     if spark_master is not None:
@@ -171,7 +171,7 @@ def report(
 
 
 def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake, Problems]:
-    """Open the lake, or update the store's lake; also return problems of the store's runs."""
+    """Open the lake, or update and open the store's lake; also return the store's problems."""
     from results.judging.pipeline import Progress
     from results.lake.log.lake import Lake
     from results.lake.transfer.store_lake import lake_of_store
@@ -197,7 +197,7 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
 
 
 def labels_of(snapshot: Snapshot) -> set[str | None]:
-    """All labels of the lake, from its partitions."""
+    """Return all labels of the lake, which are part of the names of its partitions."""
     return {file.partition[1] for file in snapshot.files(MAIN)}
 
 
@@ -273,7 +273,7 @@ def _spark(lake: Lake, snapshot: Snapshot, asked: _Asked) -> Any:
 
 
 def _after(here: Checked, before: Checked) -> Checked:
-    """Combine the tables of this process with the statistics of earlier checks on Spark."""
+    """Combine the tables of `here` with the statistics of the checks that ran before on Spark."""
     return msgspec.structs.replace(
         here,
         results_known=before.results_known,
@@ -286,7 +286,7 @@ def _after(here: Checked, before: Checked) -> Checked:
 
 
 def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
-    """Register the tables of a report in an engine; `run` is SQL for the name of a run."""
+    """Register a report's tables in an engine; `run` is the SQL expression for a run's name."""
     for name in COLUMNS:
         where = checked.counting.get(name, "true")
         engine.register(name, checked.tables.get(name, ()), where, run)
@@ -296,7 +296,7 @@ def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
 
 
 def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked) -> Answers:
-    """Answer all questions; answers for a store name runs by `NAME/ID` instead of keys."""
+    """Answer all questions. For a store, answers name runs by `NAME/ID`, for a lake by keys."""
     from results.questions.aggregate import aggregate
 
     answers = aggregate(

@@ -1,4 +1,4 @@
-"""The parts of a page, and helpers for its sections."""
+"""The sections of a report's page, and helpers to make them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A section of a page: heading, a sentence on reading it, its method, drawings, tables."""
+    """A section of a page: a heading, how to read the section, its method, drawings and tables."""
 
     id: str
     title: str
@@ -40,7 +40,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report:
-    """The answers of a report, with words for populations and links for runs added to rows."""
+    """The answers of a report; their rows get words for populations, and links to runs."""
 
     def __init__(self, answers: Answers, places: Addresses) -> None:
         self.answers = answers
@@ -48,11 +48,11 @@ class Report:
         self.of = Populations(answers.rows("populations"))
 
     def rows(self, name: str) -> Rows:
-        """The rows of an answer, with words for their population and links for their runs."""
+        """Return an answer's rows, with words for their populations and links to their runs."""
         return self.told(self.answers.tables[name])
 
     def told(self, table: pa.Table) -> Rows:
-        """Some rows of an answer, with words for their population and links for their runs."""
+        """Return the rows of `table`, with words for their populations and links to their runs."""
         return [self._told(row) for row in table.to_pylist()]
 
     def _told(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Report:
         return linked_row
 
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
-        """Make the non-empty tables of these answers; rows in `given` replace an answer's rows."""
+        """Make tables of these answers, without empty ones; `given` replaces an answer's rows."""
         made = (
             make_table(name, LAYOUTS[name], given[name])
             if name in given
@@ -82,7 +82,7 @@ class Report:
         return make_table(name, layout, rows, total=total)
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
-        """Return words and rows of the populations to draw, at most `PLOTS_MAX` populations."""
+        """Return words and rows of each population to draw, at most `PLOTS_MAX` populations."""
         by_population: dict[int, Rows] = {}
         for row in rows:
             by_population.setdefault(row["population"], []).append(row)
@@ -90,20 +90,20 @@ class Report:
         return [(self.of.words(number), by_population[number]) for number in chosen]
 
     def cut(self, rows: Rows) -> str:
-        """A sentence with the number of populations that are not drawn; empty if all are drawn."""
+        """Say how many populations are not drawn; empty if all are drawn."""
         left = len({row["population"] for row in rows}) - PLOTS_MAX
         return f" {left} more groups of runs are not drawn, but in the tables." if left > 0 else ""
 
 
 def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
-    """Add a cell `range` to each row: the text of the interval from `low` to `high`."""
+    """Add a field `range` to each row: the interval from `low` to `high`, as text."""
     return [{**row, "range": interval(row["low"], row["high"], unit)} for row in rows]
 
 
 def linked(
     report: Report, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
-    """Link each row's number of runs to a list of runs with the row's population and `fields`."""
+    """Link each row's number of runs to the list of these runs: by population and `fields`."""
     cells = []
     for row in rows:
         filters = {**report.of.filters(row["population"]), **{name: row[name] for name in fields}}
@@ -112,7 +112,7 @@ def linked(
 
 
 def counts_of(row: Mapping[str, Any]) -> list[int]:
-    """The numbers of runs by verdict, in the order of `VERDICTS`."""
+    """Return a row's numbers of runs by verdict, in the order of `VERDICTS`."""
     bug = bool(row["bugs"])
     counts = {**row, "invalid": 0 if bug else row["invalid"]}
     counts["expected"] = row["invalid"] if bug else 0

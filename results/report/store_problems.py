@@ -1,4 +1,4 @@
-"""Problems with the run folders of a store; a report adds them, because the lake lacks them."""
+"""Adds to a report the problems with a store's run folders, which are not in the store's lake."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_problems(checked: Checked, found: Problems, store: Path | None) -> Chec
 
 
 def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems of crashed runs, which left only their case."""
+    """Return the problems that are about crashed runs, which left only their case."""
     return [
         problem
         for problem in problems
@@ -51,7 +51,7 @@ def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _only_a_case(folder: Path) -> bool:
-    """Whether a folder has only a case, as a crashed seed of a soak leaves it for a replay."""
+    """Whether a folder has only a case, which a crashed seed of a soak leaves for a replay."""
     return is_seen(folder / "case.json") and not any(
         is_seen(folder / name) for name in HISTORY_FILES
     )

@@ -37,7 +37,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     engine_why: str = ""  # a hint about another engine; usually empty
     executor: str
     runs: int
-    repeats: int  # runs with the same history as another run, so not independent trials
+    repeats: int  # runs whose history equals another run's, so they are no independent trials
     verdicts: dict[str, int]
     crashed: int  # folders of runs that left only their case
     not_judged: int = 0  # runs without any result, not counted in `runs`; see `problems`
@@ -51,21 +51,21 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     elections: int
     results_new: int
     results_known: int
-    results_unsettled: int  # results left unknown by a lack of time, memory or a worker
+    results_unsettled: int  # results left unknown: time or memory ran out, or a worker died
     check_cpu_s: float
     check_wall_s: float
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
     problems_total: int
     excused: int = 0  # runs with a known failure; they do not change the exit code
     expected: int = 0  # invalid runs with a bug switched on; they do change the exit code
-    expectations: str = ""  # failed runs with and without a bug, in words; empty without bugs
-    gone: tuple[str, ...] = ()  # known failures that no run has
+    expectations: str = ""  # how many runs with each bug found it, in words; empty without bugs
+    gone: tuple[str, ...] = ()  # known failures that occurred in no run
     exit_code: int
     verdict: str  # the headline: the worst verdict, or `EXPECTED` if only runs with a bug fail
 
 
 def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> int:
-    """Return the exit code of the worst outcome: invalid, then crash, then unknown or unjudged."""
+    """Return the exit code of the worst outcome: invalid, else crash, else unknown or unjudged."""
     if verdicts.get("invalid"):
         return EXIT_INVALID
     if crashed:
@@ -77,7 +77,7 @@ def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> in
 
 
 def summarise(answers: Answers, **fields: Any) -> Summary:
-    """Make a summary from the answer `totals`, and from `fields` that are in no answer."""
+    """Make a summary from the answer `totals`, and from `fields` for everything else."""
     (totals,) = answers.rows("totals")
     verdicts = {name: totals.pop(name) for name in _VERDICTS}
     unjudged = fields.pop("unjudged") + fields.get("not_judged", 0)
@@ -191,7 +191,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def repeats_in_words(repeats: int) -> str:
-    """Describe the effect of repeated runs on confidence intervals."""
+    """Explain how runs with equal histories affect confidence intervals."""
     runs = f"{_counted(repeats, 'run')} {'repeats' if repeats == 1 else 'repeat'}"
     return (
         f"{runs} the history of another run, operation by operation: rates count these runs, but "
@@ -223,7 +223,7 @@ def _failing(answers: Answers) -> list[str]:
 
 
 def _permitted(answers: Answers) -> list[str]:
-    """Write one line per anomaly that a profile permits, with the number of occurrences."""
+    """Write one line per anomaly that a profile permits, with its number of occurrences."""
     lines = [
         f"{row['permit']}: {_counted(row['times'], 'time')} in {_counted(row['runs'], 'run')}, "
         f"by {row['checker']}"
@@ -306,7 +306,7 @@ def ignore_hint(comparison: Comparison) -> str:
 
 
 def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
-    """Write lines for failures of only one label, and the number of failures of both labels."""
+    """Write a line per failure that only one label has, and count failures that both have."""
     rows = answers.rows("signature_changes")
     lines = [
         f"{row['change']}: {_one_line(row['signature'])}: {row['label_hits']} of "
@@ -332,7 +332,7 @@ def _problems(summary: Summary) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """Make one line of a run's text, limited in length and without control characters."""
+    """Convert a text from a run to one line of limited length, without control characters."""
     clean = "".join(char if char.isprintable() else " " for char in text)
     if len(clean) <= LINE_CHARS_MAX:
         return clean

@@ -1,8 +1,8 @@
-"""Tables of the page: formats of cells, and limits of rows.
+"""Makes the tables of the page: formats cells, and limits rows.
 
-Every number has a formatted text and its raw value (`data-v` on the page), for readers and for
-tests. If a table has more rows than its limit, the page says how many; the Parquet file of the same
-name has all rows.
+Every number has a formatted text for readers, and its raw value for tests (`data-v` on the page).
+If an answer has more rows than its table's limit, the page says how many; the Parquet file of the
+same name has all rows.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     caption: str
     columns: tuple[tuple[str, bool], ...]  # header, and whether the column has numbers
     rows: tuple[tuple[Cell, ...], ...]
-    heads: tuple[str, ...]  # for each row: the population that begins at the row, or ""
+    heads: tuple[str, ...]  # for each row: the words of the population that begins here, or ""
     not_shown: int
     source: str
-    behind: str = ""  # SQL for the runs that a row is about
+    behind: str = ""  # SQL that selects the runs behind a row
 
 
 class Layout(msgspec.Struct, frozen=True):
     """The layout of an answer: caption, columns (field, heading, format), limit of rows.
 
-    `source` names the answer if the table has another name, because it shows a part of the answer.
-    `behind` names the columns that select the runs of a row in the table `runs` (`results.open`).
+    A table that shows only a part of an answer has a name of its own; `source` then names the
+    answer. `behind` names the columns of the table `runs` (`results.open`) that select the runs
+    behind a row.
     """
 
     caption: str
@@ -80,12 +81,12 @@ def _code(value: Any) -> Cell:
 
 
 def _run(value: Any) -> Cell:
-    """A cell with the name of a run, and a link to its page."""
+    """Make a cell with the name of a run, and a link to its page."""
     return Cell("") if value is None else Cell(value[0], link=value[1])
 
 
 def _names(value: Any) -> Cell:
-    """A cell with a list of names, or "none"."""
+    """Make a cell with a list of names, or "none"."""
     return _text(value or "none")
 
 
@@ -129,7 +130,7 @@ def make_table(
 ) -> Table:
     """Make a table of some rows of an answer with `total` rows (default: the number of `rows`).
 
-    If populations have several rows each, their words are lines above the rows, not a column.
+    If populations have several rows each, their words are not a column, but headings of the rows.
     """
     listed, columns = rows[: layout.limit], layout.columns
     heads = [""] * len(listed)
@@ -153,6 +154,6 @@ def make_table(
 
 
 def _behind(columns: str) -> str:
-    """Return SQL for the runs that a row is about, with `…` in place of the row's values."""
+    """Return SQL that selects the runs behind a row, with `…` in place of the row's values."""
     chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
     return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

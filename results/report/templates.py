@@ -1,4 +1,4 @@
-"""Jinja2 templates: they escape all text, and an undefined name is an error."""
+"""Loads Jinja2 templates such that they escape all text, and an undefined name is an error."""
 
 from __future__ import annotations
 

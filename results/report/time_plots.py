@@ -1,7 +1,7 @@
-"""Drawings over time as geometry: a run second by second, many runs day by day.
+"""Computes the geometry of drawings over time: one run by seconds, or many runs by days.
 
-A drawing is `WIDE` units wide, and the browser stretches it to the width of the page. Stretching
-would distort text, so the template puts all text outside of the drawing.
+A drawing is `WIDE` units wide, and the browser stretches it to the width of the page. This would
+distort text, so the template puts all text outside of the drawing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Completions(msgspec.Struct, frozen=True):
 def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> Completions:
     """Draw a run on an axis of `end_s` seconds; the axis of operations ends at `most`.
 
-    For a comparison, draw two runs with the same arguments.
+    To compare two runs, draw both with the same `end_s` and `most`.
     """
     end_s = max(end_s, 1)
     step = _step_s(end_s)
@@ -69,7 +69,7 @@ def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> 
             *(span("fault-edge", *fault, HIGH + 2, 6) for fault in faults),
             *(() if chaos is None else (span("chaos", "chaos", chaos, HIGH + 10, 4),)),
         ),
-        # ticks at a tenth of the time, rounded up to a round number of seconds
+        # one tick per tenth of the time, rounded up to a round number of seconds
         tuple(place * scale for place in range(0, end_s + 1, int(_round_up(max(1, end_s / 10))))),
         f"{end_s} s",
         f"{top} a second" if step == 1 else f"{top} in {step} s",

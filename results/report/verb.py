@@ -1,11 +1,11 @@
-"""`harness report`: judge and aggregate a store or a lake, or make the page of one run.
+"""The verb `harness report`: judges and summarises a store or a lake, or makes one run's page.
 
 This module is the command line; `results.report.report` does the work. The files of a report:
 
 | below `STORE/.report/` | content                                                    |
 |------------------------|------------------------------------------------------------|
 | report.html            | the page                                                   |
-| tables/NAME.parquet    | verdicts and facts of every run (only for a store, DuckDB) |
+| tables/NAME.parquet    | verdicts and facts of every run (only a store with DuckDB) |
 | sql/NAME.sql           | the SQL text of the questions                              |
 | answers/NAME.parquet   | the answers, and the statistics about them                 |
 """

@@ -1,8 +1,8 @@
-"""A run as a trace for the Perfetto viewer (https://ui.perfetto.dev), `trace.json` in its folder.
+"""Writes a run as a trace (`trace.json`) for the Perfetto viewer (https://ui.perfetto.dev).
 
-The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats). In this
-format, slices of one track must not overlap, or the viewer shows a wrong picture. So the trace has
-these groups:
+The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats). A *slice* is
+an interval on a track, and an *instant* a point. Slices of one track must not overlap, or the
+viewer shows a wrong picture. The trace has these groups of tracks:
 
 | group     | tracks                     | events                                              |
 |-----------|----------------------------|-----------------------------------------------------|
@@ -14,10 +14,10 @@ these groups:
 
 A flow leads from each operation to its RPCs at the nodes.
 
-Operations of a client never overlap, unless the clock of the history ran backwards; attempts at one
-node do overlap. Operations and attempts are therefore placed in lanes, so that slices of one track
-never overlap. An operation that ended in info may take effect until the end of the run; its name
-says this. Times are µs with ns as decimals.
+RPC attempts at one node overlap. Operations of a client only overlap if the clock of the history
+ran backwards. So both are distributed over as many tracks as needed. An operation that ended in
+`info` may take effect until the end of the run, and its name says so. Times are in µs, with ns as
+decimals.
 
 Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.
 """
@@ -75,7 +75,7 @@ _COLOURS: Final = {
 
 
 class TraceReporter(Reporter, default=False):
-    """The reporter `trace`: writes `trace.json` next to the history, only on request."""
+    """The reporter `trace`: writes `trace.json` next to the history, but only on request."""
 
     api_version = API_VERSION
     name = "trace"
@@ -89,7 +89,7 @@ class TraceReporter(Reporter, default=False):
 
 
 def trace_of(run: StoredRun, *, events_max: int = EVENTS_MAX) -> Trace:
-    """Make the trace of a stored run; above `events_max`, cut attempts first, then operations."""
+    """Make a run's trace; if it has too many events, leave out attempts first, then operations."""
     maker = _Maker(run.history, run.case.concurrency, read_results(run.folder).checkers, events_max)
     metadata = _metadata(run, maker.end_ns)
     if maker.cut is not None:
@@ -245,7 +245,7 @@ class _Maker:
     def _attempt(
         self, number: int, attempt: Attempt, op: Op, tids: tuple[int, int]
     ) -> Iterator[Timed]:
-        """Yield the slice of an RPC and the flow to it; `tids` are tracks of operation and RPC."""
+        """Yield the slice of an RPC and the flow to it; `tids`: tracks of operation and RPC."""
         args = {"op": op.index, "process": op.process, "outcome": text_of(attempt.outcome)}
         name = op.f if attempt.outcome == "ok" else f"{op.f}: {text_of(attempt.outcome)}"
         end = max(attempt.start, attempt.end)
@@ -317,7 +317,7 @@ class _Maker:
                 end[2]["args"] = {"note": "never healed"}
             edges |= {fault.begin.index, last.index}
             yield [edge("b", fault.begin, identity, name, fault.start), end]
-        # Only foreign histories have such notes: a fault without targets, a heal without a fault.
+        # A fault without targets, or a heal without a fault. Only foreign histories have these.
         for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": bounded(op.value)}
@@ -335,9 +335,9 @@ class _Maker:
 
 
 def _fitting(units: Sequence[Sequence[Timed]], room: int) -> tuple[list[Timed], int]:
-    """Return the events, by time, of the first units that fit, and the number of these units.
+    """Return the events (by time) of the first units that fit into `room`, and how many units fit.
 
-    A unit has events to be kept or cut as a whole, such as the begin and the end of a fault.
+    A unit is a group of events to keep or cut as a whole, such as the start and end of a fault.
     """
     kept: list[Timed] = []
     count = 0

@@ -1,4 +1,4 @@
-"""A trace in Chrome's JSON format: its events, their tracks, and its file."""
+"""Makes the events and tracks of a trace in Chrome's JSON format, and writes its file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
 
 
 class Lanes:
-    """The tracks of one group; a slice that would overlap gets another track of the same name."""
+    """The tracks of one group. Slices that overlap go to different tracks of the same name."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -87,7 +87,7 @@ class Lanes:
         self._names: list[tuple[int, str, int]] = []
 
     def tid(self, name: str, start: int, end: int, order: int) -> int:
-        """The track for a slice; the slices of a name must come in the order of their starts."""
+        """Return the track for a slice; a name's slices must come in the order of their starts."""
         lanes = self._ends.setdefault(name, [])
         if lanes and lanes[0][0] <= start:
             return self._used(lanes, heapq.heappop(lanes)[1], end)
@@ -102,7 +102,7 @@ class Lanes:
         return tid
 
     def first(self, name: str, order: int) -> int:
-        """Return the first track of this name, for instants, which never overlap."""
+        """Return the first track of this name. Instants use it, because they never overlap."""
         lanes = self._ends.get(name)
         return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
 
@@ -115,10 +115,10 @@ class Lanes:
 
 
 def us(time_ns: int) -> float:
-    """Convert a time to µs such that every reader converts it back to the same ns.
+    """Convert a time to µs such that every reader converts it back to the same number of ns.
 
-    The viewer multiplies by 1000 and truncates. So 0.029 µs would become 28 ns, and a slice that
-    begins at the end of another slice would overlap it.
+    The viewer multiplies by 1000 and truncates. So 0.029 µs would become 28 ns, and slices that
+    only touch would overlap.
     """
     time_us = time_ns / 1000
     return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)
@@ -187,7 +187,7 @@ def text_of(value: Any) -> str:
 
 
 def bounded(value: Any) -> Any:
-    """Return a small `value` itself; for a large value, return the start of its JSON text."""
+    """Return a small `value` unchanged; of a large value, return the start of its JSON text."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = msgspec.json.encode(value).decode()

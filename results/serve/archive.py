@@ -1,4 +1,4 @@
-"""A run's folder as a zip file, made while it is sent, with only one piece in memory."""
+"""Sends a run's folder as a zip file that is made on the fly, with only one piece in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class _Pipe(io.RawIOBase):
-    """Output file of `zipfile`, which cannot seek, so the archive has sizes after the data."""
+    """The output of `zipfile`. It cannot seek, so the archive has sizes after the data."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -46,8 +46,8 @@ def archive(
 
     `open_file` returns the descriptor of a file from the parts of its path, or raises `NotThere`.
 
-    Raises `OSError` if a file cannot be read to its end, so that the archive does not look
-    complete.
+    Raises `OSError` if a file cannot be read to its end, so that the archive does not look complete
+    to its receiver.
     """
     pipe = _Pipe()
     gone: list[str] = []

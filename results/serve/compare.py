@@ -1,4 +1,4 @@
-"""Two runs side by side: differences of their cases, their outcomes, and their operations."""
+"""Compares two runs: their cases, their outcomes, and their operations."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _RECORD: Final = (
 
 
 class StoredChecks(msgspec.Struct, frozen=True):
-    """The part of `results.json` with the verdicts of checkers."""
+    """The part of `results.json` that has the verdicts of the checkers."""
 
     checkers: list[CheckResult]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A field of two runs, with the value in each run; `None` if a run does not have the field."""
+    """A field in which two runs differ, with both values; `None` if a run lacks the field."""
 
     field: str
     first: str | None
@@ -56,8 +56,8 @@ def differences(
 ) -> Differences:
     """List differing fields of two runs' cases and records; count differing and equal fields.
 
-    Fields of planned faults come last. Nearly all of these many fields differ between two seeds.
-    They would hide the differences of other fields, or push them over the limit.
+    Fields of planned faults come last. Two seeds differ in nearly all of these many fields, which
+    would otherwise hide the differing other fields, or push them over the limit.
     """
     left, right = (_fields(*run) for run in (first, second))
     names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)
@@ -82,12 +82,12 @@ class Differences(msgspec.Struct, frozen=True):
 
     @property
     def of_faults(self) -> tuple[Difference, ...]:
-        """The differences of planned faults."""
+        """The differences in planned faults."""
         return tuple(item for item in self.listed if _is_of_faults(item.field))
 
     @property
     def others(self) -> tuple[Difference, ...]:
-        """The differences outside of planned faults."""
+        """The differences in everything except planned faults."""
         return self.listed[: len(self.listed) - len(self.of_faults)]
 
 
@@ -104,7 +104,7 @@ def _fields(case: Case | None, row: RunRow) -> dict[str, str]:
 
 
 def flat(value: Any, prefix: str = "", *, most: int = PATHS_MAX) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each leaf of nested JSON (`faults[3].at_ns`).
+    """Yield the path (such as `faults[3].at_ns`) and the text of each leaf of nested JSON.
 
     A list of scalars is one leaf.
     """

@@ -1,4 +1,4 @@
-"""The pages about many runs: the verdict matrix, the trends, two labels side by side."""
+"""Makes the pages about many runs: the verdict matrix, the trends, two labels side by side."""
 
 from __future__ import annotations
 
@@ -146,9 +146,9 @@ def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bo
 
 
 def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plot number of runs, failing share and new failures over all runs.
+    """Plot the number of runs, the failing share and the new failures, each over all runs.
 
-    A dimension with a single value gives no plots.
+    If the dimension has only one value, there are no plots.
     """
     if len(totals) < POINTS_MIN:
         return []
@@ -164,7 +164,7 @@ def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plot failing share and operation rate; with `joined`, lines join each population's points.
+    """Plot failing shares and operation rates; `joined` draws lines through a population's points.
 
     Only populations with several points are drawn.
     """
@@ -183,7 +183,7 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def labels(library: Library, query: Query, names: Sequence[str], ignore: Sequence[str]) -> Page:
-    """Make the page that compares two labels: how often runs of equal settings fail, and how.
+    """Make the page that compares two labels: how, and how often, runs of equal settings fail.
 
     `ignore` are the parts of settings in which compared runs may differ.
     """

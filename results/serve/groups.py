@@ -1,8 +1,8 @@
-"""Counts of groups of runs: outcomes, the verdict matrix, failures, trends.
+"""Counts runs in groups: by outcome, in the verdict matrix, by failure, and in trends.
 
-Failures, trends and compared labels use the report's own queries and statistics
-(`results.questions`) over the runs that a page shows. So every number equals the number in a report
-of the same runs. A cell of the matrix counts runs by outcome and links to them.
+For failures, trends and compared labels, the report's own queries and statistics
+(`results.questions`) are applied to the runs that a page shows. So every number equals that in a
+report on the same runs. A cell of the matrix counts its runs by outcome, and links to them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def worst(self) -> str:
-        """The worst outcome of the runs; empty without runs."""
+        """The worst outcome in the cell; empty if the cell has no runs."""
         return next((name for name in OUTCOMES if self.counts.get(name)), "")
 
     def of(self, outcome: str) -> int:
@@ -70,7 +70,7 @@ def outcomes_of(reading: Reading, where: Where) -> dict[str, int]:
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The verdict matrix: cells by row and column, without cells for pairs that no run has."""
+    """The verdict matrix: its cells by row and column; a cell without runs is absent."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -120,7 +120,7 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
 
 
 def _value(dimension: str) -> str:
-    """Return SQL for a run's value of a dimension; a list of values gives one row per value."""
+    """Return SQL for a run's value of a dimension; if the value is a list, a row per element."""
     column = column_of(dimension)
     if dimension not in LISTS:
         return f"coalesce({column}, '{NONE}')"
@@ -128,7 +128,7 @@ def _value(dimension: str) -> str:
 
 
 def _alike(where: Where, *dimensions: str) -> str:
-    """Return SQL that counts runs by outcome and these dimensions, with lists still joined."""
+    """Return SQL that counts runs by outcome and dimensions; lists of values are not split."""
     columns = ", ".join(sorted({"outcome", *map(column_of, dimensions)}))
     return f"(SELECT {columns}, count(*) AS n FROM runs WHERE {where.sql} GROUP BY ALL)"  # noqa: S608
 
@@ -161,8 +161,9 @@ def failures_of(reading: Reading, where: Where, known: KnownFailures = NONE_KNOW
 
 
 def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[str, ...], str]:
-    """Map each failure (verdict, signature, target, bugs) to the `dimension` value of its first
-    run.
+    """Map each failure to the value that its first run has in `dimension`.
+
+    A failure is a tuple of verdict, signature, target and bugs.
     """
     sql = f"""
         {as_report(where.sql, dimension)}
@@ -188,10 +189,10 @@ def _cells(reading: Reading, where: Where, name: str, dimension: str | None = No
 def totals_of(
     reading: Reading, where: Where, dimension: str, new: Counter[str]
 ) -> tuple[list[Row], list[str]]:
-    """Count all runs by one dimension, ordered by first runs; also return notes on omitted rows.
+    """Count all runs by one dimension, with values ordered by their first runs.
 
-    `new` maps a value to the number of failures whose first run has the value. The failing share
-    covers runs whose verdict is known.
+    `new` maps a value to the number of failures whose first run has this value. The failing share
+    covers runs whose verdict is known. Also returns notes about omitted rows.
     """
     sql = f"""
         SELECT {_value(dimension)} AS value, min(started) AS first_started,
@@ -215,7 +216,7 @@ def _share(row: Row) -> Row:
 
 
 def trends_of(reading: Reading, where: Where, dimension: str) -> tuple[list[Row], list[str]]:
-    """Compute the rows of a report's answer `trend_by_...`, and notes on omitted rows.
+    """Compute the rows of a report's answer `trend_by_...`; also return notes on omitted rows.
 
     Populations, and the points of each population, are ordered by their first runs.
     """
@@ -256,10 +257,10 @@ _WORDS: Final = ("workload", "asked", "bugs", "environment", "profile")
 
 
 class ComparedLabels(msgspec.Struct, frozen=True):
-    """The comparison that a report with a baseline makes of two labels, without latencies."""
+    """The comparison of two labels, as in a report with a baseline, but without latencies."""
 
     comparison: Comparison
-    settings: dict[str, str]  # words of a setting -> its hash; empty if parts are ignored
+    settings: dict[str, str]  # each setting's words -> its hash; empty if parts are ignored
     changes: list[Row]
 
 

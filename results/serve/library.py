@@ -1,9 +1,9 @@
-"""The library behind the pages: all runs of a store or lake; verdicts, numbers and files of a run.
+"""The data behind all pages: the runs of a store or lake, and each run's verdicts and files.
 
-All runs are a table in DuckDB (`results.serve.runs`). The folder of a run is in the store, or is
-rebuilt from a lake (`results.serve.run_folders`). This module caches numbers and verdicts of runs,
-within limits. Cached numbers of a run are valid as long as the history file has the same time and
-size.
+The list of runs is a table in DuckDB (`results.serve.runs`). The folder of a run is in the store,
+or is rebuilt from a lake (`results.serve.run_folders`). This module keeps a bounded cache of the
+numbers and verdicts of runs. Cached numbers are valid as long as the time and size of the history
+file are the same.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _Stamp = tuple[int, int, int]
 
 
 class ArtefactFailed(Exception):  # noqa: N818 - the answer is a page that says so
-    """An artefact cannot be made; the error's text says why."""
+    """A file such as `report.html` cannot be made; the error's text says why."""
 
 
 class Library:
@@ -106,12 +106,12 @@ class Library:
         return self._runs.reading()
 
     def row(self, key: str) -> RunRow | None:
-        """Return the run with the key "name/run", or `None` if it does not exist."""
+        """Return the run with this key ("name/run"), or `None` if it does not exist."""
         with self.reading() as found:
             return found.run(key)
 
     def ignored(self, parts: Sequence[str]) -> Ignored:
-        """Return the settings of all runs without `parts`, as `harness report --ignore` does."""
+        """Return the hashes of all settings without `parts`, as in `harness report --ignore`."""
         return ignored_parts(self._rows.snapshot(), parts) if parts else NONE_IGNORED
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Library:
     # --- one run -----------------------------------------------------------------------------
 
     def checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
-        """Return a run's verdicts, and a note on their source or on why there are none."""
+        """Return a run's verdicts; also a note on their source, or on why there are none."""
         try:
             checks, trouble = checks_of(self.folders.folder(row))
         except HistoryError as error:
@@ -150,7 +150,7 @@ class Library:
         return checks
 
     def _judged(self, row: RunRow) -> tuple[CheckResult, ...]:
-        """Return the verdicts that reports stored for a run; `counting` chooses one per checker."""
+        """Return the verdicts of a run that reports have stored, one per checker."""
         place = self._runs.lake.place
         with self._runs.using:
             results = ResultLake.beside(place.uri, place.options)
@@ -184,14 +184,14 @@ class Library:
             return None
 
     def files(self, row: RunRow) -> tuple[list[FileEntry], bool]:
-        """List the files of a run by name; also return whether files were left out."""
+        """List the files of a run by name; also return whether the list is incomplete."""
         try:
             return files_below(self.folders.folder(row))
         except HistoryError:  # `checks` reports this error
             return [], False
 
     def numbers(self, row: RunRow) -> RunNumbers:
-        """Return the numbers of a run, cached or computed; raise `HistoryError` if unreadable."""
+        """Return the numbers of a run, if possible from the cache; may raise `HistoryError`."""
         try:
             folder = self.folders.folder(row)
         except NotThere as error:
@@ -210,17 +210,17 @@ class Library:
     # --- artefacts ---------------------------------------------------------------------------
 
     def make(self, row: RunRow, file: str) -> None:
-        """Make an artefact of a run, unless it exists and is no older than the run's files.
+        """Make the `file` of a run (page or trace), unless it exists and is newer than its sources.
 
-        Raises `ArtefactFailed`. Artefacts are made one at a time, because a page of a long run
-        takes seconds and much memory.
+        Raises `ArtefactFailed`. Files are made one at a time, because the page of a long run takes
+        seconds and a lot of memory.
         """
         folder, reporter = self.folders.folder(row), ARTEFACTS[file]
         if _is_newer(folder, file):
             return
         link = first_link(folder)
         if link is not None:
-            # The page could include the file behind the link: perhaps any file of this machine.
+            # The page would include the file behind the link: perhaps any file of this machine.
             raise ArtefactFailed(f"the run holds the link {link!r}, and links are not followed")
         if reporter not in plugin_names("reporters"):
             raise ArtefactFailed(f"the reporter {reporter!r} is not installed")
@@ -248,7 +248,7 @@ class Library:
     def report_file(self, parts: Sequence[str]) -> int:
         """Open a file of the last `harness report`; return its descriptor, or raise `NotThere`.
 
-        The report of a lake in a bucket is always absent: `harness report` writes it elsewhere.
+        A lake in a bucket never has such a file, because `harness report` writes it elsewhere.
         """
         if self._report is None or self._report.is_symlink():
             raise NotThere
@@ -261,7 +261,7 @@ class Library:
 
 
 def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:
-    """Convert rows to one verdict per checker: from the checker's last row on a whole history."""
+    """Convert rows to one verdict per checker, from its last row about the whole history."""
     results: dict[str, CheckResult] = {}
     for row in rows:
         if row["key"] is None:

@@ -1,4 +1,4 @@
-"""The content of each page, for its template and as plain data for the API."""
+"""Makes the content of each page, for its template and as plain data for the API."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _row_data(row: RunRow) -> dict[str, Any]:
 
 
 def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
-    """The possible values of each filter; `None` if there are too many for a menu."""
+    """Return the possible values of each filter; `None` if there are too many for a menu."""
     values = ", ".join(
         f"list_slice(list(DISTINCT {column}), 1, {CHOICES_MAX + 1}) AS {name}"
         if name not in LISTS
@@ -200,7 +200,7 @@ _TWINS: Final = f"""
 
 
 def _twins(library: Library, row: RunRow) -> list[tuple[RunRow, list[str]]]:
-    """Return runs to compare `row` with, most similar first, each with the fields that differ."""
+    """Return runs to compare with `row`, each with its differing fields; most similar first."""
     with library.reading() as reading:
         rows = reading.rows(_TWINS, (row.key,))
     return [(row_of(twin), sorted(twin["differs"], key=_TWIN_FIELDS.index)) for twin in rows]

@@ -1,8 +1,8 @@
-"""Files below a store, opened one folder after the other, so that no link can lead outside.
+"""Opens files below a store folder by folder, so that no symbolic link can lead outside.
 
-If the server checked a path and opened it later, a folder could become a link in between. So every
-part of a path is opened relative to its parent, with `O_NOFOLLOW`. Every opened file is therefore
-below the store.
+If the server checked a path first and opened it later, a folder could be replaced by a link in
+between. So every part of a path is opened relative to its parent, with `O_NOFOLLOW`. Every opened
+file is therefore below the store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class NotThere(Exception):  # noqa: N818 - no error of ours: the answer is 404
+class NotThere(Exception):  # noqa: N818 - not a failure of the server: the answer is 404
     """The file does not exist, or must not be shown."""
 
 
@@ -43,7 +43,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:
-    """Read a plain file of at most `bytes_max` bytes; raise for any other file.
+    """Read a plain file of at most `bytes_max` bytes; any other file is an error.
 
     Raises `ValueError` or `OSError`.
     """
@@ -82,7 +82,7 @@ def open_below(store: Path, parts: Sequence[str]) -> int:
 
 
 def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
-    """List the plain files of a run's folder by name; also return whether files were left out."""
+    """List the plain files of a run's folder by name; also return whether some were left out."""
     entries: list[FileEntry] = []
     for entry in _walk(folder, "", 1):
         if len(entries) >= FILES_MAX:
@@ -92,7 +92,7 @@ def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
 
 
 def first_link(folder: Path) -> str | None:
-    """Return the name of a link in a run's folder, or of an entry beyond the search limits."""
+    """Return the name of a symbolic link in a run's folder, or of an entry that is not searched."""
     seen = 0
     waiting = [(folder, 1)]
     while waiting:

@@ -1,16 +1,16 @@
-"""Filters and order of a list of runs; the same names serve pages, links and the API.
+"""Parses the filters and the order of a list of runs. Pages, links and the API use the same names.
 
 | parameter                        | a run is shown if                                             |
 |----------------------------------|---------------------------------------------------------------|
 | q                                | its fields contain every word, ignoring case                  |
 | name, label, workload, code, ... | the field has exactly this value; `(none)`: it has no value   |
-| nemesis, bug                     | all these (separated by commas) are among its nemeses or bugs |
+| nemesis, bug                     | it has all of these nemeses or bugs (separated by commas)     |
 | verdict                          | valid, permitted, unknown, invalid, unfinished or broken      |
 | seed                             | 7, or 1..200                                                  |
 | ops, wall_s, simulated_s, faults | 10.., ..10 or 10..20; a run without the value is left out     |
 | day                              | 2026-11-21, or 2026-11-01..2026-11-30 (UTC)                   |
 
-`sort` is a column, with a minus before it for descending; `page` counts from 1.
+`sort` is a column, with a minus in front for descending order; `page` counts from 1.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Query(msgspec.Struct, frozen=True):
         )
 
     def url(self, path: str, **changes: str | Sequence[str] | None) -> str:
-        """A URL of `path` with this query. `changes` replace filters; `None` removes a filter."""
+        """Make a URL of `path` with this query. `changes` replace filters; `None` removes one."""
         parameters: dict[str, str | Sequence[str]] = {**self.filters, "sort": self.sort} | {
             name: value for name, value in changes.items() if value is not None
         }
@@ -94,7 +94,7 @@ class Query(msgspec.Struct, frozen=True):
         return f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
 
     def chips(self, path: str, **also: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        """Return each filter as a name, a value, and the URL of the page without the filter."""
+        """Return each filter: its name, its value, and the URL of the page without this filter."""
         chips = []
         for name, value in self.filters.items():
             separator = " " if name == "q" else LIST_SEPARATOR
@@ -106,10 +106,10 @@ class Query(msgspec.Struct, frozen=True):
         return chips
 
     def narrowed(self, path: str, *also: tuple[str, str]) -> str:
-        """Return a URL of `path` for the runs that a cell counts: this query, narrowed by `also`.
+        """Return a URL of `path` for this query, narrowed by the fields and values in `also`.
 
-        A run has one value of a field, so a value in `also` replaces the filter. A run may have
-        several nemeses and bugs, so a nemesis or bug in `also` is added to the filter.
+        A value in `also` replaces the filter of the same field. But a run may have several nemeses
+        and bugs, so a nemesis or bug in `also` is added to the filter.
         """
         filters = dict(self.filters)
         for name, value in also:
@@ -122,7 +122,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, list[str]]]:
-    """Parse a URL's query; return it with the values of the parameters `also`; raise `BadQuery`."""
+    """Parse a URL's query; also return the values of the parameters `also`; raise `BadQuery`."""
     try:
         pairs = parse_qsl(
             text, keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict"
@@ -167,7 +167,7 @@ def column_of(name: str) -> str:
 
 
 def order_of(sort: str) -> str:
-    """Return the ORDER BY of a list; runs without a value come last in both directions."""
+    """Return the ORDER BY of a list; runs without a value come last, in either direction."""
     name, way = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
     column = column_of(name)
     if name == "verdict":

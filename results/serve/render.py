@@ -1,4 +1,4 @@
-"""The templates of `harness serve`, and the functions that make links in them."""
+"""Renders the templates of `harness serve`, and makes the links in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OP: Final = re.compile(r"\bop ([0-9]{1,9})\b")
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A template, its values, and the same content as data for the API."""
+    """A page: its template and the values for it; also its content as data, for the API."""
 
     template: str
     context: dict[str, Any]
@@ -62,7 +62,7 @@ def address(*parts: str) -> str:
 
 
 def _with_ops(text: str) -> markupsafe.Markup:
-    """Escape a text; turn each `op 12` in it into a link to this operation on the run's page."""
+    """Escape a text, and make each `op 12` in it a link to this operation on the run's page."""
     import markupsafe
 
     link = markupsafe.Markup('<a href="report.html#op={0}">op {0}</a>')

@@ -1,14 +1,14 @@
-"""Routes from addresses to pages.
+"""Maps addresses to pages.
 
-| address                       | what                                                        |
+| address                       | page                                                        |
 |-------------------------------|-------------------------------------------------------------|
 | /                             | all runs, filtered and sorted (see `query`)                 |
 | /run/NAME/RUN/                | one run                                                     |
-| /run/NAME/RUN/FILE            | a run's file; report.html, trace.json are made on request   |
+| /run/NAME/RUN/FILE            | a file of a run; makes report.html or trace.json if missing |
 | /zip/NAME/RUN.zip             | all files of a run                                          |
 | /compare?run=A&run=B          | two runs, each as NAME/RUN                                  |
-| /compare?label=A&label=B      | two labels; other filters hold for both                     |
-| ...&ignore=bugs               | two labels; runs may differ in bugs (or: profile)           |
+| /compare?label=A&label=B      | two labels; other filters apply to both                     |
+| ...&ignore=bugs               | two labels whose runs may differ in bugs (or: profile)      |
 | /matrix?down=D&across=D       | verdicts by two dimensions                                  |
 | /trends?by=D                  | trends over labels or days                                  |
 | /report/                      | the page of the last `harness report`, if there is one      |
@@ -45,8 +45,8 @@ _TYPES: Final = {
     ".gz": "application/octet-stream",
     ".zip": "application/octet-stream",
 }
-# A page in a run's folder may come from an untrusted author.
-# The sandbox runs the page's scripts in an origin of their own, without access to any server.
+# A page in a run's folder may come from an untrusted author. The sandbox gives its scripts an
+# origin of their own, without access to any server.
 SANDBOX: Final = (
     "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; "
     "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -69,7 +69,7 @@ class Application:
         }
 
     def __call__(self, request: Request) -> Response:
-        """Answer a request; an error becomes a page, or JSON below `/api/`, with its status."""
+        """Answer a request. An error becomes a page (or JSON, below `/api/`), with its status."""
         api = request.path.startswith("/api/")
         try:
             return self._route(_parts(request.path), request)

@@ -1,9 +1,9 @@
-"""The folder of one run: in a store, or rebuilt from the rows of a lake.
+"""Finds the folder of a run in a store, or rebuilds it from the rows of a lake.
 
-For a run of a lake, the server makes the same folder as `harness lake export`. If the lake keeps
-files of a run (only of runs that are not valid), the server adds them. So page, numbers, files and
-trace are the same as from a store. Rebuilt folders are temporary: the last `FOLDERS_KEPT` requested
-folders are kept.
+For a run of a lake, the server makes the same folder as `harness lake export`, including the files
+that the lake keeps of runs that are not valid. So page, numbers, files and trace are the same as
+from a store. Rebuilt folders are temporary: only the `FOLDERS_KEPT` most recently requested ones
+are kept.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Folders(ABC):
-    """Gives the folders of runs, and the commands that repeat runs."""
+    """Returns the folders of runs, and the commands that repeat runs."""
 
     @abstractmethod
     def folder(self, row: RunRow) -> Path:
@@ -73,7 +73,7 @@ class Folders(ABC):
 
     @abstractmethod
     def command(self, row: RunRow) -> Command | None:
-        """Return the command that repeats the run; `None` if no command can."""
+        """Return the command that repeats the run; `None` if there is none."""
 
 
 class StoreFolders(Folders):
@@ -111,7 +111,7 @@ class LakeRows:
         self._held: tuple[float, int, Snapshot] | None = None
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the lake; it is kept briefly, so that two compared runs share it."""
+        """Return a snapshot of the lake, cached briefly, so that two compared runs share it."""
         with self._runs.using:
             now_s, version = time.monotonic(), self._runs.version
             if self._held is None or now_s >= self._held[0] or version != self._held[1]:
@@ -121,10 +121,9 @@ class LakeRows:
     def of(self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None) -> Any:
         """Read the rows of a run in a table, from the files that may have such rows.
 
-        DuckDB filters by the column `run` only, and decodes the other columns only for matching
-        rows.
+        DuckDB filters by the column `run`, and decodes other columns only for matching rows.
 
-        With `batch`, only files of that append and merged files are read.
+        With `batch`, read only merged files and the files of this append.
         """
         day = dt.date.fromisoformat(row.started[:10]) if row.started else None
         files = [
@@ -174,7 +173,7 @@ class LakeFolders(Folders):
         return open_below(self.folder(row), parts)
 
     def command(self, row: RunRow) -> Command:
-        """Return a replay command if this machine has the run's case, else an export command."""
+        """Return a replay command if the run's case is on this machine, else an export command."""
         place = self._place.uri
         if self._place.local and row.environment and is_plain_name(row.run):
             kept = Path(place) / folder_of(row.key) / "case.json"
@@ -184,7 +183,7 @@ class LakeFolders(Folders):
         return Command("Export its folder", words + shlex.quote(row.key))
 
     def _export(self, row: RunRow) -> Path:
-        """Rebuild the folder of a run from its rows and from the files that the lake keeps."""
+        """Rebuild a run's folder from its rows, and from the files that the lake keeps of it."""
         snapshot = self._rows.snapshot()
         matches = self._rows.of(snapshot, MAIN, row).to_pylist()
         if not matches:
@@ -207,7 +206,7 @@ class LakeFolders(Folders):
             if record is not None:
                 made.finish(record)
             if matches[0]["folder"] is not None:
-                # copied last, so that a kept page is newer than all other files
+                # copied last, so that a kept page is not older than its sources
                 self._fetch(row, made.path)
             return made.publish(latest=False)
         except BaseException:
@@ -241,7 +240,7 @@ class LakeFolders(Folders):
                 unpack(to)
 
     def _stored(self, folder: str) -> list[tuple[str, int]]:
-        """List files below a prefix, with sizes, except files whose names no address may have."""
+        """List the files below a prefix, with sizes, but only names that an address may have."""
         with troubles(self._place.uri):
             infos = self._place.files.get_file_info(
                 fs.FileSelector(folder, recursive=True, allow_not_found=True)
@@ -266,7 +265,7 @@ class LakeFolders(Folders):
 
 
 def _folder_name(name: str) -> str:
-    """Return a name that `RunFolder` accepts: `name`, or "run" for odd names of foreign stores."""
+    """Return `name`, or "run" if `RunFolder` rejects it: foreign stores may have odd names."""
     try:
         check_name(name, "run")
     except UsageError:

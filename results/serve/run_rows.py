@@ -1,9 +1,9 @@
-"""The row of a run as pages show it, and the SQL that makes such rows from the lake's `runs`.
+"""The row of a run as pages show it, and SQL that makes such rows from the lake's table `runs`.
 
-Null means that a run has no such value. Texts are cut, because a lake may come from an untrusted
-place. `FINISHED` lists the outcomes of runs with a verdict. Runs with these outcomes form the table
-`judged`, over which pages run a report's own queries (`results/questions/sql`). So numbers on pages
-equal numbers in a report.
+Null means that a run does not have the value. Texts are cut, because a lake may come from an
+untrusted place. `FINISHED` lists the outcomes that are verdicts. Runs with these outcomes form the
+table `judged`, to which pages apply a report's own queries (`results/questions/sql`). So numbers on
+pages equal the numbers in a report.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NUMBERS: Final = (
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `outcome`: a verdict, or `unfinished` or `broken`, which `problem` explains."""
+    """One run. Its `outcome` is a verdict or, explained in `problem`, `unfinished` or `broken`."""
 
     key: str  # "name/run", as in addresses
     name: str
@@ -74,7 +74,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     versions: str = ""
     code: str = ""  # identifies the version of the code
-    setting: str = ""  # equal for runs whose cases differ only in the seed
+    setting: str = ""  # hash of the case without its seed
     checker: str = ""  # checker with the worst finding, if the run is not valid
     signature: str = ""
     shape: str = ""  # kinds of the operations through which the run failed
@@ -118,7 +118,7 @@ def _parts(text: str, places: str) -> str:
 def selected(source: str, *, of_store: bool) -> str:
     """Return SQL that makes rows of the server's table `runs` from a lake's table `runs`.
 
-    With `of_store`, rows name runs by their folders, otherwise by their keys in the lake.
+    With `of_store`, the rows name runs by their folders, otherwise by their keys in the lake.
     """
     run = "r.id" if of_store else "regexp_replace(r.run, '^[^/]*/', '')"
     verdicts = ", ".join(f"'{verdict}'" for verdict in FINISHED)
@@ -150,8 +150,8 @@ def create_runs(rows: str) -> str:
 def as_report(where: str, dimension: str | None = None) -> str:
     """Return SQL (`WITH ...`) for a report's tables of the finished runs that meet a condition.
 
-    All runs of one setting and label are a population. With a `dimension`, the column `day` has
-    the value of this dimension. With the dimension `label`, all runs of one setting are a
+    All runs of one setting and label are a population. With a `dimension`, the column `day` has the
+    value of this dimension instead. If the dimension is `label`, all runs of one setting are a
     population.
     """
     finished = ", ".join(f"'{verdict}'" for verdict in FINISHED)

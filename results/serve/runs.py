@@ -1,14 +1,15 @@
-"""All runs of a store or a lake as one table in DuckDB's memory, kept up to date.
+"""Keeps all runs of a store or a lake as one table in DuckDB's memory, up to date.
 
-The table `runs` has the columns of `results.serve.run_rows`. When the version of the lake changes,
-rows of new files are added. If files were removed (by a compaction, or because a run changed), the
-table is recreated. Updates run in the background: pages show the existing table, and wait only
-briefly for a newer table. For a store, its runs are first ingested into its lake, and only the
-ingest reads run folders. Runs that the ingest rejects become rows with the outcome `broken` and the
-reason. While a lake does not answer, pages show its last state, and a note says since when.
+The table `runs` has the columns of `results.serve.run_rows`. When the lake gets a new version, rows
+of new files are added; if files were removed (by a compaction, or because a run changed), the table
+is recreated. Updates run in the background: pages wait briefly for a newer table, and then show the
+existing one. While a lake does not answer, pages show its last state, and a note says since when.
+
+The runs of a store are first ingested into its lake, and only the ingest reads run folders. A run
+that the ingest rejects becomes a row with the outcome `broken` and the reason.
 
 A page reads in one transaction (`Reading`), so all its numbers are from one version. Answers are
-cached per version, so a repeated list costs nothing.
+cached per version, so a list that is shown again costs nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Reading:
         self.notes = notes
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Answer a query, perhaps from the cache; callers must not change the answer."""
+        """Answer a query, if possible from the cache; callers must not change the answer."""
         asked = (self._version, sql, tuple(values))
         answer = self._kept.get(asked)
         if answer is None:
@@ -101,18 +102,18 @@ class Reading:
         return answer
 
     def once(self, where: Where) -> Where:
-        """Return a condition equal to `where`, evaluated once per page, not once per query."""
+        """Return a condition equivalent to `where` that is evaluated only once per page."""
         name = f"found_{hashlib.sha256(repr(where).encode()).hexdigest()}"
         self._searches[name] = where
         return Where(f"rowid IN (SELECT id FROM {name})", ())  # noqa: S608
 
     def runs(self, where: Where, order: str, *, limit: int, offset: int = 0) -> list[RunRow]:
-        """Return at most `limit` runs that meet a condition, in this order, from `offset` on."""
+        """Return up to `limit` runs that meet a condition, in this order, beginning at `offset`."""
         sql = f"SELECT * FROM runs WHERE {where.sql} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608
         return [row_of(row) for row in self.rows(sql, (*where.values, limit, offset))]
 
     def run(self, key: str) -> RunRow | None:
-        """Return the run with the key "name/run", or `None` if it does not exist."""
+        """Return the run with this key ("name/run"), or `None` if it does not exist."""
         rows = self.runs(Where("key = ?", (key,)), "key", limit=1)
         return rows[0] if rows else None
 
@@ -135,7 +136,7 @@ class Runs:
         """Lock of `lake`, which only one thread at a time may use."""
         self.version = -1
         self._engine = DuckEngine(scratch)
-        # Up to this many rows, DuckDB sorts only the sort columns, then reads the other columns.
+        # Up to this LIMIT, DuckDB sorts only the sort columns, and then reads the other columns.
         self._engine.run(f"SET GLOBAL late_materialization_max_rows = {LATE_ROWS_MAX}")
         self._files: frozenset[str] = frozenset()
         self._broken: list[tuple[str, str, str]] = []
@@ -215,9 +216,9 @@ class Runs:
         self._failed = ()
 
     def _state(self) -> State:
-        """Read the newest state of the lake's `runs`; raise if its log is gone.
+        """Read the newest state of the lake's `runs`; raise an error if its log is gone.
 
-        A refresh alone would not notice that the log is gone.
+        A mere refresh would not notice that the log is gone.
         """
         place = self.lake.place
         with troubles(place.uri):
@@ -250,7 +251,7 @@ class Runs:
 
 
 def _is_of_run(problem: Problem) -> bool:
-    """Whether the problem is that an existing run folder has wrong or incomplete content."""
+    """Whether a problem is about an existing run folder with wrong or incomplete content."""
     return problem.run.count("/") == 1 and problem.kind not in {"case", SEED_WITHOUT_RUN}
 
 

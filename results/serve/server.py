@@ -1,16 +1,16 @@
-"""The HTTP server: sockets, requests, and the protection against other pages and users.
+"""The HTTP server: sockets, requests, and the protection against foreign pages and other users.
 
-The server shows files of a disk to everyone who can reach its port, so:
+The server shows files of a disk to everyone who can reach its port. So it protects them:
 
-* By default the server listens on the loopback device, and only answers requests whose `Host` names
-  the loopback device. A foreign page that points its own name to 127.0.0.1 (DNS rebinding) gets an
-  error.
-* The server refuses background requests of foreign pages (`Sec-Fetch-Site`), so that no foreign
-  page can make the server work or measure its answers.
-* The server only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
+* By default it listens on the loopback device, and only answers requests whose `Host` names the
+  loopback device. So a foreign page that points its own host name to 127.0.0.1 (DNS rebinding) gets
+  an error.
+* It refuses background requests from foreign pages (`Sec-Fetch-Site`), so no such page can make the
+  server work, or measure its answers.
+* It only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
 * Every answer has a content security policy that allows nothing from other origins.
-* The numbers of connections, the lengths of addresses and answers, and the time of a whole request
-  or answer are limited.
+* There are limits on the number of connections, the lengths of addresses and answers, and the time
+  for a whole request or answer.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Failure(Exception):  # noqa: N818 - an answer like others
+class Failure(Exception):  # noqa: N818 - an answer like any other
     """Ends a request with a status and one line of text for the user."""
 
     def __init__(self, status: int, text: str) -> None:
-        """`text` may have any characters: pages escape it."""
+        """`text` may have any characters, because pages escape it."""
         super().__init__(text)
         self.status = status
         self.text = text
@@ -78,7 +78,7 @@ Application = Callable[[Request], Response]
 
 
 class StoreServer(ThreadingHTTPServer):
-    """An HTTP server that passes requests to `application`; it listens from its construction on."""
+    """An HTTP server that passes requests to `application`; the constructor starts to listen."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -116,7 +116,7 @@ class StoreServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve the connection, then allow one more connection."""
+        """Serve the connection, then free its place for another connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_S
 
     def setup(self) -> None:
-        """Set up the connection, with one deadline for each whole request."""
+        """Set up the connection, with a deadline that applies to each request as a whole."""
         super().setup()
         self.rfile.close()
         self._incoming = _Incoming(self.connection)
@@ -233,8 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self._send_pieces(pieces, length, chunked=chunked)
         except Exception:  # noqa: BLE001 - the head is sent, so no status can report the error
-            # The client disconnected, or reading failed; closing the connection shows the client
-            # that data is missing.
+            # The client disconnected, or reading the file failed. Closing the connection shows the
+            # client that data is missing.
             self.close_connection = True
         finally:
             if isinstance(pieces, Iterator) and hasattr(pieces, "close"):
@@ -242,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_head(self, response: Response, length: int | None, *, chunked: bool) -> None:
         if self.request_version == "HTTP/0.9":
-            # For HTTP/0.9, the base class would send no headers, so no security policy either.
+            # For HTTP/0.9, the base class would send no headers, and thus no security policy.
             self.request_version, self.close_connection = "HTTP/1.0", True
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
@@ -276,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the file shrank while it was read
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send an error of the base class (a malformed request) as text, with our own headers."""
+        """Send an error of the base class (for a malformed request) as text, with our headers."""
         del explain
         self.close_connection = True
         standard = code in http.HTTPStatus.__members__.values()

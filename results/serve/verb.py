@@ -1,4 +1,4 @@
-"""`harness serve [STORE|LAKE]`: browse a store or a lake until Ctrl-C."""
+"""The verb `harness serve [STORE|LAKE]` serves a store or a lake to browsers until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Check that the address in `--spark-master` accepts connections, before Spark starts.
+"""Checks, before Spark starts, that the address in `--spark-master` accepts connections.
 
-Spark itself takes a minute to report an absent standalone master, and over five minutes for a
-Connect server, with unclear messages. The check opens a connection and closes it, without sending
-anything.
+Spark itself takes a minute to report that a standalone master is absent, and over five minutes for
+a Connect server, and its messages are unclear. The check opens a connection and closes it, without
+sending anything.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The parent process of Spark's Python workers on this machine, which imports modules once.
+"""The parent process of Spark's Python workers on this machine. It imports modules for all of them.
 
-Spark forks one worker per core from one process. Without this module, each worker imports Arrow,
-DuckDB, pandas and our packages, which takes 1.1 s of CPU. That is much, since a worker's share of a
-report of 10^5 runs is 9 s. A session on one machine uses this module instead of `pyspark.daemon`.
+Spark forks one worker per core from one process. If each worker imports Arrow, DuckDB, pandas and
+our packages, this takes 1.1 s of CPU per worker. That is a lot, since a worker's share of a report
+on 10^5 runs is 9 s. So a session on one machine uses this module instead of `pyspark.daemon`.
 
-PySpark itself is imported from its installed folder, which has compiled modules. Spark puts an
-archive of PySpark first on the path; every process would have to compile the archive's modules,
-which takes 0.4 s.
+PySpark is imported from the folder where it is installed, which has compiled modules. Spark itself
+would import it from an archive, whose modules every process would have to compile (0.4 s).
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ the list because Arrow imports an installed pandas on the first conversion from 
 
 
 def settings() -> dict[str, str]:
-    """Return Spark settings that make a session on this machine fork workers from this module.
+    """Return Spark settings by which a session on this machine forks its workers from this module.
 
-    The settings are empty if a new process of this Python cannot find this module.
+    They are empty if a new process of this Python could not find this module.
     """
     look = f"import importlib.util as u; raise SystemExit(u.find_spec({NAME!r}) is None)"
     probe = subprocess.run([sys.executable, "-c", look], capture_output=True, check=False)
@@ -50,7 +49,7 @@ def settings() -> dict[str, str]:
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """Remove from `path` the archives of PySpark and Py4J that the installed PySpark bundles.
+    """Return `path` without the archives of PySpark and Py4J that the installed PySpark bundles.
 
     Archives of another Spark stay, since its version differs.
     """

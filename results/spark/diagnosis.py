@@ -1,4 +1,4 @@
-"""The part of `harness doctor` that tells whether reports and soaks can run on Spark here."""
+"""The check of `harness doctor` whether reports and soaks can run on Spark on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SparkAndJava(Diagnosis):
     doc = "PySpark and Java, for reports and soaks on a cluster"
 
     def look(self) -> tuple[bool, str]:
-        """Return whether PySpark and Java are usable, with versions or advice to install."""
+        """Return whether PySpark and Java are usable; also versions, or installation advice."""
         from results.spark.session import check_java
 
         try:

@@ -1,8 +1,8 @@
-"""A report's work on a lake, on Spark: judge runs until no work is pending, then answer questions.
+"""Does a report's work on Spark: judges runs until no work is pending, then answers questions.
 
-Tasks handle ranges of runs; the driver only handles kinds of cases, ranges and sums. If a job is
-lost, its appends stay. The driver then submits the remaining work again, as long as every
-submission makes progress. Results that a finished job could not make are not tried again.
+Tasks handle ranges of runs; the driver only handles kinds of runs, ranges and sums. If a job is
+lost, the results that it appended stay. The driver then submits the remaining work again, as long
+as every submission makes progress. Results that a finished job could not make are not tried again.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class SparkLake:
         jobs: int | None = None,
         again: bool = False,
     ) -> None:
-        """`extent` limits the final answers; `jobs` is the number of concurrent tasks.
+        """Prepare a report; `extent` limits its answers; `jobs` is the number of concurrent tasks.
 
-        `jobs` defaults to the number of Spark's cores. With `again`, results that were unsettled
-        before this report are computed again.
+        `jobs` defaults to the number of Spark's cores. With `again`, results that earlier reports
+        left unsettled are computed again.
         """
         self.problems = Problems()
         self._spark = spark
@@ -76,7 +76,7 @@ class SparkLake:
         self._slots: int | None = None
         self._label = label
         self._extent = extent
-        # the answers that `check` received, if they are still up to date
+        # the answers that `check` received on the way, if they are still up to date
         self._told: Told | None = None
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
@@ -88,12 +88,12 @@ class SparkLake:
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # number of required results whose checkers can be loaded
+        self.makeable = 0  # number of required results whose checker can be loaded
         self._read_kinds()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn the failure of a reading job into an `InfrastructureError`."""
+        """Turn a failure of a job that only reads into an `InfrastructureError`."""
         try:
             yield
         except HarnessError:
@@ -128,8 +128,8 @@ class SparkLake:
     def _kinds(self) -> list[RunsOfKind]:
         """Run the first job, which reads the kinds of runs.
 
-        Workers on this machine usually need no preparation. If they lack a module, the driver
-        prepares the workers and runs the job again.
+        Workers on this machine usually need no preparation. Only if they lack a module, the driver
+        prepares them and runs the job again.
         """
         asking = self._asking(self._begin)
         try:
@@ -180,8 +180,8 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # After a finished job, only results that a budget limited are pending.
-            # A finished job has failed to make all other missing results; this report skips them.
+            # After a finished job, only results that a budget limited are pending. If other results
+            # are missing, the job could not make them, so this report skips them.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:
@@ -212,7 +212,7 @@ class SparkLake:
         return self._jobs or self._slots
 
     def _readers(self) -> int:
-        """Return how many reading tasks run at once; their workers need only our own packages."""
+        """Return how many reading tasks run at once. Their workers need only our own packages."""
         return self._jobs or self._slots or cores_here() or self._at_once()
 
     def _found(self) -> Snapshot:
@@ -242,7 +242,7 @@ class SparkLake:
     # Answers -------------------------------------------------------------------------------------
 
     def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
-        """Return `checked` with the final counts and problems, and an engine with the answers."""
+        """Return `checked` with final counts and problems; also an engine that has the answers."""
         engine, account = self._told or self._tell(self._asking())
         name_lacking(self.problems, account.lost, account.lost_total)
         checked_account = msgspec.structs.replace(

@@ -1,14 +1,15 @@
-"""The tables of a lake as Spark DataFrames: one snapshot's visible files, with an explicit schema.
+"""Reads the tables of a lake as Spark DataFrames: a snapshot's visible files, with their schema.
 
 | where the lake is | how a table is read                                                         |
 |-------------------|-----------------------------------------------------------------------------|
 | a folder          | `spark.read.parquet` of its files, on executors that all see the folder     |
 | an object store   | few files per task, which an executor opens with pyarrow (`mapInArrow`)     |
 
-Neither way needs a jar: no Delta reader, since a snapshot has the list of files, and no
-`hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings.
+Neither way needs a jar. The snapshot has the list of files, so no Delta reader is needed; and
+`hadoop-aws`, which plain PySpark lacks, is not needed either. Executors get the driver's `AWS_*`
+settings.
 
-Files contain the partition columns, so all columns have their types. Columns that a file of an
+Files also contain the partition columns, so these have their types, too. Columns that a file of an
 older schema lacks are null.
 """
 
@@ -43,7 +44,7 @@ def lake_frame(
     *,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """Return the visible rows of a table as a lazy DataFrame, with `columns` only, if given."""
+    """Return the visible rows of a table as a lazy DataFrame, with all columns or `columns`."""
     schema = snapshot.schemas[table]
     if columns is not None:
         schema = _chosen(schema, table, columns)
@@ -69,7 +70,7 @@ def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
 def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema: pa.Schema) -> Any:
     from results.spark.session import in_tasks
 
-    # Deal the largest files out first, so that all tasks get about equally many bytes.
+    # Assign the largest files first, so that all tasks get about equally many bytes.
     ordered = sorted(files, key=lambda file: (-file.size_bytes, file.name))
     tasks = min(TASKS_MAX, len(ordered))
     paths = [f"{file.table}/{file.name}" for file in ordered]
@@ -82,7 +83,7 @@ def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema:
 def read_files(
     batches: Iterable[pa.RecordBatch], *, uri: str, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task's files, which `batches` name by path."""
+    """Yield the rows of a task's files; `batches` has their paths."""
     place = Place(uri, options)
     for batch in batches:
         for path in batch.column("path").to_pylist():

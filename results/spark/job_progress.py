@@ -1,8 +1,8 @@
-"""Progress of a Spark job, read from the lake: executors append their results, one row per run.
+"""Follows the progress of a Spark job in the lake, to which executors append a row per judged run.
 
-Reading the lake works with any kind of Spark, including Connect, and costs one read of a log now
-and then. A task has a range of keys, so the first run of an append identifies the task, and the
-task's cost gives the cost of the appended runs.
+This works with any kind of Spark, including Connect, and only costs one read of a log now and then.
+A task has a range of keys, so the first run of an append identifies the task. From the task's cost
+follows the cost of the appended runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ END_S: Final = 30.0
 
 
 class Watch:
-    """Reports the number of judged runs to `progress`, from a thread, until it is closed."""
+    """Calls `progress` with the number of judged runs, in a thread, until it is closed."""
 
     def __init__(
         self, results: Lake, todo: Todo, progress: Callable[[Progress], None] | None, *, slots: int
@@ -57,7 +57,7 @@ class Watch:
             try:
                 done, cost = self.judged()
             except (HarnessError, AgainError):
-                continue  # without progress reports, the work still continues
+                continue  # the work continues even without progress reports
             self._progress(
                 Progress(
                     stage=self._stage,
@@ -71,7 +71,7 @@ class Watch:
             )
 
     def judged(self) -> tuple[int, int]:
-        """Return number and cost of the runs whose results were appended since the job's start.
+        """Return number and cost of the runs whose results were appended since the job began.
 
         Appends that a compaction merged no longer count.
         """
@@ -83,7 +83,7 @@ class Watch:
         return min(rows, self._todo.runs), min(cost, self._todo.cost)
 
     def _cost(self, file: FileRef) -> int:
-        """Return the cost of the runs of an append: their share of their task's cost."""
+        """Return the cost of an append's runs, as a share of the cost of their task."""
         key = file.first_run
         place = bisect.bisect_right(self._tasks, key, key=lambda task: task.between.first[0]) - 1
         task = self._tasks[max(0, place)]

@@ -1,10 +1,10 @@
-"""A report's questions on Spark: tasks answer them for ranges of runs, and one task adds up.
+"""Answers a report's questions on Spark: each task for a range of runs; one task adds up.
 
-For its runs, a task does what a single machine does for all runs (`ReportRuns`, DuckDB and the SQL
-of `results/questions/sql`). One task then adds up the partial answers
+For its range, a task does the same as a report without Spark does for all runs (`ReportRuns`,
+DuckDB, and the SQL of `results/questions/sql`). One task then adds up the partial answers
 (`results.questions.partial_answers`). So the driver gets no rows of runs, except the first few in
-answers that list runs. Spark moves the partial answers as Arrow batches in binary cells, in the
-same way on `local[N]`, a cluster and Connect.
+answers that list runs. Spark transports the partial answers as Arrow batches in binary cells, which
+works equally on `local[N]`, a cluster and Connect.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Pending and unavailable results of some runs.
+    """The numbers of pending and of unavailable results of some runs.
 
     `lost` has only the first few runs with lost results; `lost_total` counts all of them.
     """
@@ -61,7 +61,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class RunsOfKind(msgspec.Struct, frozen=True):
-    """The number of runs that want the same results, and the first few of these runs."""
+    """The number of runs that require the same results, and the first few of these runs."""
 
     kind: Kind
     runs: int
@@ -71,7 +71,7 @@ class RunsOfKind(msgspec.Struct, frozen=True):
 
 
 class Told(NamedTuple):
-    """The combined answers and account of all tasks."""
+    """The combined answers of all tasks, and their combined account."""
 
     engine: ToldEngine
     account: Account
@@ -97,7 +97,7 @@ def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
 
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
-    """Add up the runs of each kind over all parts (JSON texts), and sort the kinds."""
+    """Add up the runs of each kind over all parts, which are JSON texts, and sort the kinds."""
     kinds: dict[Kind, RunsOfKind] = {}
     for text in texts:
         for part in msgspec.json.decode(text, type=list[RunsOfKind]):
@@ -155,7 +155,7 @@ def tell_whole(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """Yield, as cells, an account per range of a task, and the range's answers if wanted."""
+    """Yield, as cells, an account for each range of a task, and the range's answers if wanted."""
     with readable(asking.lake.uri):
         yield from _told(batches, asking)
 
@@ -176,7 +176,7 @@ def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.Reco
 
 
 def _lacking(source: ReportRuns, asking: Asking) -> tuple[Lacking, ...]:
-    """Return the runs that lack results above the requested budget level, in ranges."""
+    """Return ranges of runs that lack results above the requested budget level."""
     if not asking.settled:
         return ()
     size_of = functools.partial(range_cost, slots=asking.slots)

@@ -1,9 +1,9 @@
-"""Tasks on Spark that judge ranges of runs without results, and append the results to the lake.
+"""Judges ranges of runs that lack results, in Spark tasks, and appends the results to the lake.
 
-A task plans and judges its runs with the code of every other executor
+A task plans and judges its runs with the same code as all other executors
 (`results.judging.report_runs`, `results.judging.unit_judge`), and returns one small row to the
-driver. A repeated task, on any machine, first looks for existing results of its runs. If two tasks
-append the same results, these count once (`results.judging.result_lake`).
+driver. If Spark repeats a task, on any machine, the task first looks for existing results of its
+runs. If two tasks append the same results, these count only once (`results.judging.result_lake`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TaskDone(msgspec.Struct, frozen=True):
 
     cpu_ns: int
     problems: tuple[Problem, ...]
-    limited: bool = False  # whether a budget may have limited a result
+    limited: bool = False  # whether a check may have reached its budget
 
 
 def judge_ranges(
@@ -41,7 +41,7 @@ def judge_ranges(
     tasks: Sequence[Between],
     config: RoundConfig,
 ) -> Iterator[pa.RecordBatch]:
-    """Judge the runs of the tasks whose numbers are in `batches`; yield one row per task."""
+    """Judge the runs of the tasks whose numbers are in `batches`; yield a row per task."""
     with _scratch(config.round) as folder:
         config = msgspec.structs.replace(config, scratch=str(folder))
         for number, _, source in sources(batches, asking):

@@ -1,8 +1,9 @@
-"""Ranges of runs of about equal size, for tasks that each read all tables of their runs.
+"""Cuts the runs of a lake into ranges of about equal size, one for each task.
 
 In every table, the rows of a run are adjacent, and runs are in the order of keys. So a task reads
-its range from the files that hold it, and no data are moved. Ranges begin at the least keys of
-files or, in files that are too large for a task, of row groups. So a cut reads no rows of runs.
+its range in all tables directly from files, and no data are moved between tasks. Ranges begin at
+the first key of a file or, in a file that is too large for a task, of a row group. So no rows are
+read to choose the ranges.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _GIVEN: Final = "HARNESS_GIVEN_"  # prefix of variables that mark settings from 
 
 
 class Files(NamedTuple):
-    """A snapshot reduced to picklable parts."""
+    """The picklable parts of a snapshot."""
 
     uri: str
     version: int
@@ -52,18 +53,18 @@ class Files(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """A request to all tasks; each task gets a copy."""
+    """A request to all tasks, each of which gets a copy."""
 
     lake: Files
     results: Files
-    options: Mapping[str, str]  # of the object store, used if the executor has none of its own
+    options: Mapping[str, str]  # of the object store, for executors without options of their own
     budgets: Sequence[Budget]
     wants: Mapping[Kind, Wants]
     label: str | None
     since: str  # ignore unsettled results from before this time; empty: use all
     extent: Extent
-    settled: bool = False  # whether to answer only if no result is pending
-    above: int = 0  # answer only if just results at a higher budget level are pending
+    settled: bool = False  # whether a task answers only if none of its results is pending
+    above: int = 0  # a task answers only if pending results are all above this budget level
     slots: int = 1  # number of concurrent tasks
     ranges: Sequence[Range] = (("", None),)  # a task takes the range with its own number
 
@@ -93,7 +94,7 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
-    """Yield keys at which a range may begin, each with the number of rows before the next key."""
+    """Yield keys at which a range may begin, each with the number of rows up to the next key."""
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return
@@ -109,7 +110,7 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
 
 
 def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
-    """Cut runs into ranges; return a frame with a row per range, and the request with ranges."""
+    """Cut runs into ranges; return a frame with a row per range, and the extended request."""
     largest = asking.results if any(asking.results.tables.values()) else asking.lake
     ranges = tuple(cut(largest.snapshot(asking.options), slots=slots))
     return numbers(spark, ranges), asking._replace(ranges=ranges, slots=slots)
@@ -118,7 +119,7 @@ def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
 def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
     """Return a frame with the number of each range, one per task; tasks start in order of numbers.
 
-    Spark counts these numbers itself, so the driver needs no table and no shuffle.
+    Spark generates these numbers itself, without a table from the driver and without a shuffle.
     """
     return spark.range(0, len(ranges), 1, len(ranges))
 
@@ -158,12 +159,12 @@ def sources(
 
 
 def given_options(place: Place) -> dict[str, str]:
-    """Return the settings of an object store that executors get from the driver."""
+    """Return the settings of the object store that the driver passes to executors."""
     return {name: value for name, value in place.options.items() if name[:4] == "aws_"}
 
 
 def use(options: Mapping[str, str]) -> None:
-    """Add the driver's settings of the object store, unless this process has its own."""
+    """Apply the driver's settings of the object store, unless this process has its own."""
     for name, value in options.items():
         key = name.upper()
         if key not in os.environ or os.environ.get(f"{_GIVEN}{key}") == os.environ[key]:

@@ -1,4 +1,4 @@
-"""The only module that starts Spark: `get_spark(url)` returns a session, for any kind of Spark.
+"""Starts Spark of any kind: `get_spark(url)` returns a session. No other module starts Spark.
 
 | url                      | meaning                                                     |
 |--------------------------|-------------------------------------------------------------|
@@ -8,8 +8,8 @@
 | k8s://https://host:6443  | executors that Kubernetes starts (docs/kubernetes)          |
 | sc://host:15002          | Spark Connect                                               |
 
-Our code uses only DataFrames, so that everything works on Connect. Workers run the driver's
-interpreter (`PYSPARK_PYTHON`), times are UTC, and Spark logs little.
+Our code uses only DataFrames, so that everything also works on Connect. Workers run the same Python
+interpreter as the driver (`PYSPARK_PYTHON`), times are UTC, and Spark logs little.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+)
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
-SILENCE_S: Final = 45.0  # an executor starts in about 10 s
+SILENCE_S: Final = 45.0  # much longer than the start of an executor, about 10 s
 CHAIN_MAX: Final = 50  # maximum length of an error's chain of causes
 FRUGAL: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
@@ -63,7 +63,7 @@ _started_at: dict[str, str] = {}
 
 
 def get_spark(url: str) -> SparkSession:
-    """Return this process's session at `url`; stop a session at another URL first.
+    """Return this process's session at `url`; a session at another URL is stopped first.
 
     The session ends with the process, or by `.stop()`. Raises `UsageError` for an unknown URL or a
     missing package. Raises `InfrastructureError` if the address accepts no connection, Java is
@@ -110,9 +110,9 @@ def _cores(local: re.Match[str]) -> int:
 
 
 def cores_here() -> int:
-    """Return how many tasks this process's session runs at once if it is `local[N]`; else 0.
+    """Return how many tasks this process's session runs at once, if it is `local[N]`, else 0.
 
-    Its workers must also run the driver's interpreter, and so have the same packages.
+    It is also 0 if workers run another interpreter than the driver, which may lack packages.
     """
     local = _LOCAL.fullmatch(_started_at.get("url", ""))
     return _cores(local) if local and _own_python() else 0
@@ -133,7 +133,7 @@ def _stop() -> None:
 
 
 def _checked(url: str) -> str:
-    """Check a URL and convert it to Spark's form; `local[2]` gets three attempts per task."""
+    """Check a URL and convert it to Spark's form; `local[N]` gets three attempts per task."""
     local = _LOCAL.fullmatch(url)
     if local is not None:
         return f"local[{local['cores'] or '*'},{local['attempts'] or _ATTEMPTS}]"
@@ -179,7 +179,7 @@ def logging_option() -> str:
 
 @contextlib.contextmanager
 def _quiet_launch() -> Iterator[None]:
-    """Suppress the messages that the JVM's launcher prints before any setting applies."""
+    """Suppress the messages that the launcher of the JVM prints before settings take effect."""
     variables = {
         "PYSPARK_SUBMIT_ARGS": (
             f'--driver-java-options "{logging_option()} {FRUGAL}" pyspark-shell'
@@ -196,16 +196,16 @@ def _quiet_launch() -> Iterator[None]:
 
 
 def prepare_workers(spark: SparkSession, *modules: str) -> int:
-    """Make our package and plug-ins importable in workers; return the number of concurrent tasks.
+    """Make our packages and plug-ins importable in workers; return the number of concurrent tasks.
 
-    The driver sends missing packages of ours to the workers in a zip. Raises `InfrastructureError`
-    if workers lack pyarrow, numpy, msgspec, one of `modules`, or requirements of plug-ins, which
-    the zip does not contain.
+    If workers lack packages of ours, the driver sends these in a zip. The zip has no third-party
+    packages: raises `InfrastructureError` if workers lack pyarrow, numpy, msgspec, one of
+    `modules`, or a requirement of a plug-in.
     """
     distributions = plugin_distributions()
     missing = _ask_workers(spark, distributions, modules)
     if missing.error or missing.lacking:
-        # Executors fetch the zip when they first need it, so it stays as long as this process.
+        # Executors fetch the zip when they first need it, so it must exist until this process ends.
         folder = Path(tempfile.mkdtemp(prefix="harness-packages-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         sent = [
@@ -230,10 +230,10 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
 
 
 class _Found(NamedTuple):
-    """The combined answers of Spark's workers about their packages."""
+    """The answers of all workers about their packages, combined."""
 
     error: str  # why the workers cannot run the harness's code; usually empty
-    lacking: tuple[str, ...]  # distributions with plug-ins that workers lack
+    lacking: tuple[str, ...]  # distributions with plug-ins that some worker lacks
     slots: int  # number of concurrent tasks
 
 
@@ -257,7 +257,7 @@ def _ask_workers(
                 lacking.append(name)
         error = ""
         try:
-            # Import all that the work needs: imports are part of the start, and workers are reused.
+            # Import everything that the work needs, so that later tasks find it imported.
             for module in (
                 "pyarrow.parquet",
                 "results.judging.by_key",
@@ -271,7 +271,7 @@ def _ask_workers(
             if not names:
                 error = "our packages are importable, but their entry points are missing"
             for name in names:
-                with contextlib.suppress(Exception):  # a task that needs the module will report it
+                with contextlib.suppress(Exception):  # a task that needs the module will fail
                     load_plugin("checkers", name)
         except ImportError as missing:
             error = str(missing)
@@ -299,7 +299,7 @@ def _ask_workers(
 def map_tasks(
     spark: SparkSession, rows: pa.Table, work: Callable[..., Any], ddl: str, tasks: int
 ) -> pa.Table:
-    """Run `work` over rows on Spark; rows with the same number in column `task` share a task.
+    """Run `work` over rows on Spark; all rows with the same number in the column `task` are a task.
 
     From Spark 4.1 on, tasks start in the order of their numbers; before, in any order.
     """
@@ -317,7 +317,7 @@ def in_tasks(frame: Any, tasks: int) -> Any:
 def _told_while_waiting() -> Iterator[None]:
     """Print a note if no executor answers for a while.
 
-    A cluster that is busy or has no workers makes jobs wait forever, without a message.
+    On a cluster that is busy or has no workers, jobs wait forever without a message.
     """
 
     def tell() -> None:
@@ -335,14 +335,14 @@ def _told_while_waiting() -> Iterator[None]:
 
 
 def raise_if_interrupted(error: BaseException) -> None:
-    """Raise `KeyboardInterrupt` if Ctrl-C caused an error of Spark's.
+    """Raise `KeyboardInterrupt` if Ctrl-C is the cause of an error from Spark.
 
-    On Ctrl-C, PySpark cancels all jobs, and its errors during that cleanup hide the interrupt.
-    If the interrupt were taken for a failed job, the job would be retried, or the error reported.
+    On Ctrl-C, PySpark cancels all jobs, and errors during this cleanup hide the interrupt. It would
+    look like a failed job, which would be retried or reported.
     """
     errors: list[BaseException] = [error]
     for each in errors:
-        # the loop extends its own list; contexts stay available even after `from None`
+        # The loop extends the list it runs over. `from None` hides a context, but keeps it.
         before = (each.__cause__, each.__context__)
         errors += [cause for cause in before if cause is not None and cause not in errors]
         if isinstance(each, KeyboardInterrupt):
@@ -352,10 +352,10 @@ def raise_if_interrupted(error: BaseException) -> None:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the line of a long Spark error that names the cause: an error of ours, Python or Java.
+    """Return the line of a long Spark error that names the cause, an error in Python or Java.
 
-    Without such a line, return the first line. For an error through Py4J, return the second line,
-    since the first line only names the called method.
+    Without such a line, return the first line. If the error came through Py4J, return the second
+    line, since the first one only names the called method.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [match[1] for line in lines if (match := _OURS.match(line)) is not None]
@@ -371,7 +371,7 @@ def cause_of(error: BaseException) -> str:
 def packages_zip(folder: Path, distributions: Sequence[Distribution]) -> Path:
     """Write packages, with the metadata of plug-ins, to `folder/harness-packages.zip`.
 
-    Native code cannot be imported from a zip: our checkers fall back to pure Python.
+    Native code cannot be imported from a zip, so checkers from the zip use pure Python instead.
     """
     path = folder / PACKAGES_ZIP
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,16 +1,18 @@
-"""The seeds of a soak on Spark: the rows of a table are ranges of seeds, and tasks run them.
+"""Runs the seeds of a soak on Spark. The rows of a DataFrame are ranges of seeds for tasks.
 
 Each task runs the seeds of its ranges one after the other in an isolated worker process, like a
-soak on one machine: a seed that kills its process does not affect Spark. A task writes runs to the
-store, which all executors share. With a lake, executors share only the lake, and a task appends its
-runs from a local folder. A task returns results as rows, and the driver journals them.
+soak on one machine. So a seed that kills its process does not affect Spark. A task writes runs to
+the store, which all executors must share. With a lake, executors need to share only the lake: a
+task writes runs to a local folder and appends them to the lake. A task returns the results of its
+seeds as rows, and the driver journals them.
 
-Seeds are sent in waves, since a killed driver loses one wave: short waves at first, then about
-`WAVE_S` long. A lake keeps finished runs. A task appends to it once, at a cost that does not depend
-on the number of runs. So waves are longer with a lake, even on slow executors.
+A driver that is killed loses the seeds that it last sent, so seeds are sent in waves: short ones at
+first, then waves of about `WAVE_S`. With a lake, waves are longer, for two reasons: finished runs
+are not lost, and a task appends to the lake only once, at a cost that does not depend on the number
+of runs.
 
-With a lake, the task also makes the page of a run that is not valid, since the task has the run's
-folder. A task makes at most as many pages as the soak still wants when the wave begins.
+With a lake, the task also makes the pages of runs that are not valid, because only the task has the
+folders of its runs. It makes at most as many pages as the soak still wants when the wave begins.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
 class SparkSoak(SoakExecutor):
-    """The soak executor `spark`: runs seeds on the Spark that `--spark-master` names."""
+    """The soak executor `spark`: runs seeds on the Spark cluster in `--spark-master`."""
 
     api_version = 1
     name = "spark"
@@ -63,7 +65,7 @@ class SparkSoak(SoakExecutor):
     def run(
         self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
     ) -> None:
-        """Run all seeds, in waves (`harness.plugins.SoakExecutor`)."""
+        """Run all seeds, in waves. `harness.plugins.SoakExecutor` explains the arguments."""
         from results.spark.session import get_spark, prepare_workers
 
         first = next(seeds, None)
@@ -143,7 +145,7 @@ def run_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Run every seed of a task's ranges, each in an isolated worker, and yield the results.
 
-    `rights` are settings for a lake's object store (`AWS_*`), which override the executor's own.
+    `rights` are `AWS_*` settings for a lake's object store. They override the executor's own.
     """
     template = msgspec.json.decode(job, type=SeedJob)
     refusal = _refusal(template)
@@ -170,7 +172,7 @@ def run_ranges(
 
 
 def _refusal(template: SeedJob) -> str | None:
-    """Return why this executor must not run seeds (other code than the driver's), or `None`."""
+    """Return why this executor must not run seeds (its code is not the driver's), or `None`."""
     digest = code_digest(template.case, "sim")
     if template.code is None or digest == template.code:
         return None
@@ -206,7 +208,7 @@ def _run_here(
 
 @contextlib.contextmanager
 def _packages_for_children() -> Iterator[None]:
-    """Let the workers that this executor starts import the packages that were sent to it."""
+    """Let worker processes of this executor import the packages that were sent to it."""
     sent = [entry for entry in sys.path if Path(entry).name == PACKAGES_ZIP]
     before = os.environ.get(PATH)
     if sent:

@@ -1,9 +1,9 @@
-"""Grouping of pending runs into tasks of about equal cost.
+"""Groups pending runs into tasks of about equal cost.
 
-Each reading task (`results.spark.range_answers`) cuts the pending work of its runs into small
-ranges. The driver joins neighbours into tasks whose size suits the total work; it handles a few
-numbers per range, but no runs. A run that costs more than a task should, or that a budget limited
-before, is a separate task. The most expensive tasks start first.
+The tasks of a first job (`results.spark.range_answers`) cut the pending work of their runs into
+small ranges. The driver joins neighbouring ranges to tasks whose size suits the total work; it
+handles a few numbers per range, but no runs. A run is a task of its own if it costs more than a
+task should, or if it reached a budget before. The most expensive tasks start first.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TASKS_MAX: Final = 100_000
 
 
 class Lacking(msgspec.Struct, frozen=True, array_like=True):
-    """A range of neighbouring runs that lack results: its start, and its pending work."""
+    """A range of neighbouring runs that lack results: where it starts, and its pending work."""
 
     run: str
-    keys: int  # number of a range of the run's keys; -1 is the whole run
+    keys: int  # number of the first run's key range; -1 is the whole run
     runs: int
     results: int
     again: int  # number of these results that are retried with a larger budget
@@ -44,7 +44,7 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Between(NamedTuple):
-    """Range of a task: places (run, key range) from `first` to `end`, exclusive; `None`: no end."""
+    """The range of a task: places (run, key range) from `first` up to but not including `end`."""
 
     first: Place
     end: Place | None
@@ -53,7 +53,7 @@ class Between(NamedTuple):
     def runs(self) -> Range:
         if self.end is None or self.end[1] < 0:
             return self.first[0], self.end and self.end[0]
-        return self.first[0], f"{self.end[0]} "  # another task takes the rest of the last run
+        return self.first[0], f"{self.end[0]} "  # the rest of the last run is in another task
 
 
 class Task(NamedTuple):
@@ -75,7 +75,7 @@ class Todo(NamedTuple):
 
 
 def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
-    """Join ranges, ordered by key, to tasks of suitable cost; `slots` tasks run at once."""
+    """Join neighbouring ranges to tasks of suitable cost; `slots` tasks run at once."""
     cost = sum(part.cost for part in ranges)
     size = task_cost(cost, slots)
     joined: list[Lacking] = []

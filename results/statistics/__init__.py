@@ -1,1 +1,1 @@
-"""Statistics of reports: intervals, tests, pooled ratios and survival curves."""
+"""The statistics that reports use: intervals, tests, pooled ratios and survival curves."""

@@ -1,11 +1,12 @@
-"""Intervals of a share whose trials come in clusters, and the test of two such shares.
+"""Intervals of a share whose trials come in clusters, and a test that compares two such shares.
 
-Operations of one run are not independent trials: one outage fails many of them. So this module uses
-the interval of Korn and Graubard (Survey Methodology 24, 1998). It is Clopper and Pearson's
-interval for the number of independent trials that would have the observed variance between
-clusters. Student's t corrects it for a small number of clusters. A share of 0 or 1 shows no
-variance between clusters. Such a side gets the design effect of the other side, because events that
-come in bursts there may come in bursts here as well.
+Operations of one run are not independent trials, because one outage makes many of them fail. So
+this module uses the interval of Korn and Graubard (Survey Methodology 24, 1998). It is Clopper and
+Pearson's interval for the number of independent trials that would have the observed variance
+between clusters. Student's t corrects it for a small number of clusters.
+
+A share of 0 or 1 shows no variance between clusters. In a comparison, such a side gets the design
+effect of the other side, because events that come in bursts there may come in bursts here as well.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class Clusters(NamedTuple):
         return sum(self.hits) / sum(self.trials) if self.trials else None
 
     def design_effect(self) -> float | None:
-        """The variance of the share, divided by the variance for independent trials; at least 1.
+        """The share's variance, divided by its variance if trials were independent; at least 1.
 
-        `None` if the clusters do not show it: there are fewer than two, or the share is 0 or 1.
+        It is `None` if it is unknown: there are fewer than two clusters, or the share is 0 or 1.
         """
         count, total, share = len(self.trials), sum(self.trials), self.share
         if share is None or count < 2 or share in {0.0, 1.0}:
@@ -49,9 +50,9 @@ class Clusters(NamedTuple):
         return max(1.0, count / (count - 1) * squares / total / (share * (1 - share)))
 
     def interval(self, alpha: float = ALPHA, *, effect: float | None = None) -> Interval:
-        """Return the interval of the share; `effect` is used if the clusters show no design effect.
+        """Return the interval of the share. `effect` replaces a design effect that is unknown.
 
-        Fewer than two clusters show no variance, so their interval is 0 to 1.
+        With fewer than two clusters, the variance is unknown, so the interval is 0 to 1.
         """
         count, total = len(self.trials), sum(self.trials)
         if count < 2:
@@ -75,7 +76,7 @@ def same_share(one: Clusters, other: Clusters) -> float:
 
 
 def _binomial(hits: float, trials: float, alpha: float) -> Interval:
-    """Clopper and Pearson's interval; the numbers of hits and trials need not be integers."""
+    """Return Clopper and Pearson's interval; hits and trials need not be integers."""
     from scipy.special import betaincinv
 
     low = 0.0 if hits <= 0 else float(betaincinv(hits, trials - hits + 1, alpha / 2))

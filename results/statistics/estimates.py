@@ -2,20 +2,20 @@
 
 * Shares of runs (verdicts, detection) use Wilson's score interval. For 0 of N runs there is also
   the one-sided exact bound "rate < x at 95 %" (the "rule of three" without its approximation).
-* Operations of one run are not independent trials: one long outage fails hundreds of them. So
-  counts of operations or time use the **run** as their unit. `risk_ratio` is a ratio of two pooled
-  rates whose variance is linearised over runs (Woodruff's method, as for cluster samples: Woodruff
-  1971; Cochran, *Sampling Techniques*, 6), with Student's t.
+* Operations of one run are not independent trials, because one long outage makes hundreds of them
+  fail. So for counts of operations, and for times, the unit is the **run**. `risk_ratio` is a ratio
+  of two pooled rates whose variance is linearised over runs (Woodruff's method for cluster samples:
+  Woodruff 1971; Cochran, *Sampling Techniques*, 6), with Student's t.
 * Comparisons of two labels use Fisher's exact test for shares of runs, and the rank-sum test
-  (Wilcoxon, Mann-Whitney) for a number of each run. With few runs the rank-sum test is exact and
-  counts all arrangements. With many runs it uses the normal approximation with corrections for ties
-  and continuity. Intervals of a median are order statistics, which assume nothing about the
+  (Wilcoxon, Mann-Whitney) for quantities that each run has. With few runs, the rank-sum test is
+  exact and counts all arrangements. With many runs, it uses the normal approximation, corrected for
+  ties and continuity. Intervals of a median are order statistics, which assume nothing about the
   distribution.
-* Many comparisons together use Holm's step-down procedure, which keeps the chance of any false
+* A table of many comparisons uses Holm's step-down procedure, which keeps the chance of any false
   alarm in the whole table at 5 % or less (Holm 1979).
 
-Quantiles of distributions come from `scipy.special`, which only reports import; an import of
-`scipy.stats` would take a second.
+Quantiles of distributions come from `scipy.special`, because an import of `scipy.stats` would take
+a second.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Interval(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """A ratio of two rates; if `interval` is missing, `why` has the reason."""
+    """A ratio of two rates. If it has no `interval`, `why` explains this."""
 
     with_rate: float | None
     without_rate: float | None
@@ -76,7 +76,7 @@ def zero_bound(trials: int) -> float:
 
 
 def student_quantile(p: float, df: float) -> float:
-    """The `p` quantile of Student's t with `df` degrees of freedom."""
+    """Return the `p` quantile of Student's t distribution with `df` degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, p))
@@ -86,7 +86,8 @@ def student_quantile(p: float, df: float) -> float:
 def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
     """Return Fisher's two-sided p-value for two shares.
 
-    The p-value is the total probability of all 2x2 tables no likelier than the observed table.
+    The p-value is the total probability of all 2x2 tables that are no likelier than the observed
+    table.
     """
     total, drawn = trials + other_trials, hits + other_hits
     low, high = max(0, drawn - other_trials), min(drawn, trials)
@@ -94,7 +95,7 @@ def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> 
         _log_choose(trials, k) + _log_choose(other_trials, drawn - k) for k in range(low, high + 1)
     ]
     whole = _log_choose(total, drawn)
-    limit = logs[hits - low] + 1e-9  # the margin keeps equally likely tables despite rounding
+    limit = logs[hits - low] + 1e-9  # the margin includes equally likely tables despite rounding
     return min(1.0, math.fsum(math.exp(value - whole) for value in logs if value <= limit))
 
 
@@ -103,10 +104,10 @@ def _log_choose(n: int, k: int) -> float:
 
 
 class Sums(NamedTuple):
-    """Sums over runs: `a` hits in `n` trials with a fault, `b` in `m` without, and their products.
+    """Sums over runs. A run has `a` hits in `n` trials with a fault, and `b` in `m` without.
 
-    For example, `an` is the sum over runs of `a * n`. All sums are integers, so adding up sums is
-    exact in any order.
+    There are also sums of products: for example, `an` is the sum over runs of `a * n`. All sums are
+    integers, so they can be added up exactly, in any order.
     """
 
     runs: int  # number of runs with any trial
@@ -127,7 +128,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
-        """Add up runs; a row has one run's hits and trials with a fault, then without a fault."""
+        """Add up runs; a row has the `a`, `n`, `b` and `m` of one run."""
         sums = [0] * len(cls._fields)
         for a, n, b, m in rows:
             terms = (
@@ -152,7 +153,7 @@ class Sums(NamedTuple):
 
 
 def risk_ratio(sums: Sums) -> Ratio:
-    """Return the ratio of the rate with a fault to the rate without; trials may be times in ns."""
+    """Return the rate with a fault, divided by the rate without. Trials may be times in ns."""
     a, n, b, m, runs = sums.a, sums.n, sums.b, sums.m, sums.runs
     with_rate = a / n if n else None
     without_rate = b / m if m else None
@@ -175,10 +176,10 @@ def risk_ratio(sums: Sums) -> Ratio:
 
 
 def _squares(of: Sums) -> Fraction:
-    """The sum over runs of the square of `a/A - n/N - b/B + m/M`; capitals are the totals.
+    """Return the sum over runs of `(a/A - n/N - b/B + m/M)²`; capital letters are totals.
 
-    The square is multiplied out, so that sums over runs are enough. The terms nearly cancel, so the
-    arithmetic uses fractions.
+    The square is multiplied out, so that the sums over runs are enough. The terms nearly cancel, so
+    the arithmetic uses exact fractions.
     """
     a, n, b, m = (Fraction(1, total) for total in (of.a, of.n, of.b, of.m))
     return (
@@ -195,12 +196,12 @@ def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tu
 
 
 def nearest_rank(ordered: Sequence[T], permille: int) -> T:
-    """Return the smallest value in `ordered` that `permille`/1000 of the values do not exceed."""
+    """Return the smallest value that at least `permille`/1000 of the values do not exceed."""
     return ordered[max(0, -(-permille * len(ordered) // 1000) - 1)]
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """Return a 95 % interval of the median from order statistics; `None` below six values."""
+    """Return a 95 % interval of the median from order statistics; `None` for under six values."""
     ordered = sorted(values)
     n = len(ordered)
     # The k-th values from both ends, for the largest k with P(Binomial(n, 1/2) < k) <= alpha / 2.
@@ -215,7 +216,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the rank-sum test's two-sided p-value for "two groups have the same distribution"."""
+    """Return the rank-sum test's two-sided p-value for groups with the same distribution."""
     if not first or not second:
         return 1.0
     doubled = _doubled_midranks([*first, *second])
@@ -232,7 +233,7 @@ def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _doubled_midranks(values: Sequence[float]) -> list[int]:
-    """Twice the rank of each value; ties have their mean rank, so twice the rank is an integer."""
+    """Return twice the rank of each value: an integer, although tied values get their mean rank."""
     order = sorted(range(len(values)), key=lambda at: values[at])
     ranks = [0] * len(values)
     begin = 0
@@ -247,7 +248,7 @@ def _doubled_midranks(values: Sequence[float]) -> list[int]:
 
 
 def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
-    """Return the share of choices of `size` ranks with a sum at least as extreme as `observed`."""
+    """Return the share of all choices of `size` ranks whose sum is as extreme as `observed`."""
     ways: list[Counter[int]] = [Counter() for _ in range(size + 1)]
     ways[0][0] = 1
     for rank in doubled:
@@ -261,7 +262,7 @@ def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's adjusted p-values: a value below `ALPHA` is significant despite many tests."""
+    """Return Holm's adjusted p-values. A value below `ALPHA` is significant despite many tests."""
     order = sorted(range(len(p_values)), key=lambda at: p_values[at])
     adjusted = [1.0] * len(p_values)
     running = 0.0

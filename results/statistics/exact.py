@@ -1,7 +1,8 @@
-"""Exact intervals of a rate, for a fixed number of trials or for trials up to the first hit.
+"""Exact intervals of a rate, either for a fixed number of trials or for trials until the first hit.
 
-The number of trials until the first hit is geometric, so hits divided by trials overestimates the
-rate, and Wilson's interval does not apply: `first_hit_interval` inverts the distribution itself.
+The number of trials until the first hit has a geometric distribution. So hits divided by trials
+overestimates the rate, and Wilson's interval does not apply. Instead, `first_hit_interval` inverts
+the distribution.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ class Outcome(NamedTuple):
     stopped: bool = False
 
     def interval(self, alpha: float = ALPHA) -> Interval:
-        """Return the exact two-sided interval, which misses the rate with at most `alpha`."""
+        """Return the exact two-sided interval: it misses the rate with probability <= `alpha`."""
         if self.stopped and self.hits:
             return first_hit_interval(self.trials, alpha)
         return binomial_interval(self.hits, self.trials, alpha)
 
 
 def first_hit_interval(trials: int, alpha: float = ALPHA) -> Interval:
-    """Return the interval of the rate if the first hit came in the last of `trials` trials."""
+    """Return the interval of the rate if the last of `trials` trials was the first hit."""
     low = -math.expm1(math.log1p(-alpha / 2) / trials)
     high = 1.0 if trials == 1 else -math.expm1(math.log(alpha / 2) / (trials - 1))
     return Interval(low, high)
@@ -53,9 +54,9 @@ def binomial_interval(hits: int, trials: int, alpha: float = ALPHA) -> Interval:
 def disagreement(one: Outcome, other: Outcome) -> float:
     """Return a two-sided p-value for the hypothesis that both outcomes have the same rate.
 
-    Two outcomes of fixed numbers of trials are compared by Fisher's exact test. Otherwise the
-    p-value is the smallest error at which the two intervals, each with half of the error, are
-    disjoint; if the rates are equal, one of two disjoint intervals misses its rate.
+    If both numbers of trials were fixed, this is Fisher's exact test. Otherwise the p-value is the
+    smallest error at which the two intervals, each with half of the error, are disjoint: if both
+    rates are equal, at least one of two disjoint intervals misses the rate.
     """
     if not (one.trials and other.trials):
         return 1.0
@@ -68,8 +69,8 @@ def disagreement(one: Outcome, other: Outcome) -> float:
 def smallest_error(one: Callable[[float], Interval], other: Callable[[float], Interval]) -> float:
     """Return the smallest error at which two intervals, each with half of the error, are disjoint.
 
-    `one` and `other` map the error of an interval to the interval. The result is a p-value for the
-    hypothesis that both have the same rate, at least `_P_MIN`.
+    `one` and `other` map an error to the interval with this error. The result is a p-value for the
+    hypothesis that both rates are equal. It is at least `_P_MIN`.
     """
 
     def disjoint(alpha: float) -> bool:
@@ -83,7 +84,7 @@ def smallest_error(one: Callable[[float], Interval], other: Callable[[float], In
 
 
 def _at_least(hits: int, trials: int, rate: float) -> float:
-    """The probability of at least `hits` hits in `trials` trials."""
+    """Return the probability of at least `hits` hits in `trials` trials at this `rate`."""
     if rate in {0.0, 1.0}:
         return rate
     return math.fsum(
@@ -99,7 +100,7 @@ def _at_least(hits: int, trials: int, rate: float) -> float:
 
 
 def _bisected(holds: Callable[[float], bool]) -> float:
-    """Return the smallest value in 0 .. 1 for which the monotone condition `holds`."""
+    """Return the smallest value from 0 to 1 for which `holds`, a monotone condition, is true."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -1,19 +1,20 @@
-"""Ratios over several strata: one ratio with an interval for an effect in many settings.
+"""Pools the effect of a fault in many settings (strata) to one ratio with an interval.
 
 Adding up runs of different settings can reverse an effect (Simpson's paradox). A stratified ratio
-never compares runs of different strata: each stratum compares its own runs with and without a
-fault, and the ratios are pooled by the Mantel-Haenszel method (1959; for ratios of rates Rothman,
+never compares runs of different strata. Each stratum compares its own trials with and without a
+fault, and the ratios are pooled by the Mantel-Haenszel method (1959; for ratios of rates: Rothman,
 Greenland and Lash, *Modern Epidemiology*, 15):
 
     R = sum(a m / (n + m)) / sum(b n / (n + m))
 
-Here `a` is the number of hits in `n` trials with the fault, and `b` in `m` trials without it. For a
-single stratum, R is the ratio of the two rates, and its interval is that of
-`results.statistics.estimates.risk_ratio`: the run is the unit, and log R is linearised over the
-totals of runs. The covariance of these totals is computed within each stratum. So sums over runs
-are enough (`Sums`). The arithmetic is exact up to the last square root, since terms nearly cancel.
+Here a stratum has `a` hits in `n` trials with the fault, and `b` hits in `m` trials without it. For
+a single stratum, R is the ratio of the two rates, with the same interval as in
+`results.statistics.estimates.risk_ratio`: the unit is the run, and log R is linearised over the
+totals of runs. The covariance of these totals is computed within each stratum, so sums over runs
+(`Sums`) are enough. The terms nearly cancel, so the arithmetic is exact up to the final square
+root.
 
-Cochran's Q over the log ratios of the strata tests whether they agree: if its p-value is small, one
+Cochran's Q tests whether the log ratios of the strata agree. If its p-value is small, a single
 number does not describe all strata.
 """
 
@@ -33,11 +34,11 @@ Gradient = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
 class Pooled(NamedTuple):
-    """A ratio over several strata; if `interval` is missing, `why` has the reason."""
+    """A ratio over several strata. If it has no `interval`, `why` explains this."""
 
     ratio: float | None
     interval: Interval | None
-    strata: int  # number of strata of several runs, with trials with and without the fault
+    strata: int  # number of strata with several runs and with trials both with and without a fault
     runs: int  # number of runs in these strata
     agree_p: float | None  # p-value of Cochran's Q; `None` unless two strata have a variance
     why: str | None
@@ -67,7 +68,7 @@ def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
 
 
 def _gradient(stratum: Sums, above: Fraction, below: Fraction) -> Gradient:
-    """The gradient of log R with respect to the sums of one stratum."""
+    """Return the gradient of log R with respect to the sums of one stratum."""
     a, n, b, m = stratum.a, stratum.n, stratum.b, stratum.m
     total = n + m
     return (
@@ -79,7 +80,7 @@ def _gradient(stratum: Sums, above: Fraction, below: Fraction) -> Gradient:
 
 
 def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
-    """The variance of a function of a stratum's sums, from the gradient of the function."""
+    """Return the variance of a function of a stratum's sums, given the function's gradient."""
     total = Fraction(0)
     for i, first in enumerate(_NAMES):
         for j, second in enumerate(_NAMES):
@@ -90,7 +91,7 @@ def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
 
 
 def _agreement(strata: Sequence[Sums]) -> float | None:
-    """The p-value of Cochran's Q over the log ratios of the strata that have a variance."""
+    """Return the p-value of Cochran's Q for the log ratios of the strata that have a variance."""
     logs, weights = [], []
     for stratum in strata:
         ratio = risk_ratio(stratum)

@@ -1,14 +1,15 @@
 """Survival and detection curves with intervals.
 
-*Survival* is the share of runs without a failure after a number of operations. A run that ends
-without a failure is censored at its end: it does not count as a survivor of more operations. The
-estimate is Kaplan and Meier's (1958), and its variance Greenwood's (1926). The interval is that of
-log(-log S), which stays between 0 and 1 (Kalbfleisch and Prentice, *The Statistical Analysis of
-Failure Time Data*, 1.4). At equal numbers of operations, failures come before ends.
+*Survival* is the share of runs that have not failed after a number of operations. A run that ends
+without a failure is censored at its end: nothing is known about further operations. The estimate is
+Kaplan and Meier's (1958), and its variance Greenwood's (1926). The interval is computed for
+log(-log S), so it stays between 0 and 1 (Kalbfleisch and Prentice, *The Statistical Analysis of
+Failure Time Data*, 1.4). If a failure and an end have the same number of operations, the failure
+comes first.
 
-*Detection*: if a share p of seeds fails, n seeds find the failure with probability 1 - (1 - p)^n.
-This probability rises with p, so the ends of p's interval (Wilson's) give the ends of the interval
-of the curve.
+*Detection* is the probability that n seeds find a failure: 1 - (1 - p)^n, if a share p of all seeds
+fails. This probability rises with p, so the ends of Wilson's interval of p give the ends of the
+curve's interval.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SURE: Final = 0.95
 class Step(NamedTuple):
     """A step of a survival curve: the share of runs without a failure, from `at` operations on.
 
-    A share of 0 has no interval, because its spread is unknown.
+    A share of 0 has no interval, because its variance is unknown.
     """
 
     at: int
@@ -46,7 +47,7 @@ class Found(NamedTuple):
 
 
 def kaplan_meier(cells: Iterable[tuple[int, int, int]]) -> list[Step]:
-    """Return the survival curve of runs, with one step per number of operations with a failure.
+    """Return the survival curve of runs, with one step per number of operations at a failure.
 
     A cell is (number of operations, runs that failed after it, other runs that ended after it).
     """
@@ -74,7 +75,7 @@ def _log_log(survival: float, spread: float) -> Interval:
 
 
 def found_within(seeds: int, hits: int, runs: int) -> Found:
-    """The probability that `seeds` seeds find a failure that `hits` of `runs` seeds have found."""
+    """Return the probability that `seeds` seeds find a failure that `hits` of `runs` runs had."""
     low, high = wilson(hits, runs)
     share = hits / runs if runs else 0.0
     return Found(seeds, *(_within(seeds, p) for p in (share, low, high)))
@@ -85,7 +86,7 @@ def _within(seeds: int, share: float) -> float:
 
 
 def seeds_for(share: float, *, sure: float = SURE) -> int | None:
-    """Return how many seeds find a failure of rate `share` with at least the probability `sure`.
+    """Return how many seeds it takes to find a failure of rate `share` with probability `sure`.
 
     Return `None` for a rate of 0.
     """

@@ -1,4 +1,4 @@
-"""The answer of `harness twin`: all comparisons of a page, and the marks of their rows."""
+"""The answer of `harness twin`: the comparisons of all cases, whose rows are marked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECTIONS: Final = {
 
 
 class RunSide(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one side, for the list of runs."""
+    """A run on one side (one of the two targets), for the list of runs."""
 
     run: str
     seed: int
@@ -38,7 +38,7 @@ class RunSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseTwin(msgspec.Struct, frozen=True, kw_only=True):
-    """One case on both targets."""
+    """The comparison of one case on both targets."""
 
     case: str
     about: str
@@ -56,7 +56,7 @@ class CaseTwin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Twin(msgspec.Struct, frozen=True, kw_only=True):
-    """All cases of a page; `names` are the two targets."""
+    """The comparisons of all cases; `names` are the two targets."""
 
     schema_version: int = 1
     names: tuple[str, str]
@@ -65,7 +65,10 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float = ALPHA
 
     def rows(self, mark: Mark, *, known: bool | None = None) -> list[tuple[str, Row]]:
-        """The rows with this mark, each with its case; with `known`, only explained rows."""
+        """Return the rows with this mark, each with its case.
+
+        `known` selects rows that a known difference explains (true) or does not explain (false).
+        """
         return [
             (case.case, row)
             for case in self.cases
@@ -80,12 +83,12 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> int:
-        """The number of rows that were compared at all."""
+        """The number of rows that could be compared."""
         return sum(row.mark is not Mark.NOT_TESTED for case in self.cases for row in case.rows)
 
 
 class Material(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one case on both targets, before the comparison."""
+    """The input of a comparison: the runs of one case on both targets."""
 
     case: str
     about: str
@@ -97,7 +100,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 def compare(
     names: tuple[str, str], materials: Sequence[Material], known: Sequence[KnownDifference] = ()
 ) -> Twin:
-    """Compare the runs of all cases; one correction covers all tests of the page."""
+    """Compare the runs of all cases; all tests together get one correction (Holm)."""
     tables = [rows_of(each.left, each.right) for each in materials]
     tested = [row.p for rows in tables for row in rows if row.p is not None]
     adjusted = iter(holm(tested))

@@ -1,15 +1,17 @@
-"""The observations of one run: counts per stretch of time, times, faults and verdicts.
+"""Observes one run: counts per stretch of time, durations, faults and verdicts.
 
-Clients and the harness make them in the same way for every target. Only the phases under load
-count, because probes and final reads are not part of the case.
+Observations come from clients and from the harness, which work in the same way for every target.
+Only the phases under load count, because probes and final reads are not part of the case.
 
-* **Counts** are hits of trials per *block*, a stretch of the run as long as the case's interval of
-  faults. A block is the unit of the tests, since operations of one outage are not independent.
-* **Times** are lists in ns. A *failover* lasts from a fault to the first acknowledged change that
-  was invoked after it, a *recovery* from a heal to the next acknowledged change. Several faults or
-  heals before the same change count once, as they are one outage. An *election* lasts from a fault
-  to the next new leader, if one appeared before the next fault.
-* **Requests**: if the case lists its operations and plans no faults, each request has one answer.
+* **Counts** are trials and hits per *block*, a stretch of the run as long as the case's interval
+  between faults. Blocks are the units of the tests, since operations of one outage are not
+  independent.
+* **Times** are lists of durations in ns. A *failover* lasts from a fault to the first acknowledged
+  change that was invoked after the fault, and a *recovery* from a heal to the next acknowledged
+  change. Several faults or heals before the same change count once, since they are one outage. An
+  *election* lasts from a fault to the next new leader, if there is one before the next fault.
+* **Requests** are pairs of a request and its answer, if the case lists its operations and plans no
+  faults.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ FAILOVER, ELECTION, RECOVERY, OUTAGE, LATENCY = (
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """The observations of one run.
 
-    `trials` has the number of trials per block for each base, such as `outcome/create`, and `hits`
-    the hits per block for each name, such as `outcome/create/ok`.
+    `trials` maps each base, such as `outcome/create`, to its number of trials in each block. `hits`
+    maps each name, such as `outcome/create/ok`, to its number of hits in each block.
     """
 
     run: str
@@ -61,10 +63,10 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     permitted: dict[str, int]
     trials: dict[str, dict[int, int]]
     hits: dict[str, dict[int, int]]
-    samples: dict[str, str]  # for each name of a message: its first text
+    samples: dict[str, str]  # the first text of each message, by name
     times: dict[str, list[int]]
     elections: list[int]  # changes of the leader, per block
-    asked: bool  # whether the harness polled for leaders every second, and so saw elections later
+    asked: bool  # whether the harness polled for leaders every second, so saw elections late
     faults: dict[str, tuple[int, int]]  # per nemesis: the faults that hit, and all faults
     requests: list[tuple[str, str]] | None  # each request and its answer, in words
 
@@ -74,7 +76,7 @@ class _Results(msgspec.Struct):
 
 
 def observe(folder: Path) -> Observed:
-    """Read a kept run; raises `HistoryError` if it has no verdict of its own."""
+    """Observe a stored run; raise `HistoryError` if it has no verdict of its own."""
     run = load_run(folder)
     if run.record is None or run.foreign:
         raise HistoryError(f"{str(folder)!r} has no verdict: {run.note}")
@@ -90,7 +92,7 @@ def _results_in(folder: Path) -> tuple[CheckResult, ...]:
 
 
 def observed(run: StoredRun, verdict: Verdict, results: tuple[CheckResult, ...]) -> Observed:
-    """Count what a run showed; a pure function of its case, its history and its results."""
+    """Observe a run; a pure function of its case, its history and its results."""
     counts = _Counts(run.case, run.history)
     faults = faults_of(run.history.of_process(NEMESIS), most=None)
     return Observed(
@@ -114,7 +116,7 @@ def observed(run: StoredRun, verdict: Verdict, results: tuple[CheckResult, ...])
 
 
 class _Counts:
-    """Hits and trials by block, over the operations that were invoked under load."""
+    """Hits and trials by block, from the operations that were invoked under load."""
 
     def __init__(self, case: Case, history: History) -> None:
         self.trials: dict[str, Counter[int]] = {}
@@ -154,7 +156,7 @@ class _Counts:
 
 
 def outcome_of(pair: Pair) -> str:
-    """The outcome of an operation: `ok`, `refused` by the target, `failed` or `info`."""
+    """Return the outcome of an operation: `ok`, `refused` (by the target), `failed` or `info`."""
     done = pair.completion
     if pair.type is OpType.FAIL and done is not None:
         return "refused" if is_no(done.value) else "failed"
@@ -190,7 +192,7 @@ def _times(history: History, every: Sequence[Fault]) -> dict[str, list[int]]:
     for place, fault in enumerate(faults):
         until = faults[place + 1].start if place + 1 < len(faults) else end_ns
         first = bisect.bisect_left(changes, (fault.start, 0))
-        if first < len(changes):  # changes may end in a different order than they begin
+        if first < len(changes):  # changes may not end in the order in which they begin
             end = min(end for _, end in changes[first:])
             _wait(waits, f"{FAILOVER}/{fault.nemesis}", fault.start, end)
         after = bisect.bisect_right(ends, -1 if fault.end is None else fault.end)
@@ -216,13 +218,13 @@ def _times(history: History, every: Sequence[Fault]) -> dict[str, list[int]]:
 
 
 def _wait(waits: dict[str, dict[int, int]], name: str, start: int, end: int) -> None:
-    """Note a wait from `start` to `end`; of waits with the same end, the longest counts."""
+    """Record a wait from `start` to `end`; of waits with the same end, only the longest counts."""
     by_end = waits.setdefault(name, {})
     by_end[end] = min(start, by_end.get(end, start))
 
 
 def _load(history: History) -> tuple[int, int]:
-    """The start and end of the phases under load; the whole history if it names no phases."""
+    """Return start and end of the phases under load, or of a history that names no phases."""
     phases = phases_of(history)
     begins = [time_ns for time_ns, name in phases if name in LOAD]
     if not begins:
@@ -261,7 +263,7 @@ def _requests(case: Case, history: History) -> list[tuple[str, str]] | None:
 
 
 def answer_in_words(pair: Pair) -> str:
-    """The outcome, the results and the code of the last message of an operation."""
+    """Describe an operation's answer: outcome, results, and the code of the last message."""
     done = pair.completion
     parts = [pair.type.value, *(each for each in answers_of(pair) if each != "ok")]
     if done is not None and done.attempts and done.attempts[-1].outcome != "ok":

@@ -1,4 +1,4 @@
-"""The comparison as a page: one HTML file without scripts, network or other files."""
+"""Renders the comparison as one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def render(twin: Twin) -> str:
 
 
 def _tiles(twin: Twin) -> list[tuple[str, str, str, str]]:
-    """Return name, number, explanation and style of each number at the top."""
+    """Return the numbers at the top of the page: name, number, explanation and style."""
     differs, open_ = twin.rows(Mark.DIFFERS), twin.unexplained
     runs = [sum(len(case.runs[side]) for case in twin.cases) for side in (0, 1)]
     return [
@@ -69,7 +69,7 @@ def _tiles(twin: Twin) -> list[tuple[str, str, str, str]]:
 
 
 def _counts(case: CaseTwin) -> list[str]:
-    """The numbers of one case in the table of cases."""
+    """Return the numbers of one case for the table of cases."""
     verdicts = []
     for side in case.runs:
         names = [run.verdict for run in side]
@@ -86,7 +86,7 @@ def _mark_style(row: Row) -> str:
 
 
 def _interval(side: Shown) -> str:
-    """The 95 % interval of a share, or the range of times."""
+    """Format the 95 % interval of a share, or the range of durations."""
     if side.quantiles:
         return interval(side.quantiles[0], side.quantiles[-1], "ns")
     if side.low is None or side.high is None or not side.of:
@@ -95,13 +95,13 @@ def _interval(side: Shown) -> str:
 
 
 def _scale(row: Row) -> float:
-    """The value at the right end of a row's drawing: both sides share it."""
+    """Return the value at the right end of a row's drawing, which both sides share."""
     ends = [side.quantiles[-1] for side in (row.left, row.right) if side.quantiles]
     return float(max(ends, default=1) or 1)
 
 
 def _line(side: Shown, scale: float) -> tuple[float, float, float] | None:
-    """The begin, middle and end of a side's drawing in percent; times have a logarithmic scale."""
+    """Return start, middle and end of a side's drawing, in percent; durations are logarithmic."""
     if side.quantiles:
         begin, middle, end = (_log(side.quantiles[at], scale) for at in (0, 1, 3))
         return begin, middle, end
@@ -111,7 +111,7 @@ def _line(side: Shown, scale: float) -> tuple[float, float, float] | None:
 
 
 def _log(value: float, scale: float) -> float:
-    """The place of a time between 1/10000 of `scale` and `scale`."""
+    """Return the place of a duration on a logarithmic axis from `scale`/10000 to `scale`."""
     if value <= 0:
         return 0.0
     return max(0.0, 100 * (1 + math.log10(value / scale) / 4))

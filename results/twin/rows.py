@@ -1,17 +1,20 @@
-"""The rows of a comparison: the numbers of both targets, and whether they differ.
+"""Compares numbers of two targets, row by row, and decides whether they differ.
 
 A row **differs** if its test is significant at 5 %, corrected for all tests of the page (Holm). So
-a page about two equal targets has a wrong mark in at most one of twenty cases. The tests:
+of the pages that compare equal targets, at most one in twenty has a wrong mark. The tests:
 
-* shares of operations, answers and messages: the intervals of `results.statistics.clusters`, whose
-  unit is a block of a run, do not overlap;
-* times, and elections per block: the rank-sum test. A leader that the harness asked for is seen up
-  to a second late, so elections differ only if they do for every such delay;
-* faults that hit, permits that were used, verdicts: Fisher's exact test over faults or runs;
-* answers to listed requests have no chance in them: they differ if no answer is common to both.
+* For shares of operations, answers and messages: their intervals (`results.statistics.clusters`,
+  with blocks of runs as units) do not overlap.
+* For durations, and elections per block: the rank-sum test. If the harness has to ask for the
+  leader, it sees a new one up to a second late, so elections differ only if they do for every such
+  delay.
+* For faults that hit, permits that were used, and verdicts: Fisher's exact test over faults or
+  runs.
+* Answers to listed requests do not depend on chance: they differ if the two sides have no answer in
+  common.
 
-A row that only one side shows, but too rarely for its test, is marked **one-sided**: the other side
-may never do this, or the runs may be too few to see it.
+A row that occurs on only one side, but too rarely for a test, is marked **one-sided**: either the
+other side never does this, or there were too few runs to see it.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class Mark(enum.StrEnum):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of a row: `hits` out of `of`, the `quantiles` of `of` times in ns, or words."""
+    """One side of a row: `hits` of `of` trials, `quantiles` of `of` durations in ns, or words."""
 
     hits: int | None = None
     of: int = 0
@@ -70,7 +73,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison. `name` begins with the section, such as `message/create/NOT_FOUND`."""
+    """One comparison. Its name begins with its section, as in `message/create/NOT_FOUND`."""
 
     name: str
     left: Shown
@@ -150,7 +153,7 @@ def _time_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[
     for name in sorted(names, key=lambda name: name.startswith(LATENCY)):
         sides = [_times(runs, name) for runs in (left, right)]
         p: float | None = None
-        # latencies depend on hardware and language, and are not independent
+        # Latencies get no test: they depend on hardware and language, and are not independent.
         if not name.startswith(LATENCY):
             late = [name.startswith(ELECTION) and _asked(runs) for runs in (left, right)]
             p = _time_p(sides, late)
@@ -179,9 +182,9 @@ def _asked(runs: Sequence[Observed]) -> bool:
 
 
 def _time_p(sides: Sequence[list[int]], late: Sequence[bool]) -> float | None:
-    """Return the larger of two p-values: polled leaders are seen at once, or one poll later.
+    """Return the larger of two p-values, with polled leaders seen at once or one poll later.
 
-    Return 1 if this delay decides which side is slower.
+    Return 1 if it depends on this delay which side is slower.
     """
     if not all(sides):
         return None
@@ -251,7 +254,7 @@ def _request_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterat
 
 
 def marked(row: Row, p_adjusted: float | None, alpha: float) -> Row:
-    """Give a row its mark, by the p-value that is corrected for all tests of the page."""
+    """Return a row with its mark, which depends on the corrected p-value."""
     if row.mark is not Mark.NOT_TESTED:
         return row
     if p_adjusted is not None and p_adjusted < alpha:
@@ -264,7 +267,7 @@ def marked(row: Row, p_adjusted: float | None, alpha: float) -> Row:
 
 
 def _is_one_sided(row: Row) -> bool:
-    """Whether only one side shows the row, although the other side had trials of it."""
+    """Whether the row occurs on only one side, although the other side had trials."""
     sides = (row.left, row.right)
     if any(side.hits is None for side in sides):
         return False

@@ -1,7 +1,7 @@
-"""One case for two targets, with equal operations, faults and seed.
+"""Plans one case for two targets, with equal operations, faults and seed.
 
-The first target plans the faults, and the other target gets the same plan. Options that the other
-target does not have are ignored there.
+The first target plans the faults, and the other target gets the same plan. Options that only the
+first target has are ignored for the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUN_FILE = "case.json"
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """The plans of one case, one per seed and side, with notes about unavoidable differences."""
+    """The plans of one case, per seed and side, with notes about unavoidable differences."""
 
     name: str
     plans: tuple[tuple[Plan, Plan], ...]
@@ -39,7 +39,7 @@ def read_case(path: Path) -> tuple[str, Case]:
 
 
 def original_of(case: Case) -> str:
-    """The target that the case's target re-creates; raises `UsageError` if it names none."""
+    """Return the target that the case's target re-creates; raise `UsageError` if it names none."""
     target = load_target(case.target, case.target_options)
     if target.original is None:
         raise UsageError(
@@ -53,7 +53,8 @@ def plan_sides(
 ) -> Sides:
     """Plan a case for its target and for `other`, for the case's seed and the following seeds.
 
-    `other` is a target, or a case whose target, profile, bugs and target's options are taken.
+    `other` is a target, or a case from which target, profile, bugs and the target's options are
+    taken.
     """
     if case.drawn:
         raise UsageError(f"the case {name!r} was drawn from its seed; give a case without a draw")
@@ -69,7 +70,7 @@ def plan_sides(
 
 
 def _both(case: Case, other: str | Case) -> tuple[Case, Case, list[str]]:
-    """The case for both targets, and notes about differences that no plan can remove."""
+    """Return the case for each target, and notes about differences that no plan can remove."""
     if isinstance(other, Case):
         fields = ("target", "profile", "bugs", "target_options")
         return (
@@ -96,7 +97,7 @@ def _both(case: Case, other: str | Case) -> tuple[Case, Case, list[str]]:
 
 
 def _profile(case: Case, mine: Target, theirs: Target) -> tuple[tuple[str, str], list[str]]:
-    """Return a profile that both targets have, or else the other target's default profile."""
+    """Return the profile for the other target: the same if it exists there, else the default."""
     if case.profile in theirs.profiles:
         return (case.profile, case.profile), []
     both = [name for name in theirs.profiles if name in mine.profiles]
@@ -108,7 +109,7 @@ def _profile(case: Case, mine: Target, theirs: Target) -> tuple[tuple[str, str],
 
 
 def names_of(case: Case, other: str | Case, environments: tuple[str, str]) -> tuple[str, str]:
-    """The names of both sides: their targets and, if necessary, other properties that differ."""
+    """Name both sides by their targets and, where needed, by properties that differ."""
     second = other if isinstance(other, str) else other.target
     names = [case.target, second]
     if environments[0] != environments[1]:
@@ -126,7 +127,7 @@ def _told_apart(case: Case) -> str:
 
 
 def known_for(case: Case, other: str | Case) -> list[KnownDifference]:
-    """The differences from the other target that the case's target explains."""
+    """Return the known differences from the other target, which the case's target declares."""
     second = other if isinstance(other, str) else other.target
     target = load_target(case.target, case.target_options)
     return [each for each in target.known_differences() if each.original == second]

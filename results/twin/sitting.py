@@ -1,4 +1,4 @@
-"""The runs of a comparison: both sides take turns, and stored runs are reused."""
+"""Makes the runs of a comparison, alternately on both sides; stored runs are reused."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def sit(
     time_limit_s: float,
     any_code: bool = False,
 ) -> Iterator[tuple[int, Observed]]:
-    """Yield each run with its side, 0 or 1; make the runs that the store lacks.
+    """Yield each run with its side (0 or 1), after making the runs that the store lacks.
 
-    The sides take turns, so that other load on the machine slows down both. A stored run counts if
-    the present code made it, or any code if `any_code`.
+    The sides take turns, so that other load on the machine slows down both. A stored run is reused
+    if the present version of the code made it; with `any_code`, whichever version made it.
     """
     for plans in sides.plans:
         for side, plan in enumerate(plans):
@@ -56,7 +56,7 @@ def sit(
 def find_run(folder: Path, case: Case, environment: str, *, code: str | None) -> Path | None:
     """Return the newest finished run of exactly this case, or `None`.
 
-    Only runs by this version of the `code` count; without `code`, any version.
+    With `code`, only runs of this version of the code count.
     """
     if not folder.is_dir():
         return None

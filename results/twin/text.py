@@ -1,4 +1,4 @@
-"""The comparison as text: first the differences, then one line per row of the case."""
+"""Formats the comparison as text: rows that differ or, on request, every row of every case."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def headline(twin: Twin) -> str:
 
 
 def text_of(twin: Twin, *, every: bool = False) -> Iterator[RenderableType]:
-    """Yield the rows that differ or are one-sided; if `every` is true, every row of every case."""
+    """Yield the rows that differ or are one-sided; with `every`, all rows of all cases."""
     head = ("", *twin.names, "p", "")
     for case in twin.cases:
         yield f"\n{case.case}: {case.about}"
@@ -68,7 +68,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def in_words(side: Shown) -> str:
-    """One side of a row in a few words."""
+    """Describe one side of a row in a few words."""
     if side.words:
         return "; ".join(side.words)
     if side.quantiles:

@@ -1,4 +1,4 @@
-"""`harness twin`: one case on two targets, side by side, with their differences.
+"""The verb `harness twin` runs one case on two targets and shows their differences.
 
 The files of a comparison, below `STORE/.twin/`:
 
@@ -60,7 +60,7 @@ compared; 130 interrupted; 254 usage"""
 def main(arguments: Sequence[str]) -> int:
     """Run the cases on both targets and write the comparison; return the exit code."""
     parsed = _parse(arguments)
-    from results.twin.page import render  # reports a missing Jinja2 before the work
+    from results.twin.page import render  # fails before any work if Jinja2 is missing
 
     cases = [read_case(path) for path in parsed.cases]
     others = [parsed.other if parsed.other is not None else original_of(case) for _, case in cases]
@@ -134,7 +134,7 @@ def _about(case: Case) -> str:
 
 
 def _refuse_mixture(cases: Sequence[tuple[str, Case]], others: Sequence[str | Case]) -> None:
-    """Raise `UsageError` for cases that one page cannot show: different targets, or equal names."""
+    """Raise `UsageError` for cases that cannot share a page: different targets, or equal names."""
     targets = sorted({case.target for _, case in cases})
     if len(targets) > 1 or any(other != others[0] for other in others):
         raise UsageError(

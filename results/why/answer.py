@@ -1,4 +1,4 @@
-"""The answer to why a run failed, as data, and its file in the run's folder."""
+"""The answer to why a run failed, as data; reads and writes its file in the run's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERDICTS: Final = (NECESSARY, RAISES, LOWERS, NO_DIFFERENCE, UNKNOWN, IMPOSSIBLE
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The runs of one variant that ended, and how many of them failed in the way to explain.
+    """The completed runs of one variant, and how many of them had the failure to explain.
 
     `failed_otherwise` counts runs that are invalid only because of another checker or rule. `runs`
     does not include runs that crashed the harness or are `unknown`.
@@ -48,7 +48,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the case, and the rate of the failure without it."""
+    """A part of the case, and the failure rate without this part."""
 
     kind: str  # one of all-faults, faults, fault, operations, knobs, option, bug
     name: str  # unique among the causes of its kind
@@ -57,8 +57,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     without: Count = Count()
     low: float = 0.0  # 95 % interval of the rate without the part
     high: float = 1.0
-    p: float = 1.0  # Fisher's p-value against the base, with Holm's correction
-    recorded: bool = False  # the base is the case with recorded operations
+    p: float = 1.0  # Fisher's p-value of the comparison with the base, corrected by Holm
+    recorded: bool = False  # whether the base is the case with recorded operations
     why_not: str = ""  # why the part cannot be left out
 
 
@@ -82,11 +82,12 @@ class FaultSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inevitable(msgspec.Struct, frozen=True, kw_only=True):
-    """The time from which on every run failed, and what happened just before it.
+    """The time from which on every run failed, and the events just before this time.
 
-    `from_ns` is `None` if no such time was found; `before_ns` is the last point at which a run
-    still passed. If `is_turn` is false, the share at no earlier point differs significantly from
-    the one at `from_ns`, so nothing shows that the run took a turn there.
+    `from_ns` is `None` if no such time was found; `before_ns` is the last point from which some
+    run still passed. If `is_turn` is false, the failure rate at `from_ns` does not differ
+    significantly from the rate at any earlier point, so nothing shows that the run took a wrong
+    turn there.
     """
 
     from_ns: int | None = None
@@ -105,7 +106,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     checker: str
     rule: str
     reason: str
-    shown_ns: int  # end of the last operation that the checker names
+    shown_ns: int  # time at which the failure shows: the end of the last operation in the result
     end_ns: int  # end of the history
     seeds: int
     reseeds: int
@@ -117,7 +118,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     inevitable: Inevitable = Inevitable()
     trials: int = 0
     cpu_s: float = 0.0
-    cut: bool = False  # the limit of CPU time ended the search
+    cut: bool = False  # whether the limit of CPU time ended the search
 
     @property
     def kind(self) -> str:
@@ -135,8 +136,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 def load_why(folder: Path, digest: str | None) -> Why | None:
     """Read `why.json` in a run's folder.
 
-    Returns `None` if there is no such file, if it is damaged, or if it explains another history
-    than the one with this digest.
+    Returns `None` if the file is missing or damaged, or if it does not explain the history with
+    this digest.
     """
     try:
         why = msgspec.json.decode((folder / WHY_FILE).read_bytes(), type=Why)

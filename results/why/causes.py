@@ -1,10 +1,10 @@
-"""The failure rates without each part of a case, and what these rates prove.
+"""Measures the failure rate of a case without each of its parts, and concludes which parts matter.
 
-A part is *necessary* if no run failed without it and the difference to the case is significant
-(Fisher's exact test over seeds, corrected by Holm's method for the number of parts, at 5 %). Other
-significant differences make the failure rarer or more frequent without the part. Otherwise no
-difference is shown. This does not prove that there is none: of two parts that can replace each
-other, neither shows a difference.
+A part is *necessary* if no run failed without it, and the difference from the whole case is
+significant (Fisher's exact test over seeds, corrected by Holm's method for the number of parts, at
+5 %). If runs without the part did fail, but significantly less or more often, the failure is rarer
+or more frequent without the part. A difference that is not significant proves nothing: of two parts
+that can replace each other, neither shows a difference.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SEEDS: Final = 2**63
 
 
 class Rates(NamedTuple):
-    """The results of all variants: the case, the case with recorded operations, and the causes."""
+    """The counts of the case and of the case with recorded operations, and all causes."""
 
     base: Count
     recorded: Count | None
@@ -84,7 +84,8 @@ def _may_differ(count: Count, base: Count) -> bool:
 def can_show_necessary(base: Count, seeds: int) -> bool:
     """Whether `seeds` runs without a failure would differ significantly from the base.
 
-    True also for so few seeds that they show nothing with any base: then the rates alone are asked.
+    Also true if there are so few seeds that no base would be enough: then users only want the
+    rates.
     """
     if fisher_exact(0, seeds, seeds, seeds) >= ALPHA:
         return True
@@ -92,7 +93,7 @@ def can_show_necessary(base: Count, seeds: int) -> bool:
 
 
 def seeds_to_show(base: Count) -> int | None:
-    """The number of seeds that suffice at the base's rate, up to `SEEDS_NAMED_MAX`, or `None`."""
+    """Return how many seeds suffice at the base's rate; `None` if more than `SEEDS_NAMED_MAX`."""
     for seeds in range(SEEDS_NAMED_STEP, SEEDS_NAMED_MAX + 1, SEEDS_NAMED_STEP):
         if fisher_exact(0, seeds, round(base.rate * seeds), seeds) < ALPHA:
             return seeds
@@ -109,14 +110,14 @@ def find_causes(
     seeds: int,
     on_trial: Callable[[], None],
 ) -> Rates:
-    """Try the case and each variant with up to `seeds` seeds, or fewer if `trials` reaches its
-    limit.
+    """Try the case and each variant with up to `seeds` seeds, while `trials` allows it.
 
     If the first third of a variant's seeds shows no sign of a difference, the variant gets no more
-    seeds. If its base fails so rarely that no variant could be shown to be necessary, it gets none.
+    seeds. If its base fails so rarely that no part could be shown to be necessary, the variant gets
+    no seeds at all.
 
-    `recorded` is the case with recorded operations, for the variants that are compared with it.
-    `on_trial` is called after each trial.
+    `recorded` is the case with the recorded operations of the run; variants without operations are
+    compared with it. `on_trial` is called after each trial.
     """
     possible = [variant for variant in variants if variant.case is not None]
     bases = [case, *([recorded] if any(variant.recorded for variant in possible) else [])]
@@ -159,7 +160,7 @@ def _judged(
     base: Count,
     recorded: Count,
 ) -> tuple[Cause, ...]:
-    """Judge all variants; `counts` maps kinds and names of the tried variants."""
+    """Judge all variants; `counts` has the counts of the tried variants, by kind and name."""
     tried = [variant for variant in variants if (variant.kind, variant.name) in counts]
     pairs = [
         (counts[variant.kind, variant.name], recorded if variant.recorded else base)
@@ -203,7 +204,7 @@ def _place(cause: Cause) -> tuple[int, float]:
 
 
 def verdict_of(without: Count, base: Count, p: float) -> str:
-    """Return the verdict on a part, from the counts with and without it, and their p-value."""
+    """Return the verdict on a part, from the counts without it and of the base, and the p-value."""
     if not without.runs:
         return UNKNOWN
     if p >= ALPHA:

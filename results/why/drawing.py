@@ -1,9 +1,9 @@
-"""The answer to why a run failed as one self-contained HTML file with two drawings.
+"""Draws the answer to why a run failed, as one self-contained HTML file with two drawings.
 
-The first drawing has one row per part of the case. It shows the failure rate without the part, as a
-dot on its 95 % interval, on top of the interval of the whole case. The second drawing shows the
-rate over the time of the run, as a line with a band, with the faults below. The answer in words and
-a key come before each drawing. The file contains no scripts.
+The first drawing has one row per part of the case. It shows the failure rate without this part as a
+dot on its 95 % interval, in front of the interval of the whole case. The second drawing shows the
+failure rate over the time of the run, as a line with a band, with the faults below. The answer in
+words and a key come before each drawing. The file contains no scripts.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _asset(name: str) -> str:
 
 
 def _section(title: str, answer: Sequence[str], key: str, drawing: str) -> str:
-    """One question: its answer in words, a key to the drawing, and the drawing."""
+    """Make the section of one question: its answer in words, a key to the drawing, the drawing."""
     return (
         f"<section><h2>{html.escape(title)}</h2><p>{html.escape(' '.join(answer))}</p>"
         f'<p class="soft">{html.escape(key)}</p>'
@@ -222,7 +222,7 @@ def _up(rate: float) -> float:
 
 
 def _curve(points: Sequence[Point], across: Callable[[int], float]) -> list[str]:
-    """Draw the rate as a line with dots, on the band of its intervals."""
+    """Draw the failure rate as a line with dots, in front of the band of its intervals."""
 
     def way(rates: Iterable[tuple[int, float]]) -> str:
         return " ".join(f"{across(at_ns):.1f},{_up(rate):.1f}" for at_ns, rate in rates)
@@ -242,7 +242,7 @@ def _curve(points: Sequence[Point], across: Callable[[int], float]) -> list[str]
 
 
 def _moments(why: Why, across: Callable[[int], float], bottom: int) -> list[str]:
-    """Mark the time from which the failure was inevitable, and the time at which it shows."""
+    """Mark the time from which the failure was inevitable, and the time at which it showed."""
     moments = [(why.shown_ns, "a checker sees it", "shown", TIME_HEIGHT - 14)]
     if why.inevitable.from_ns is not None and why.inevitable.is_turn:
         moments.append((why.inevitable.from_ns, "inevitable", "inevitable", 11))
@@ -283,7 +283,7 @@ def _fault_bar(span: FaultSpan, across: Callable[[int], float], y: int, end_ns: 
 
 
 def _step(end_ns: int) -> int:
-    """The distance between ticks, a round number of ns."""
+    """Return the distance between ticks, a round number of ns."""
     least = max(1, end_ns // TICKS)
     power: int = 10 ** (len(str(least)) - 1)
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)

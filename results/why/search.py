@@ -1,4 +1,4 @@
-"""The search for the causes of a stored run's failure, which produces the answer."""
+"""Searches for the causes of a stored run's failure, and composes the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REASON_MAX: Final = 300
 
 
 class Progress(NamedTuple):
-    """The progress of a search: its part, and how many of at most `total` trials ended."""
+    """The progress of a search: its current part, and how many of at most `total` trials ended."""
 
     part: str
     done: int
@@ -40,7 +40,7 @@ class Progress(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The failure to explain: its kind, its reason, and when a checker sees it (ns of the run)."""
+    """The failure to explain: its kind, its reason, and when it showed (in ns of the run)."""
 
     kind: Kind
     reason: str
@@ -73,7 +73,7 @@ def _shown_ns(result: CheckResult, history: History) -> int:
 
 
 def end_of(history: History) -> int:
-    """The time of the last op, in ns of the run."""
+    """Return the time of the last op, in ns of the run."""
     return max((op.time for op in history), default=0)
 
 
@@ -90,7 +90,7 @@ def explain(
 ) -> Why:
     """Find out why the simulated run in `folder` failed.
 
-    Raises `UsageError` if the run did not fail, or if the code no longer fails in the same way.
+    Raises `UsageError` if the run did not fail, or if its case no longer fails in the same way.
     """
     run = load_run(folder)
     failure = failure_of(run, read_results(folder))
@@ -180,7 +180,7 @@ def _new(run: StoredRun, failure: Failure, seeds: int, reseeds: int) -> Why:
 
 
 def in_words(progress: Progress) -> str:
-    """The progress as one line."""
+    """Format the progress as one line."""
     what = "causes" if progress.part == CAUSES else "the rate along the time"
     return (
         f"{what}: {progress.done} of at most {counted(progress.total, 'run')}, "

@@ -1,10 +1,10 @@
-"""The failure rate over the time of a run, and the time from which the failure was inevitable.
+"""Measures the failure rate over the time of a run, and finds when the failure became inevitable.
 
 At each point of the timeline, the run is repeated several times with fresh randomness from this
-point on (the simulation's knobs `reseed_at_s` and `reseed`). All these runs have the same past, so
-the share that fails estimates the probability of the failure given this past. The share rises where
-the run took a wrong turn. The first points divide the run evenly. Each further point halves the
-interval over which the rate changes most.
+point on (the simulation's knobs `reseed_at_s` and `reseed`). These runs all have the same past, so
+the share of them that fails estimates the probability of the failure given this past. It rises
+where the run took a wrong turn. The first points divide the run evenly; each further point halves
+the interval over which the rate changes most.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def find_points(
     reseeds: int,
     on_trial: Callable[[], None],
 ) -> tuple[Point, ...]:
-    """Return the rate of the failure at up to `POINTS_MAX` times from 0 to `until_ns`, sorted.
+    """Return the failure rate at up to `POINTS_MAX` times from 0 to `until_ns`, in order.
 
-    The limit of `trials` may end the search early; an incomplete point is left out.
+    If `trials` reaches its limit, the search ends early; an incomplete point is left out.
     """
     counts: dict[int, Count] = {}
 
@@ -82,7 +82,7 @@ def find_points(
 
 
 def _widest(counts: dict[int, Count]) -> int | None:
-    """Return the middle of the interval over which the rate changes most; `None` at the end."""
+    """Return the middle of the interval with the largest change; `None`: no further point."""
     jumps = [
         (abs(counts[right].rate - counts[left].rate), right - left, left)
         for left, right in itertools.pairwise(sorted(counts))

@@ -1,9 +1,10 @@
-"""Variants of a failing case: the case without one part, for each part that may be a cause.
+"""Makes variants of a failing case: for each part that may be a cause, the case without this part.
 
-The parts are all faults together, the faults of each nemesis, each fault, the operations of each
-kind, knobs and options that differ from their defaults, and each bug switch. Operations can only be
-left out of an explicit list. If the case has no list, the operations that the run invoked become
-its list, and variants without operations are compared with the case with this list.
+The parts are: all faults together; the faults of each nemesis; each fault; the operations of each
+kind; knobs and options that differ from their defaults; and each bug switch. Operations can only be
+left out of an explicit list. If the case has no list, it gets the list of the operations that the
+run invoked. This is the case with *recorded* operations, with which variants without some
+operations are compared.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _FIELDS: Final = ("rate", "concurrency", "op_timeout_s", "damage")
 
 
 class Variant(NamedTuple):
-    """A case without one part; `case` is `None` if that is impossible, and `why_not` says why."""
+    """A case without one part. If this is impossible, `case` is `None`, and `why_not` says why."""
 
     kind: str
     name: str
@@ -43,7 +44,7 @@ class Variant(NamedTuple):
 
 
 def with_recorded_ops(case: Case, history: History) -> Case:
-    """Return the case with an explicit list of the operations that a run of it invoked."""
+    """Return the case with an explicit list of the operations that were invoked in `history`."""
     if case.ops is not None:
         return case
     ops = tuple(op for op, _ in recorded_ops(case, history))
@@ -53,7 +54,7 @@ def with_recorded_ops(case: Case, history: History) -> Case:
 def variants_of(case: Case, history: History, environment: Environment) -> list[Variant]:
     """Return all variants of a planned case; `history` comes from a run of the case.
 
-    Each variant is checked, since a part that the rest of the case needs cannot be left out.
+    Each variant is checked, because a part that the rest of the case needs cannot be left out.
     """
     variants = [
         *_without_faults(case, history),
@@ -87,8 +88,8 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
         rest = tuple(fault for fault in faults if fault.id not in ids)
         planned = {fault.nemesis for fault in rest}
         idle = {fault.nemesis for fault in left_out} - planned
-        # If all faults of a nemesis are left out, the nemesis must leave the case, too: a run whose
-        # nemesis never strikes is `unknown`, which would prove nothing.
+        # If all faults of a nemesis are left out, the case must not name the nemesis either: a run
+        # whose nemesis never strikes is `unknown`, which would prove nothing.
         active = tuple(nemesis for nemesis in case.nemeses if nemesis not in idle)
         return msgspec.structs.replace(case, faults=rest, nemeses=active or (NONE,))
 
@@ -110,12 +111,12 @@ def _all(faults: Sequence[Fault]) -> str:
 
 
 def _quoted(nemesis: str) -> str:
-    """The name of a nemesis, or the words of a fault in quotes, since they are a command."""
+    """Return the name of a nemesis, or a fault (which is a command with spaces) in quotes."""
     return f"“{_cut(nemesis)}”" if are_words(nemesis) else _cut(nemesis)
 
 
 class _FaultWords:
-    """Describes faults by the times and targets that they had in the run."""
+    """Describes faults by the times and targets that they actually had in the run."""
 
     def __init__(self, history: History) -> None:
         self._begun = {fault.id: fault for fault in faults_of(history, most=None)}
@@ -157,7 +158,7 @@ def _without_operations(case: Case, history: History) -> Iterator[Variant]:
 
 
 def _without_knobs(case: Case) -> Iterator[Variant]:
-    """Yield variants without groups of knobs, such as the disk's, whose bounds must fit."""
+    """Yield variants without a group of knobs, such as the disk's: the knobs depend on each other."""
     groups: dict[str, list[str]] = {}
     for name in case.knobs:
         groups.setdefault(name.split("_")[0], []).append(name)

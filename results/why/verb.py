@@ -1,4 +1,4 @@
-"""`harness why`: the causes of a failure, and the time from which it was inevitable."""
+"""The verb `harness why` finds a failure's causes, and the time from which it was inevitable."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _write(why: Why, folder: Path) -> dict[str, str]:
-    """Write the answer, its drawing, and the run's page, which shows the rate as a lane."""
+    """Write the answer, its drawing, and the run's page, which has a lane with the failure rate."""
     reporter: Reporter = load_plugin("reporters", "page")
     return {
         "answer": str(why.save(folder)),

@@ -1,4 +1,4 @@
-"""The answer as text of at most one screen, including the limits of its numbers."""
+"""Writes the answer as text of at most one screen, including the limits of its numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def text_of(why: Why) -> list[str]:
 
 
 def summary_of(why: Why) -> list[str]:
-    """Name the parts that the failure needs, and the parts without which it is rarer."""
+    """Name the parts that the failure needs, and the parts without which it is less frequent."""
     if not why.causes:
         return []
     by_verdict: dict[str, list[Cause]] = {}
@@ -104,7 +104,7 @@ def _fails(count: Count) -> str:
 
 
 def others_in_words(count: Count) -> str:
-    """The numbers of runs that failed in another way or are `unknown`, as text, or ""."""
+    """Say how many runs failed in another way or are `unknown`; empty if none."""
     parts = []
     if count.failed_otherwise:
         parts.append(f"{count.failed_otherwise} fail in another way")
@@ -124,7 +124,7 @@ def _time(why: Why) -> list[str]:
 
 
 def turns_in_words(why: Why) -> list[str]:
-    """Name the times at which the rate rises most, and from which it stays at 100 %."""
+    """Name the time at which the failure rate rises most, and the time from which it is 100 %."""
     rises = [
         (after.count.rate - before.count.rate, before, after)
         for before, after in itertools.pairwise(why.points)
@@ -196,7 +196,7 @@ def inevitable_in_words(why: Why) -> list[str]:
 
 
 def notes_of(why: Why) -> list[str]:
-    """Describe the limits of the numbers, and the parts without a result."""
+    """Describe what the numbers cannot show, and the parts without a result."""
     notes: list[str] = []
     of = {cause.verdict for cause in why.causes}
     if why.cut:
@@ -244,7 +244,7 @@ def notes_of(why: Why) -> list[str]:
 
 
 def _too_rare(why: Why) -> str:
-    """Say that the case fails too rarely for its seeds, if parts were therefore not tried."""
+    """If parts were not tried because the case fails too rarely for its seeds, say so."""
     bases = {
         base
         for cause in why.causes

@@ -1,8 +1,8 @@
-"""The page of one run: `report.html` in its folder, one file to read, keep and share.
+"""Makes the page of one run: the file `report.html` in its folder, to read, keep and share.
 
-`build` makes the data (columns, lanes, logs, words), `render` puts it into the template; the page's
-code is plain JavaScript in `assets/`, one file per concern, concatenated unchanged. See
-docs/page.md for the page's content and controls.
+`build` makes the data (columns, lanes, logs, words), and `render` puts it into the template. The
+page's code is plain JavaScript in `assets/`, one file per topic; the files are concatenated
+unchanged. docs/page.md explains the page's content and controls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the data of a run's page from the run's folder: plain JSON, complete within limits."""
+"""Makes the data of a run's page from the run's folder, as plain JSON of limited size."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
 
 
 def _why(stored: StoredRun) -> dict[str, Any] | None:
-    """Return the rate of the failure along the time, if `harness why` has found it for this run."""
+    """Return the failure rate over the time of the run, if `harness why` has computed it."""
     why = load_why(stored.folder, stored.history.digest())
     if why is None or not why.points:
         return None
@@ -132,7 +132,7 @@ def _moment(history: History, focus: Sequence[int]) -> int | None:
 
 
 def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str, int]]:
-    """Return the notes (not client ops) in `focus`, each as index, time, name and start.
+    """Return the notes (ops of nemesis or harness) in `focus`, as index, time, name and start.
 
     A note about a period, such as the wait for a healed target, has its time at the period's end.
     """
@@ -167,7 +167,7 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 
 def _replay(stored: StoredRun) -> str:
-    """Return a replay command for a run whose results lack one; a check command if incomplete."""
+    """Return a command for a run whose results name none: replay it or, if incomplete, check it."""
     if stored.record is None or stored.foreign:
         return f"harness check {stored.folder}"
     return replay_command(stored.folder / "case.json", stored.record.environment)
@@ -176,8 +176,9 @@ def _replay(stored: StoredRun) -> str:
 def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
     """Assign a lane to each process.
 
-    After an operation that ended in info, a client continues as another process, whose number is
-    larger by `concurrency`. The two processes share a lane if their times do not overlap.
+    After an operation that ended in `info`, a client continues as a new process, whose number is
+    larger by `concurrency`. The old and the new process share a lane if their operations do not
+    overlap in time.
     """
     spans: dict[int, tuple[int, int]] = {}
     for pair in chosen.pairs:

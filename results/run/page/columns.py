@@ -1,12 +1,12 @@
-"""Operations as columns: 100,000 of them in a page of a few megabytes.
+"""Encodes operations as columns, so that a page of a few megabytes has 100,000 operations.
 
-There is one list per field. Times are differences in ns, and every text is stored once. The page
-turns the lists into typed arrays and makes no object per operation. Values stay JSON, up to a
-maximum length that shrinks as runs grow. The tables that an operation names are stored separately
-and never cut, so that filters stay exact.
+There is one list per field. Times are stored as differences in ns, and every text is stored once.
+The page turns the lists into typed arrays and makes no object per operation. Values are stored as
+JSON, cut to a length that is shorter for longer runs. The names of tables in an operation are
+stored separately and never cut, so that filters stay exact.
 
-Above `OPS_MAX`, the page keeps the operations nearest to blamed operations, and says how many were
-cut.
+If there are more than `OPS_MAX` operations, the page keeps those nearest to the operations that a
+checker blames, and says how many were cut.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPEN: Final = -1
 
 
 class Strings:
-    """Gives each text a number; number 0 is the empty text, for a missing value."""
+    """Assigns a number to each text. Number 0 is the empty text, which replaces missing values."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}
@@ -74,7 +74,7 @@ class Selection(msgspec.Struct, frozen=True):
 def select(
     history: History, always: Collection[int], focus: int, *, most: int = OPS_MAX
 ) -> Selection:
-    """Select up to `most` operations: first any with an index in `always`, then near `focus`."""
+    """Select up to `most` operations: first those with an index in `always`, then near `focus`."""
     pairs = history.pairs
     total = len(pairs)
     kept: Iterable[Pair] = pairs
@@ -92,7 +92,7 @@ def select(
 
 
 def mentioned(value: Any) -> list[str]:
-    """Return table names and ids in an operation's value, with fields as in `vocabularies.ddl`."""
+    """Return the table names and ids in a value, in the fields that `vocabularies.ddl` defines."""
     if not isinstance(value, dict):
         return []
     names = [value.get("name"), value.get("new_name"), value.get("table_id")]

@@ -1,4 +1,4 @@
-"""The head of a page: the headline, the numbers behind the verdict, and the next steps."""
+"""Writes the head of a run's page: the headline, the numbers of the run, and the next steps."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Head:
         return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
-        """Return a finding's first sentence after the situation and the counts, shortened."""
+        """Return the first sentence of a finding that does more than give context, shortened."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
         if not _OTHER_LED.search(first):
@@ -145,7 +145,7 @@ class Head:
         return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:
-        """Return a blamed operation or note, preferably one that the first sentence mentions."""
+        """Return a blamed operation or note, if possible one that the first sentence mentions."""
         worst = self._worst
         if worst is None or not worst.operations:
             return None
@@ -171,7 +171,7 @@ class Head:
         return clipped(" · ".join(part for part in parts if part), HEADLINE_CHARS_MAX)
 
     def numbers(self) -> str:
-        """Write counts of operations, faults, failovers and checks, and outages, in one line."""
+        """Write one line: the numbers of operations, faults, failovers and checks; the outages."""
         timeline, faults = self._timeline, self._timeline.faults
         parts = [_many(len(timeline.history.pairs), "operation")]
         bit = sum(fault.bitten is True for fault in faults)
@@ -204,8 +204,9 @@ class Head:
         return {"words": f"Without {', '.join(bugs)}", "command": command}
 
     def _stop(self) -> dict[str, str] | None:
-        """Return a command that replays the run up to the invocation of the blamed operation;
-        `None` if the run was not simulated, or if no operation is blamed.
+        """Return a command that replays the run up to the invocation of the blamed operation.
+
+        Returns `None` if the run was not simulated, or if no operation is blamed.
         """
         op, record = self._op, self._stored.record
         if op is None or record is None or record.environment != "sim" or self._stored.foreign:
@@ -226,7 +227,7 @@ class Head:
         return {"words": words, "node": log.node, "path": log.path}
 
     def _related(self) -> list[tuple[str, str]]:
-        """Return links to the shrunk run, or back from it: words and a relative address."""
+        """Return links from a run to its shrunk run, or back: words and a relative address."""
         folder = self._stored.folder.resolve()
         rows = []
         shrunk = folder.with_name(shrunk_name(folder.name))

@@ -1,4 +1,4 @@
-"""Rows of the page's lanes above the operations: phases, faults, leaders, nodes and notes."""
+"""Makes the lanes above a page's operations: phases, faults, leaders, nodes and notes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def phase_rows(history: History) -> list[tuple[int, str]]:
 
 
 def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row per fault, with the number of its lane among the lanes of its nemesis."""
+    """Return a row per fault; if faults of a nemesis overlap, they are in several lanes."""
     rows = []
     for nemesis in nemeses:
         injected = [fault for fault in faults if fault.nemesis == nemesis]
@@ -57,7 +57,7 @@ def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str
 
 
 def _told(bite: Mapping[str, Any] | None) -> str:
-    """Describe the measured effect of a fault; return an empty text if it was not measured."""
+    """Describe the measured effect of a fault; empty if it was not measured."""
     if bite is None:
         return ""
     count = bite.get("count")

@@ -1,15 +1,17 @@
-"""Logs of nodes on the page: excerpts, aligned with the history's clock, and links to the files.
+"""Reads excerpts of nodes' logs for the page, and aligns their times with the history's clock.
 
-A log line begins with its time. The time is seconds of the simulated world, or a JSON object with
-`ts_ns` of the wall clock, or, for a foreign program, `@` and the wall clock at the line's arrival.
+A log line begins with its time, in one of three forms: seconds of the simulated world; a JSON
+object with `ts_ns` of the wall clock; or, for a foreign program, `@` and the wall clock at the
+line's arrival. A line without a time (such as a line of a traceback) gets the time of the line
+above.
+
 The history counts from the start of the run, so every log needs an offset. For foreign programs,
-the history has the offset in a fact `clock`. For other logs, each leader that occurs in the history
-and in a log (same node, same term) yields an offset, and the median is used. The page says how many
-leaders gave offsets, and how far the offsets differ. A line without a time (such as a line of a
-traceback) gets the time of the line above.
+the history has the offset, as a fact `clock`. For other logs, each leader that occurs both in the
+history and in a log (same node, same term) yields an offset, and the median is used. The page says
+how many leaders gave offsets, and how far these differ.
 
-Small logs are embedded whole, large logs as the lines around `focus`. The page says how many lines
-are left out.
+Small logs are embedded as a whole. Of large logs, only the lines around the time `focus` are
+embedded, and the page says how many lines are left out.
 """
 
 from __future__ import annotations
@@ -77,10 +79,10 @@ def read_logs(
     *,
     begin_ns: int | None = None,
 ) -> tuple[list[Log], str]:
-    """Read excerpts of all logs; also return a sentence about the logs' clocks.
+    """Read excerpts of all logs; also return a sentence on how well the logs' clocks are aligned.
 
-    `leaders` has time, node and term of each leader in the history. `focus` is the time in the
-    history around which lines are kept first. `begin_ns` is the wall clock at the history's start.
+    `leaders` has time, node and term of each leader in the history. Lines near the time `focus` of
+    the history are kept first. `begin_ns` is the wall-clock time at the history's start.
     """
     logs = [_read(folder, path) for path in find_logs(folder)[:FILES_MAX]]
     offset, sentence = _align(logs, leaders)
@@ -146,7 +148,7 @@ def _read(folder: Path, path: Path) -> Log:
 
 
 def _inherited(times: Sequence[int | None]) -> list[int | None]:
-    """Give each line without a time the time of the line above."""
+    """Give each line that has no time the time of the line above it."""
     times_ns: list[int | None] = []
     for time in times:
         times_ns.append(time if time is not None or not times_ns else times_ns[-1])
@@ -156,12 +158,12 @@ def _inherited(times: Sequence[int | None]) -> list[int | None]:
 def _align(
     logs: Sequence[Log], leaders: Sequence[tuple[int, str, int]]
 ) -> tuple[dict[str, int], str]:
-    """Return the offset of each log clock from the history's clock, and the precision in words."""
+    """Return the offset of each log's clock from the history's clock; describe the precision."""
     announced = {(node, term): time for time, node, term in leaders}
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:
         if log.clock == "stamp":
-            continue  # the formats in which foreign programs log elections are unknown
+            continue  # it is unknown how foreign programs log elections
         for time, line in zip(log.times, log.lines, strict=True):
             match = _LEADER.search(line) if time is not None and "leader" in line else None
             fact = announced.get((log.node, int(match[1]))) if match is not None else None

@@ -1,12 +1,13 @@
-"""Rendering of a page as one self-contained HTML file, in which no text of a run can execute.
+"""Renders a run's page as one self-contained HTML file, in which no text of the run can execute.
 
-Three measures protect the browser from texts of a run. The texts are escaped HTML, or JSON in which
-no character can end the script element. The page's code inserts the texts as text, never as HTML.
-And a content security policy allows only the page's own script and style, identified by hashes.
+Three measures protect the browser from texts of a run. First, the texts are escaped HTML, or JSON
+in which no character can end the script element. Second, the page's code inserts the texts as text,
+never as HTML. Third, a content security policy allows only the page's own script and style, which
+it identifies by hashes.
 
 Large data is compressed (deflate), and the browser decompresses it with `DecompressionStream`; a
-browser without this interface shows a message. The head must be readable without scripts, so the
-document has it as HTML, and the sentences of the checkers as text.
+browser without this interface shows a message. The head of the page must be readable without
+scripts, so it is HTML, together with the sentences of the checkers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A page's text: the verdict, its reason, the run's coverage, and the replay command."""
+"""Writes the text of a run's page: verdict, reason, coverage of the run, properties of the case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CORE_DRAWN_MAX: Final = 12
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `results.json`; `note` tells why the content is missing."""
+    """The content of `results.json`; if it is missing, `note` explains why."""
 
     checkers: tuple[CheckResult, ...] = ()
     verdict: Verdict = Verdict.UNKNOWN
@@ -36,7 +36,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_results(folder: Path) -> Results:
-    """Read the results in a run's folder; a missing or broken file gives a note, not an error."""
+    """Read the results in a run's folder. A missing or broken file gives a note, not an error."""
     path = folder / "results.json"
     if not path.is_file():
         return Results(note="this run was never checked: there is no results.json in its folder")
@@ -73,7 +73,7 @@ def checker_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def _drawings(result: CheckResult) -> list[str]:
-    """Encode a checker's SVG drawings in base64: a browser executes no script in an image."""
+    """Encode a checker's SVG drawings in base64, as images, in which browsers execute no script."""
     drawings = result.details.get("drawings")
     texts = (
         [text for text in drawings if isinstance(text, str)] if isinstance(drawings, list) else []
@@ -83,7 +83,7 @@ def _drawings(result: CheckResult) -> list[str]:
 
 
 def _orders(result: CheckResult) -> list[dict[str, Any]]:
-    """Return partial linearizations to draw; if none exist, a few contradicting operations."""
+    """Return partial linearizations to draw or, if there are none, a few conflicting operations."""
     if result.verdict is not Verdict.INVALID or result.details.get("drawings"):
         return []
     picture = counterexample_of([result])
@@ -112,7 +112,7 @@ def _sentences(lines: Sequence[str]) -> list[str]:
 
 
 def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
-    """Return what checkers certify about the run's coverage: names, each with lines of text."""
+    """Return the certificate, by which checkers say what the run covered: names, with lines."""
     rows: list[tuple[str, list[str]]] = []
     for result in results.checkers:
         certificate = result.details.get("certificate")
@@ -204,7 +204,7 @@ def _with_options(name: str, options: Mapping[str, Any]) -> str:
 
 
 def _is_file(value: object) -> bool:
-    """Whether an option has the content of a file, which the case shows."""
+    """Whether an option is the content of a file. Such content is shown with the case."""
     return isinstance(value, str) and "\n" in value
 
 

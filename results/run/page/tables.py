@@ -1,10 +1,10 @@
-"""Histories of tables, one per table id, from answers to clients and the masters' snapshot.
+"""Reconstructs the history of each table (by id) from answers to clients and the masters' snapshot.
 
-Acknowledged operations show when a table was created, altered (to which schema version), renamed
-and deleted. Reads show when clients first and last saw an id. An operation with an unknown outcome
-names a table but has no id, so it appears in no lane. Each history also has the table's state in
-the masters' own snapshot at the end of the run. The page draws one lane per name, in which an id is
-a segment. Only the vocabulary `ddl` has tables.
+Acknowledged operations show when a table was created, altered (and to which schema version),
+renamed and deleted. Reads show when clients first and last saw an id. An operation with an unknown
+outcome names a table but has no id, so it appears in no history. Each history also has the table's
+state in the masters' own snapshot at the end of the run. The page draws one lane per name, in which
+each id is a segment. Only runs with the vocabulary `ddl` have tables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableLane(msgspec.Struct, kw_only=True):
-    """The history of one table id. A time is `None` if no operation showed the event."""
+    """The history of one table id. The time of an event is `None` if no operation showed it."""
 
     id: str
     names: list[str]
@@ -116,7 +116,7 @@ def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
 
 
 def _name(lane: TableLane, name: Any) -> None:
-    """Append a name to the names of the table, unless the last name is the same."""
+    """Append a name to a table's names, unless it is already the last one."""
     if isinstance(name, str) and name and lane.names[-1:] != [name[:NAME_CHARS_MAX]]:
         lane.names.append(name[:NAME_CHARS_MAX])
 
@@ -142,7 +142,7 @@ def _event(call: Op, done: Op, asked: Mapping[str, Any], value: Mapping[str, Any
 
 
 def _take_snapshot(lanes: dict[str, TableLane], op: Op) -> None:
-    """Read each table's final state from the masters' snapshots, one line per distinct state."""
+    """Read each table's final state from the masters' snapshots: a line per distinct state."""
     masters = op.value.get("masters") if isinstance(op.value, dict) else None
     answers: dict[str, dict[str, list[str]]] = {}
     for master, state in masters.items() if isinstance(masters, dict) else ():
