@@ -36,7 +36,7 @@ _ASKED_AND_ANSWERED: Final = frozenset({"-h", "--help", "--help-all", "--version
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit code; never raises."""
+    """Run one verb and return its exit code; never raises an exception."""
     ensure_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_CRASH
     except BaseException as error:  # noqa: BLE001 - every crash needs an exit code
         if isinstance(error, BrokenPipeError) and reader_went_away():
-            # the reader closed the pipe, as in `harness export RUN | head`: not a failure
+            # not a failure: the reader closed the pipe, as in `harness export RUN | head`
             return EXIT_BROKEN_PIPE
         if isinstance(error, (OSError, MemoryError)):  # an error of the machine, not of the harness
             note(f"harness: {type(error).__name__}: {error} ({_place(error)})")
@@ -104,7 +104,7 @@ def _place(error: BaseException) -> str:
 
 
 def _checked(code: object) -> int:
-    """Return a verb's exit code, or `EXIT_CRASH` if it is invalid, such as a plug-in's `None`."""
+    """Return a verb's exit code, or `EXIT_CRASH` if a plug-in returned an invalid one (`None`)."""
     if isinstance(code, int) and 0 <= code <= EXIT_CODE_MAX:
         return code
     note(f"harness: the verb returned {code!r}; its exit code must be in 0 .. {EXIT_CODE_MAX}")

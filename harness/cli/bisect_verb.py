@@ -1,6 +1,4 @@
-"""`harness bisect`: find the first bad commit of a repository by running one case in the
-simulation.
-"""
+"""The verb `harness bisect` finds a repository's first bad commit by running one simulated case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness clean`: remove what dead runs left behind, in every environment."""
+"""The verb `harness clean` removes leftovers of dead runs, in every environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.up.lifecycle import clean_places
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Remove the leftovers of runs whose harness process is dead, and print the removed things."""
+    """Remove and print everything that runs left behind whose harness process died."""
     parser = Parser(
         prog="harness clean",
         description="Remove processes, containers, networks and rules of runs whose harness is "

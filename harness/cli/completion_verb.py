@@ -1,7 +1,7 @@
-"""`harness completion`: print the script that completes verbs and options in a shell.
+"""The verb `harness completion` prints a script by which a shell completes verbs and options.
 
-`shtab` generates the script from the verbs' parsers, so completion starts no Python process. The
-script contains the names of the plug-ins that were installed when it was generated.
+`shtab` generates the script from the verbs' parsers, so that completion needs no Python process.
+The names of plug-ins in it are those installed when it was generated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the completion script of the shell that `arguments` name."""
+    """Print the completion script for the shell that is named in `arguments`."""
     parser = Parser(
         prog="harness completion",
         description="Print the completion script of a shell: verbs, options and the names of "
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _whole_parser() -> argparse.ArgumentParser:
-    """One parser for all verbs, with the names of plug-ins as choices."""
+    """Make one parser for all verbs, with the names of plug-ins as choices."""
     whole = argparse.ArgumentParser(prog="harness")
     verbs = whole.add_subparsers()
     names = {dest: sorted(names()) for dest, names in _NAMES.items()}

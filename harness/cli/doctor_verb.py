@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the report; returns 0 if a real environment and all required parts work, else 1."""
+    """Print the report; return 0 if all required parts and any real environment work, else 1."""
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",
@@ -93,7 +93,7 @@ def _environments() -> list[Finding]:
 
 
 def _optional() -> list[Finding]:
-    """Findings about optional tools; `_plugins` reports `Diagnosis` plug-ins that do not load."""
+    """Return findings about optional tools, from the plug-ins for diagnosis that can be loaded."""
     findings = [_faketime()]
     for name, diagnosis in load_all("diagnoses"):
         with contextlib.suppress(UsageError):
@@ -112,7 +112,7 @@ def _faketime() -> Finding:
 
 
 def _taken_names() -> list[Finding]:
-    """Findings about names that plug-ins of several packages claim."""
+    """Return findings about plug-in names that several packages claim."""
     return [
         Finding(
             True,

@@ -1,4 +1,4 @@
-"""`harness image build`: build the Docker image of nodes, or the image of Spark's executors."""
+"""The verb `harness image build` builds the Docker image of nodes, or of Spark's executors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""`harness init --compose FILE`: write a declaration for the system in a Compose file, and a CI
-workflow.
+"""Declares the system in a Compose file, and writes a CI workflow (`harness init --compose FILE`).
 
-The target `declared` reads the Compose file and asks for facts that the file does not show. On a
-terminal the user answers. Otherwise, or with `--yes`, the defaults are used and listed.
+The target `declared` reads the Compose file. It asks about everything that the file does not show.
+On a terminal, the user answers. Otherwise, or with `--yes`, the defaults are used and listed.
 """
 
 from __future__ import annotations
@@ -61,8 +60,9 @@ jobs:
 
 
 def draft_from(compose: Path, without: Sequence[str], *, ask_nothing: bool, force: bool) -> None:
-    """Write the declaration and the workflow, and print the reasons for the values in the
-    declaration. Raises `UsageError` before anything is written.
+    """Write the declaration and the workflow, and print the reasons for the declared values.
+
+    If `UsageError` is raised, nothing was written.
     """
     _check_absent((FILE, WORKFLOW), force=force)
     asks = not ask_nothing and sys.stdin is not None and sys.stdin.isatty()
@@ -81,7 +81,7 @@ def draft_from(compose: Path, without: Sequence[str], *, ask_nothing: bool, forc
 def write_files(texts: Mapping[str, str], *, force: bool) -> None:
     """Write files below the current folder; raises `UsageError` if one exists, unless `force`."""
     _check_absent(tuple(texts), force=force)
-    # Write files of the current folder last: if a folder cannot be made, no file is left behind.
+    # Write files in subfolders first: if a folder cannot be made, no file is left behind.
     for name in sorted(texts, key=lambda name: Path(name).parent == Path()):
         text = texts[name]
         try:

@@ -1,7 +1,7 @@
-"""`harness init`: write a commented `harness.toml` into the current folder.
+"""The verb `harness init` writes a commented `harness.toml` into the current folder.
 
-With `--compose FILE`, the file declares the system in a Compose file; a CI workflow is written,
-too.
+With `--compose FILE`, `harness.toml` declares the system in the Compose file, and a CI workflow is
+written as well.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ store = "store"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files; raises `UsageError` if one exists and `--force` is not given."""
+    """Write the files; raise `UsageError` if one already exists, unless `--force` is given."""
     parser = Parser(
         prog="harness init",
         description=f"Write a commented {FILE} into the current folder: the defaults of `run`, "

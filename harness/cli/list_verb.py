@@ -41,7 +41,7 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one group of plug-ins, or a summary of all; a broken plug-in does not end the verb."""
+    """Print one group of plug-ins, or a summary of all. A broken plug-in does not end the verb."""
     parser = Parser(
         prog="harness list",
         description="Without GROUP: count the plug-ins of each group. With GROUP: describe each of "
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed: argparse.Namespace = parser.parse_args(list(arguments))
     if parsed.target is not None:
-        # check the name: raises `UsageError` if it is unknown
+        # raises `UsageError` if the name is unknown
         load_plugin("targets", parsed.target)
         if parsed.group not in {BUGS, "workloads"}:
             raise UsageError(
@@ -122,12 +122,12 @@ def _bugs(target: str | None) -> dict[str, dict[str, str]]:
 
 
 def _targets(name: str | None) -> list[tuple[str, Target]]:
-    """All targets that can be loaded, or only the target of this name."""
+    """Return all targets that can be loaded, or only the target of this name."""
     return list(load_working("targets")) if name is None else [(name, load_plugin("targets", name))]
 
 
 def _print_workloads(target: str | None) -> None:
-    """Print each workload with its possible targets, and the targets of each environment."""
+    """Print each workload with the targets it can run on, and each environment with its targets."""
     targets = dict(_targets(target))
     for name, workload in load_all("workloads"):
         if isinstance(workload, UsageError):
@@ -196,7 +196,7 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 
 def _why_not(error: UsageError) -> str:
-    """The text to print in place of the `doc` of a plug-in that does not load."""
+    """Return the text to print instead of the `doc` of a plug-in that does not load."""
     return str(error) if isinstance(error, ExtraMissingError) else f"BROKEN: {error}"
 
 
@@ -237,6 +237,6 @@ def _print_faults() -> None:
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """The fidelity of a fault: the worst (last in `Fidelity`) among the capabilities it needs."""
+    """Return a fault's fidelity: the worst (last in `Fidelity`) of the capabilities it needs."""
     fidelities = [able.get(need, Fidelity.NONE) for need in needs]
     return max(fidelities, key=list(Fidelity).index).value

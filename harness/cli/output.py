@@ -1,10 +1,10 @@
-"""Print results to stdout, which may be closed or full, or a pipe whose reader has gone.
+"""Prints results to stdout, even if it is closed or full, or a pipe whose reader has ended.
 
-All output is text with escaped control characters. Colours and tables come from rich
+In all output, control characters are escaped. Colours and tables come from rich
 (`harness.cli.styles`); if the stream is not a terminal, the output is plain text.
 
-A verb's exit code must not depend on the reader of its output: in `harness run | head -1`, an
-invalid run still exits with 1 and does not crash.
+A verb's exit code must not depend on the reader of its output: in `harness run | head -1`, the exit
+code of an invalid run is still 1, and the verb does not crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def say(*parts: RenderableType) -> None:
         for part in parts:
             print(harmless(part) if isinstance(part, str) else drawn(part, sys.stdout), flush=True)
     except BrokenPipeError:
-        _mute(sys.stdout)  # the reader stopped early, on purpose
+        _mute(sys.stdout)  # the reader has stopped on purpose, so print no note
     except OSError as error:
         _mute(sys.stdout)
         note(f"harness: the results cannot be printed: {error.strerror}")
@@ -43,19 +43,19 @@ def reader_went_away() -> bool:
     """Whether stdout is a pipe whose reader has closed it."""
     try:
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # only stdout: errors on stderr are ignored
+        poll.register(sys.stdout.fileno(), 0)  # only stdout, because errors on stderr are ignored
         return any(event & select.POLLERR for _, event in poll.poll(0))
     except (OSError, ValueError):  # the stream has no file descriptor
         return False
 
 
 def flush_output() -> None:
-    """Flush stdout and stderr; silently drop the output if the reader has closed the pipe.
+    """Flush stdout and stderr; drop the output silently if the reader has closed the pipe.
 
-    Python also flushes these streams at exit, but exits with 120 if the flush fails.
+    Python itself flushes these streams at exit, but if this fails, its exit code is 120.
     """
     for stream in (sys.stdout, sys.stderr):
-        if stream is None:  # the stream was already closed at start-up
+        if stream is None:  # it was closed when Python started
             continue
         try:
             stream.flush()

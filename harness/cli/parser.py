@@ -92,11 +92,11 @@ exit codes: 0 valid or permitted, 1 invalid, 2 unknown, 254 usage, 255 crash"""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises `UsageError`s with a suggestion.
+    """An argument parser that raises a `UsageError`, with a suggestion, for wrong arguments.
 
-    No argument may be empty: a shell passes an empty text for an unset variable, and if this text
-    meant "not given" or the folder `.`, the command would silently test something else. Flags
-    cannot be abbreviated, and line breaks in the description and epilog are kept.
+    Empty arguments are refused. They usually come from an unset variable in a shell command. If an
+    empty text meant "not given" or the folder `.`, the command would silently test something else.
+    Flags cannot be abbreviated, and line breaks in the description and epilog are kept.
     """
 
     def __init__(
@@ -112,18 +112,18 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse the arguments; inside `captured_parser`, raise `_Captured` with the parser."""
+        """Parse the arguments; inside `captured_parser`, raise `_Captured` with this parser."""
         if _capturing:
             raise _Captured(self)
         return super().parse_args(args, namespace)
 
     def show_first(self, *flags: str) -> None:
-        """Make `--help` show only these options, and `--help-all` show every option."""
+        """Make `--help` show only these options; `--help-all` then shows every option."""
         self._first = frozenset(flags)
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """The help text, with every option if `every` is true or `show_first` was not called."""
+        """Return the help text, with every option if `every`, or if `show_first` was not called."""
         if self._first is None or every:
             return super().format_help()
         hidden = {
@@ -170,7 +170,7 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        """Raise `UsageError`: argparse would exit with 2, the code of the verdict *unknown*."""
+        """Raise `UsageError`; argparse would exit with 2, which is the code of *unknown*."""
         raise UsageError(f"{message}{self._suggestion(message)}; see `{self.prog} --help`")
 
     def _suggestion(self, message: str) -> str:
@@ -210,7 +210,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-class _Captured(Exception):  # noqa: N818 - nothing failed
+class _Captured(Exception):  # noqa: N818 - not an error
     """Carries the parser of a verb to `captured_parser`."""
 
     def __init__(self, parser: Parser) -> None:
@@ -222,10 +222,10 @@ _capturing: list[bool] = []
 
 
 def captured_parser(verb: str) -> Parser | None:
-    """The parser of a built-in verb, obtained without running the verb.
+    """Return the parser of a built-in verb, without running the verb.
 
-    Returns `None` for a verb without a parser, and for a verb of another package, because its
-    `main` might do the verb's work.
+    Returns `None` for a verb without a parser. Also returns `None` for a verb of another package,
+    because its `main` might do the verb's work.
     """
     if verb not in VERBS:
         return None
@@ -249,7 +249,7 @@ def _name_of(action: argparse.Action) -> str:
 
 
 def check_counts(parsed: argparse.Namespace, **most: int) -> None:
-    """Raise `UsageError` unless each option named in `most` is from 1 to its maximum."""
+    """Raise `UsageError` unless each option in `most` is between 1 and its maximum there."""
     for name, maximum in most.items():
         value = getattr(parsed, name)
         if not 1 <= value <= maximum:
@@ -288,7 +288,7 @@ def verb_module(verb: str) -> Verb:
 
 
 def _is_module(verb: str) -> bool:
-    """Whether the module of a verb is in `harness.cli`; other verbs are plug-ins."""
+    """Whether a verb is a module in `harness.cli`, and not a plug-in."""
     return verb in VERBS and importlib.util.find_spec(_module_name(verb)) is not None
 
 
@@ -297,7 +297,7 @@ def _module_name(verb: str) -> str:
 
 
 def known_verbs() -> dict[str, str]:
-    """Every verb with a one-line description: built-in verbs first, then plug-ins."""
+    """Return every verb with a one-line description: built-in verbs first, then plug-ins."""
     foreign: list[str] = []
     for name in plugin_names("verbs"):
         if _is_module(name):
@@ -308,7 +308,7 @@ def known_verbs() -> dict[str, str]:
 
 
 def _described(verb: str) -> str:
-    """The one-line description of a third-party verb, read from source without importing it."""
+    """Return the one-line description of another package's verb, without importing its module."""
     module = verb_module_name(verb)
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
@@ -327,7 +327,7 @@ def _described(verb: str) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser for `harness --help`, and for a command line that does not begin with a verb."""
+    """Make the parser for `harness --help`, and for a command line that has no verb first."""
     others = {name: text for name, text in known_verbs().items() if name not in VERBS}
     groups = {**GROUPED, "installed packages": others} if others else GROUPED
     verbs = "\n\n".join(

@@ -1,10 +1,10 @@
-"""`harness.toml`: the defaults of a folder, for options that a command line omits.
+"""Reads `harness.toml`, which has a folder's defaults for options that a command line omits.
 
 Only the current folder's file is read, so that a command never depends on a parent folder. The
-file's values become options in front of the command line's options, and the last option wins:
+file's values become options in front of the command line's own options, and the last one wins. So
 checks, stored runs and replays are the same as if the user had typed the values. With `--case FILE`
-or `--no-config` the file is ignored. Replay commands contain `--no-config` if the current folder
-has a `harness.toml`.
+or `--no-config`, the file is ignored. If the current folder has a `harness.toml`, replay commands
+contain `--no-config`.
 
 The tables `[[known]]` list known failures (`harness.verdict.known`).
 
@@ -65,7 +65,7 @@ _OF_WORKLOAD: Final = frozenset({"target", "profile"})
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """Return the options that `harness.toml` adds to a verb's `arguments`, and print them, too.
+    """Return (and print) the options that `harness.toml` adds to a verb's `arguments`.
 
     Raises `UsageError` for a file that cannot be read, a key that does not exist, or a value of
     the wrong type.
@@ -123,12 +123,12 @@ def replay_words() -> list[str]:
 
 
 def project_store() -> str:
-    """The folder of runs from `harness.toml`, or `store`; raises `UsageError` for a bad file."""
+    """Return the folder of runs in `harness.toml`, else `store`; raise `UsageError` if invalid."""
     return str(settings_of_file(Path(FILE)).get("store", "store"))
 
 
 def known_failures(path: Path | None, *, config: bool = True) -> KnownFailures:
-    """The known failures in `path` (from `--known`), or else in `harness.toml` if `config`.
+    """Return the known failures in `path` (from `--known`), else in `harness.toml` if `config`.
 
     Raises `UsageError` like `project_arguments`.
     """
@@ -155,13 +155,13 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def settings_of_file(path: Path) -> dict[str, Any]:
-    """The keys of `harness.toml`, or of a file that declares a system; raises `UsageError`."""
+    """Read the settings in `harness.toml` or in a system's declaration; raise `UsageError`."""
     try:
         values = _loaded(path)
     except UsageError:
         if str(path) == FILE:
             raise
-        # ignore the error: the target reads the whole declaration and has the better message
+        # ignore the error, because the target, which reads the declaration, has a better message
         return {}
     known_in(values, path)
     values.pop(KEY, None)

@@ -1,4 +1,4 @@
-"""`harness replay`: repeat a simulated run and stop it at a moment, to inspect and step it."""
+"""The verb `harness replay` repeats a simulated run, and stops it at a moment, to inspect it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _load(path: Path) -> tuple[Case, History | None, str, Path]:
-    """Return the case, the stored history if any, the environment, and the folder of the case."""
+    """Return the case, the stored history (if any), the environment, and the case's folder."""
     if not path.is_dir():
         return load_case(path), None, SIM, path.parent
     stored = load_run(path)
@@ -132,7 +132,7 @@ class _Session:
             replay.listen(self._progress)
 
     def run(self) -> int:
-        """Replay the run; return 0, or raise `UsageError` if the moment never came."""
+        """Replay the run; return 0, or raise `UsageError` if the run never reached the moment."""
         parsed = self._parsed
         order: Order = Steps(1) if parsed.until is None else parse_until(parsed.until)
         try:

@@ -1,7 +1,7 @@
-"""A status line that is redrawn on a terminal; elsewhere a new line from time to time.
+"""Shows a status line, which is redrawn on a terminal; elsewhere, prints a line now and then.
 
-On a terminal this is rich's live display, below the permanent lines. If the terminal or pipe is
-closed, only the progress display is lost, never the work.
+On a terminal, it is rich's live display, below all permanent lines. If the terminal or pipe is
+closed, the display ends, but the work continues.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class StatusLine:
 
     Without a terminal, a new line is printed every `pipe_interval_s` seconds.
 
-    On a terminal, another thread calls `draw` repeatedly to render the display; without `draw` a
-    terminal shows each text when it arrives.
+    On a terminal, a thread calls `draw` repeatedly to render the display. If there is no `draw`,
+    the terminal shows each text when it arrives. Without a terminal, one line is printed every
+    `pipe_interval_s`.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class StatusLine:
         self._live: Live | None = None
 
     def due_s(self) -> float | None:
-        """Begin an update if one is due; return the seconds since the last update, else `None`."""
+        """If an update is due, begin it and return the seconds since the last one; else `None`."""
         passed_s = time.monotonic() - self._shown_s
         if passed_s < self._interval_s:
             return None
@@ -60,7 +61,7 @@ class StatusLine:
         return width_of(self._stream)
 
     def show(self, text: str) -> None:
-        """Show `text` in place of the previous text; without a terminal, write it as a new line."""
+        """Replace the previous text by `text`; without a terminal, write it as a new line."""
         self._text = text
         if not self.terminal:
             self.line(text)

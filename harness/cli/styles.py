@@ -1,8 +1,8 @@
 """Colours and tables, drawn by rich. On a terminal, lines wrap at its width; elsewhere never.
 
-`NO_COLOR` and `TERM=dumb` switch colours off; `FORCE_COLOR` switches them on without a terminal.
-Text from other sources is escaped (`harmless`) and never parsed as rich's markup. Rich is imported
-only when something is drawn.
+`NO_COLOR` and `TERM=dumb` switch colours off; `FORCE_COLOR` switches them on even without a
+terminal. Text from other sources is escaped (`harmless`), and never parsed as rich's markup. Rich
+is imported only when something is drawn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BAR_WIDTH: Final = 24
 WIDTH_DEFAULT: Final = 80
 WIDTH_PIPED: Final = 1_000_000
 """The width outside of terminals, where nothing is wrapped."""
-# Characters that control a terminal: C0 except line feeds and tabs, DEL, C1, and other line ends.
+# Characters that control a terminal: C0 (except line feed and tab), DEL, C1, other line separators.
 _CONTROLS: Final = {
     code: f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -45,7 +45,7 @@ _CONTROLS: Final = {
 def harmless(text: str) -> str:
     """Escape the control characters in `text`, which may quote file names, values or errors.
 
-    Lone surrogates, which represent undecodable bytes of file names, are escaped, too.
+    Also escape lone surrogates, which represent undecodable bytes of file names.
     """
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
@@ -59,7 +59,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """The current width of a terminal in columns, or `WIDTH_DEFAULT` if it is unknown."""
+    """Return the current width of a terminal in columns; `WIDTH_DEFAULT` if it is unknown."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):
@@ -68,7 +68,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
-    """A rich console with the settings of `stream`; it writes to `to`, or else to `stream`."""
+    """Make a rich console with the settings of `stream`, which writes to `to` or to `stream`."""
     from rich.console import Console
 
     terminal = is_terminal(stream)
@@ -116,14 +116,14 @@ def _without_padding(text: str) -> str:
 
 
 def _wraps(part: RenderableType) -> bool:
-    """Whether to wrap long lines; false for plain text, because users copy commands from it."""
+    """Whether to wrap long lines. False for plain text, because users copy commands from it."""
     from rich.text import Text
 
     return not isinstance(part, Text)
 
 
 def styled(text: str, style: str = "") -> Text:
-    """Text in a rich style; markup in it has no effect."""
+    """Return text in a rich style; markup in the text has no effect."""
     from rich.text import Text
 
     return Text(harmless(text).expandtabs(4), style)
@@ -149,7 +149,7 @@ def table(
     head: Sequence[str] = (),
     indent: int = 0,
 ) -> Table:
-    """A rich table with columns of minimal width; the last column takes the rest of a line."""
+    """Make a table whose columns have minimal width; the last one takes the rest of a line."""
     from rich.table import Table
 
     columns = max((len(row) for row in rows), default=len(head))
@@ -167,7 +167,7 @@ def table(
 
 
 def bar(done: float, total: float, text: Text) -> Table:
-    """A progress bar that shows `done` of `total`, followed by `text`."""
+    """Make a progress bar that shows `done` of `total`, followed by `text`."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

@@ -2,9 +2,9 @@
 
 | module    | content                                                            |
 |-----------|--------------------------------------------------------------------|
-| states    | the states that a run reached, as digests                          |
-| corpus    | cases that reached new states, in memory and on disk               |
-| mutation  | variations of a case: its faults, options, knobs and seed          |
-| uniform   | cases in which everything is drawn at once                         |
-| guide     | generations of cases, each drawn from what earlier ones reached    |
+| states    | observes the states that a run reaches                             |
+| corpus    | keeps the cases that reached new states, in memory and on disk     |
+| mutation  | varies a case: its faults, options, knobs and seed                 |
+| uniform   | draws cases whose faults are independent and uniformly distributed |
+| guide     | draws generations of cases, guided by states reached earlier       |
 """

@@ -5,8 +5,8 @@ have reached all of its states. The corpus has at most `ENTRIES_MAX` cases; when
 drops the case with the fewest states that no other case has reached. A case that fails does not
 enter, since most variations of it would fail in the same way; its states count as reached.
 
-The corpus depends only on the results in the order of their seeds, so a resumed soak builds it
-again from the journal. The files in its folder are for people and for other soaks.
+The corpus depends only on the results, taken in the order of their seeds. So a resumed soak
+rebuilds it from the journal. The files in its folder are for people and for other soaks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A case in the corpus; `number` is its seed in the soak, and `reached` is what its run
-    reached.
+    """A case in the corpus.
+
+    `number` is its seed in the soak, and `reached` has the states that its run reached.
     """
 
     number: int
@@ -47,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """The second file of a corpus entry: everything except the case, which is in the first file."""
+    """The second file of an entry: everything except the case, which is in the first file."""
 
     seed: int
     origin: Origin
@@ -66,7 +67,7 @@ class Corpus:
     def take(
         self, number: int, case: Case, origin: Origin, reached: Reached, *, failed: bool
     ) -> bool:
-        """Count what the run of a case reached; return whether the case entered the corpus."""
+        """Count the states that a case reached; return whether the case entered the corpus."""
         states = reached.states
         new = any(state not in self._runs for state in states)
         self._runs.update(states)
@@ -97,7 +98,7 @@ class Corpus:
             del self.entries[min(self.entries, key=lambda number: (unique[number], number))]
 
     def choose(self, rng: random.Random) -> Entry:
-        """Draw an entry; one that reached rarer states is drawn more often."""
+        """Draw an entry at random; entries that reached rarer states are drawn more often."""
         entries = list(self.entries.values())
         if not self._weights:
             self._weights = [
@@ -106,7 +107,7 @@ class Corpus:
         return rng.choices(entries, self._weights)[0]
 
     def write(self, folder: Path) -> None:
-        """Make `folder` contain two files per entry: its case, and what the case reached.
+        """Make `folder` contain exactly two files per entry: its case, and everything else.
 
         Raises `InfrastructureError` for disk errors.
         """

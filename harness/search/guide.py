@@ -1,11 +1,11 @@
-"""The guide of a search, which chooses the case of each seed by what earlier seeds reached.
+"""The guide of a search: chooses each seed's case, depending on states that earlier seeds reached.
 
 Seeds run in generations (`generations`). All cases of a generation are drawn before its first run,
 from the results of earlier generations in the order of their seeds. So the cases depend neither on
 the number of workers nor on interruptions. The first generation is drawn from scratch: even seeds
-exactly as in a swarm (`--search swarm`), odd seeds uniformly (`uniform`), since each method finds
-failures that the other misses. In later generations about one case in `FRESH_EVERY` is fresh; the
-others are variations of cases in the corpus.
+exactly as with `--search swarm`, and odd seeds uniformly (`harness.search.uniform`), because each
+method finds failures that the other misses. In later generations, about one case in `FRESH_EVERY`
+is fresh; the others are variations of cases in the corpus.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ TRIES_MAX: Final = 8
 def generations(first: int, last: int) -> Iterator[range]:
     """Yield each generation's seeds: half as many as in all earlier generations, within bounds.
 
-    Small generations let the guide learn early; large ones keep many workers busy.
+    A generation has half as many seeds as all earlier ones together, within bounds. Small
+    generations let the guide learn early; large ones keep many workers busy.
     """
     begin = first
     while begin <= last:
@@ -58,7 +59,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 class Guide:
     """Chooses the cases of a soak; the seed and the faults of its base `case` are ignored.
 
-    `case` is planned but not drawn (`harness.plan.random_case.undrawn`).
+    `case` is planned, but without random draws (`harness.plan.random_case.undrawn`).
     """
 
     def __init__(self, case: Case, environment: Environment, search: Search) -> None:
@@ -83,7 +84,7 @@ class Guide:
         return {seed: self._proposal(seed) for seed in seeds}
 
     def learn(self, seed: int, proposal: Proposal, reached: Reached, *, failed: bool) -> None:
-        """Learn what the run of a seed reached; call this in the order of seeds."""
+        """Learn which states the run of a seed reached; call this in the order of seeds."""
         self.corpus.take(seed, proposal.case, proposal.origin, reached, failed=failed)
 
     def _proposal(self, seed: int) -> Proposal:

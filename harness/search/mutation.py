@@ -61,7 +61,7 @@ Change = Callable[[random.Random, Case, Material], Case | None]
 def vary(rng: random.Random, case: Case, material: Material) -> tuple[Case, tuple[str, ...]]:
     """Return a variation of `case` with 1 to `CHANGES_MAX` changes, and the names of the changes.
 
-    The variation is not checked, so its options may exclude some of its faults.
+    The variation is not checked: its options may exclude some of its faults.
     """
     names: list[str] = []
     wanted = 1
@@ -150,7 +150,7 @@ def _at_event(rng: random.Random, case: Case, material: Material) -> Case | None
 
 
 def _splice(rng: random.Random, case: Case, material: Material) -> Case | None:
-    """From a random moment on, replace the faults by the faults of another case."""
+    """Replace all faults after a random moment by the faults of another case."""
     others = material.other.faults or ()
     at_ns = _anywhere(rng, case)
     kept = [fault for fault in case.faults or () if fault.at_ns < at_ns]
@@ -164,7 +164,7 @@ def _splice(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _reseed(_: random.Random, case: Case, material: Material) -> Case | None:
-    """Take the seed of the fresh case: latencies and operations change, the faults stay."""
+    """Take the seed of the fresh case, which changes latencies and operations, but not faults."""
     return msgspec.structs.replace(case, seed=material.fresh.seed)
 
 
@@ -204,7 +204,7 @@ def _anywhere(rng: random.Random, case: Case) -> int:
 
 
 def _moment(rng: random.Random, case: Case, material: Material) -> int:
-    """A moment shortly before or after an event; each kind of event is equally likely."""
+    """Draw a moment shortly before or after an event; each kind of event is equally likely."""
     if not material.moments or not rng.randrange(3):
         return _anywhere(rng, case)
     at_ns = rng.choice(material.moments[rng.choice(sorted(material.moments))])
@@ -214,10 +214,10 @@ def _moment(rng: random.Random, case: Case, material: Material) -> int:
 
 
 def _duration_ns(rng: random.Random, case: Case) -> int:
-    """Draw a duration so that each order of magnitude is equally likely.
+    """Draw a duration such that all orders of magnitude are equally likely.
 
-    It is at most a quarter of the chaos phase: a system that is down most of the time shows few
-    bugs.
+    It is at most a quarter of the chaos phase, because a system that is down most of the time shows
+    few bugs.
     """
     least_s, most_s = DURATION_S
     low, high = math.log(least_s), math.log(max(least_s, min(most_s, case.time_limit_s / 4)))
@@ -225,8 +225,9 @@ def _duration_ns(rng: random.Random, case: Case) -> int:
 
 
 def _triggered(rng: random.Random, fault: Fault, kind: str) -> str | None:
-    """Return the fault in words with `when event KIND` in place of its time; `None` if the fault
-    cannot be written in words.
+    """Return the fault in words, with `when event KIND` instead of its time.
+
+    Returns `None` if the fault cannot be written in words.
     """
     nemesis = load_nemesis(fault.nemesis)
     if not isinstance(nemesis, AimedNemesis):

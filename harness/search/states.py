@@ -1,4 +1,4 @@
-"""The states that a run reached, as digests, and the moments of its events.
+"""Observes which states a run reaches, as digests, and when its events happen.
 
 A guided search prefers cases that reached states which no earlier case reached. A state is a small
 tuple of facts about one moment, from the history and the events of nodes (`Env.event`). Examples:
@@ -12,9 +12,9 @@ tuple of facts about one moment, from the history and the events of nodes (`Env.
 * two operations that overlap, with the active faults;
 * two consecutive events, of one node or of two, with the magnitude of their count.
 
-Names of nodes and random ids are left out, so that symmetric states are equal. This module does not
-depend on a target: an event belongs to a replica group if it has the fields `group` and `term`, and
-reports a position if it has `group` and `index`. Observing a run does not change it.
+Names of nodes and random ids are left out, so that symmetric states are equal. This module works
+for any target: an event belongs to a replica group if it has the fields `group` and `term`, and
+reports a log position if it has `group` and `index`. Observing a run does not change it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class _Member:
-    """A node in a replica group: its last event with a term, that term, and its log position."""
+    """A node in a replica group: its last event with a term, this term, and its log position."""
 
     __slots__ = ("index", "kind", "term")
 
@@ -92,7 +92,7 @@ class StateWatch:
         self._moments: dict[str, list[int]] = {}
         self._counts: Counter[str] = Counter()
 
-    # --- what happens --------------------------------------------------------------------------
+    # --- ops and events ------------------------------------------------------------------------
 
     def on_op(self, op: Op) -> None:
         """Observe one op of the history."""
@@ -143,7 +143,7 @@ class StateWatch:
         self._last[node], self._last_node = word, node
 
     def _on_life(self, event: ClusterEvent) -> None:
-        """Note that a node ended or started."""
+        """Record that a node ended or started."""
         if event.kind == "node-exited":
             self._down.add(event.node)
         elif event.kind == "node-started":
@@ -180,7 +180,7 @@ class StateWatch:
     # --- states --------------------------------------------------------------------------------
 
     def _named(self) -> list[str]:
-        """The groups whose names are not random ids."""
+        """Return the groups whose names are not random ids."""
         return [name for name in self._groups if _ID.search(name) is None]
 
     def _summary(self, group: str) -> tuple[Any, ...]:
@@ -207,7 +207,7 @@ class StateWatch:
         return summary
 
     def reached(self) -> Reached:
-        """Return what the run reached so far."""
+        """Return the states that the run has reached so far, and the moments of its events."""
         digests = {_digest(state) for state in self._reached}
         for pair, count in self._pairs.items():
             magnitude = sum(count >= limit for limit in _MAGNITUDES)
@@ -219,7 +219,7 @@ class StateWatch:
 
 
 def _behind(entries: int) -> int:
-    """Classify how far behind a replica is: 0 not at all, 1 a little, 2 far."""
+    """Classify how far a replica is behind: 0 is not at all, 1 a little, 2 far."""
     return 0 if entries == 0 else 1 if entries < FAR else 2
 
 

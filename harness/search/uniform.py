@@ -1,8 +1,8 @@
 """Draws all faults of a case uniformly: the simplest search, and the baseline for the others.
 
-Each fault of a case is drawn independently and uniformly: over all nemeses, over the duration of
-the chaos phase, and over the range of fault lengths that soaks use. The last fault outlives the
-chaos phase, as in every soak. Knobs, options and clients are drawn as in every soak.
+Each fault of a case is drawn independently of the others. Its nemesis, its time in the chaos phase,
+and its duration (from the range that soaks use) are distributed uniformly. As in every soak, the
+last fault outlives the chaos phase. Knobs, options and clients are also drawn as in every soak.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_uniform_faults(case: Case, candidates: tuple[str, ...]) -> Case:
 
 
 def of_kind(rng: random.Random, case: Case, name: str) -> dict[str, Any]:
-    """Draw the fields `nemesis` and `args` of a fault of the nemesis `name`."""
+    """Draw a fault of the nemesis `name`: its fields `nemesis` and `args`."""
     target: Target = load_plugin("targets", case.target)
     nemesis = load_nemesis(name).for_target(target)
     if isinstance(nemesis, AimedNemesis):

@@ -2,18 +2,18 @@
 
 | module   | content                                                                 |
 |----------|-------------------------------------------------------------------------|
-| result   | the job and result of a seed, and sums over results                     |
+| result   | the job and the result of one seed, and totals over results             |
 | seed     | one seed in this process: run, judge, keep                              |
-| planting | defects that a job plants in its worker                                 |
-| pool     | isolated worker processes (`python -m harness.soak`)                    |
-| real     | one run after the other in a real environment                           |
+| planting | plants defects in the code of a worker, to test whether a run finds them |
+| pool     | runs seeds on isolated worker processes (`python -m harness.soak`)      |
+| real     | runs seeds one after the other, in a real environment                   |
 | identity | digests of the case and of the code, which identify a soak              |
-| journal  | results of finished seeds, on disk; the lock against a second soak      |
-| campaign | pending seeds, and the totals                                           |
-| junit    | JUnit XML                                                               |
-| github   | step summary and annotations of GitHub Actions                          |
+| journal  | stores results of finished seeds; locks out a second soak               |
+| campaign | one soak as a whole: pending seeds, results, totals                     |
+| junit    | output as JUnit XML                                                     |
+| github   | output as step summary and annotations of GitHub Actions                |
 
-Executors other than the local pool come as plug-ins of the group `harness.soak_executors`.
+Other executors, such as Spark, are plug-ins of the group `harness.soak_executors`.
 """
 
 from harness.soak.campaign import Campaign, SoakSpec

@@ -20,7 +20,7 @@ def results(lines: Iterable[bytes]) -> Iterator[bytes]:
     checked: str | None = None
     for line in lines:
         job = decoder.decode(line)
-        why = None  # the reason why this worker's code must not run the seed
+        why = None  # why this worker must not run the seed: its code is not the soak's
         if checked is None or checked != job.code:
             why = other_code(job.case, "sim", job.code)
         checked = job.code

@@ -1,4 +1,4 @@
-"""One soak from its first seed to its last, even if it is killed and resumed many times.
+"""Manages one soak from its first seed to its last, even if it is killed and resumed many times.
 
 `Campaign` has the finished seeds (the journal), the pending seeds, and the totals. A seed is
 finished when the journal has its result and, if its run is to be kept, the store or the sink (a
@@ -46,7 +46,7 @@ OpenSink = Callable[[str, str], SunkRuns]
 
 
 class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The specification of a soak. `case` is planned; its seed and faults have no effect."""
+    """The specification of a soak. `case` is planned, but its seed and faults are not used."""
 
     case: Case
     environment: str
@@ -80,7 +80,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The values, apart from the case, that decide which cases run; empty for a swarm."""
+        """The values, in addition to the case, that decide which cases run; empty for a swarm."""
         if self.search == SWARM:
             return ()
         return (self.search,) if self.search == UNIFORM else (self.search, str(self.first))
@@ -94,17 +94,17 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Campaign:
-    """An open soak, which holds a lock against a second soak of the same case until it is closed.
+    """An open soak. Until it is closed, it holds a lock against a second soak of the same case.
 
-    Raises `UsageError` if the same soak is running or the store is not a folder, and
+    Raises `UsageError` if the same soak is already running, or if the store is not a folder. Raises
     `InfrastructureError` for disk errors.
     """
 
     def __init__(self, spec: SoakSpec, *, fresh: bool, sink: OpenSink | None = None) -> None:
         """Take the lock and read the journal; `fresh` discards the journal.
 
-        `sink` opens a sink for the soak's name and the prefix of its runs; the runs then move from
-        the store to the sink.
+        `sink` opens a sink for the soak's name and the prefix of its runs; runs then move from the
+        store to this sink.
         """
         check_place(spec.store, spec.name)
         self.spec = spec
@@ -139,7 +139,7 @@ class Campaign:
             raise
 
     def _look_at_older(self, path: Path) -> None:
-        """Add a note if the code changed; remove all but a few journals of older code."""
+        """Add a note if the code has changed; remove all but a few journals of older code."""
         older = [other for other in self._folder.glob(f"{self.id.case}-*.log") if other != path]
         older.sort(key=lambda other: other.stat().st_mtime, reverse=True)
         if older and not path.exists():
@@ -158,7 +158,7 @@ class Campaign:
             shutil.rmtree(other.with_suffix(CORPUS_SUFFIX), ignore_errors=True)
 
     def _sweep(self) -> None:
-        """Remove incomplete folders of killed workers."""
+        """Remove incomplete folders that killed workers left."""
         for part in self.spec.folder.glob(f".{self._prefix}*{STAGED_SUFFIX}"):
             shutil.rmtree(part, ignore_errors=True)
 
@@ -187,7 +187,7 @@ class Campaign:
 
     @property
     def _guided(self) -> bool:
-        """Whether later cases depend on earlier results, so that no result may change."""
+        """Whether later cases depend on earlier results, which therefore must not change."""
         return self.spec.search == GUIDED
 
     def _keeps(self, result: SeedResult) -> bool:
@@ -196,7 +196,7 @@ class Campaign:
         return wanted and result.verdict != CRASH
 
     def _take_over(self, sink: SunkRuns) -> None:
-        """Record results that the sink has and the journal lacks, such as another machine's."""
+        """Record results that are in the sink but not in the journal, such as another machine's."""
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
             settled = result.seed in self._journal or result.run != self.run_name(result.seed)
@@ -205,8 +205,9 @@ class Campaign:
                 self.tally.take(result)
 
     def _sinks(self, result: SeedResult) -> bool:
-        """Whether the sink has the run of `result`. A run that a killed soak left in the store
-        moves to the sink now.
+        """Whether the sink has the run of `result`.
+
+        If a killed soak left the run in the store, it is moved to the sink now.
         """
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
@@ -243,15 +244,17 @@ class Campaign:
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:
-        """The seeds that must run, in order."""
+        """Yield the seeds that must run, in order."""
         return self._pending(range(self.spec.first, self.spec.last + 1))
 
     def _pending(self, seeds: Iterable[int]) -> Iterator[int]:
         return (seed for seed in seeds if seed not in self._journal)
 
     def waves(self) -> Iterator[Iterator[SeedJob]]:
-        """The jobs of pending seeds, in groups: all jobs of a group must end before the next group
-        is requested. A guided search has one group per generation, other searches only one.
+        """Yield the jobs of pending seeds, in groups.
+
+        All jobs of a group must end before the next group is requested. A guided search has one
+        group per generation; other searches have only one group.
         """
         if not self._guided:
             yield map(self.job, self.pending())
@@ -262,7 +265,7 @@ class Campaign:
             self._learn()
 
     def _learn(self) -> None:
-        """Give the results of a complete generation to the guide, and store its corpus."""
+        """Pass the results of a complete generation to the guide, and store the guide's corpus."""
         for seed, proposal in self._proposals.items():
             result = self._journal.result(seed)
             if result is not None and result.reached is not None:
@@ -276,7 +279,7 @@ class Campaign:
 
     @property
     def states(self) -> int:
-        """The number of states that all runs reached, also in a generation that was cut short."""
+        """Return the number of states that all runs reached, including an incomplete generation."""
         if not self._guided:
             return 0
         reached = (result.reached for result in self.results() if result.reached is not None)
@@ -310,15 +313,15 @@ class Campaign:
 
     @property
     def enough(self) -> bool:
-        """Whether enough seeds are invalid for the soak to stop."""
+        """Whether so few or many seeds are invalid that the soak stops early."""
         return 0 < self.spec.stop_after <= self.tally.verdicts[Verdict.INVALID.value]
 
     def take(self, result: SeedResult, *, sunk: bool = False) -> bool:
-        """Record one result; returns whether to continue. `sunk`: the run is already in the sink.
+        """Record one result; return whether to continue. `sunk`: the run is already in the sink.
 
-        The first result of a seed counts: an executor may run a seed twice.
+        If an executor runs a seed twice, the first result counts.
         """
-        proven = result.verdict == Verdict.INVALID.value  # a failure counts even without a kept run
+        proven = result.verdict == Verdict.INVALID.value  # counts even if the run was not kept
         if result.stop is not None:
             self.stopped = result.stop
             if proven:
@@ -335,14 +338,14 @@ class Campaign:
                     self._keep_case(result.seed)
                 self._journal.append(result)
                 if not lost:
-                    # remove the case file, since reports count it as a crash
+                    # remove the case file, because reports would count it as a crash
                     with contextlib.suppress(OSError):
                         self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
                     self.tally.take(result)
                 raise
-            if result.run is None:  # a run of older code for this seed is not part of this soak
+            if result.run is None:  # if the store has a run of this seed, it is of older code
                 shutil.rmtree(self.spec.folder / self.run_name(result.seed), ignore_errors=True)
             self.tally.take(result)
             folder = result.folder(self.spec.store, self.spec.name)
@@ -364,15 +367,16 @@ class Campaign:
             latest.unlink(missing_ok=True)
 
     def place_of(self, result: SeedResult) -> str:
-        """Return the folder with the files of the run; empty if only the sink has the run."""
+        """Return the folder with the run's files; empty if only the sink has the run."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or self.sink is None or folder.is_dir():
             return "" if folder is None else str(folder)
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """Return the case file of a result. If the result has no run, as after a crash, the file is
-        next to the journal.
+        """Return the case file of a result.
+
+        If the result has no run, for example after a crash, the file is next to the journal.
         """
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:

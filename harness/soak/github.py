@@ -1,8 +1,8 @@
-"""A soak's output for GitHub Actions: a step summary and annotations.
+"""Makes a soak's output for GitHub Actions: a step summary and annotations.
 
-GitHub rejects a summary of more than 1 MiB and shows about ten annotations of a kind per step, so
+GitHub rejects a summary of more than 1 MiB, and shows about ten annotations of a kind per step. So
 both are cut here, with a note. All text from runs is escaped. The summary is HTML without empty
-lines, in which GitHub does not interpret Markdown; an annotation is one line.
+lines, in which GitHub does not interpret Markdown. An annotation is a single line.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def step_summary(
     *,
     bytes_max: int = SUMMARY_BYTES_MAX,
 ) -> str:
-    """Return the step summary within the size limit: headline, table of signatures, and `lines`."""
+    """Return the step summary, of limited size: headline, table of signatures, and `lines`."""
     parts = [f"<h3>{_inline(_headline(tally, groups, known))}</h3>\n", f"<p>{_inline(title)}</p>\n"]
     after = [f"<p>{_inline(line)}</p>\n" for line in lines]
     size = sum(len(part.encode()) for part in [*parts, *after])
-    bytes_max -= 500  # space for the table's head and for the line about left-out signatures
+    bytes_max -= 500  # space for the table's head, and for the note if signatures are left out
     rows: list[str] = []
     for group in groups:
         row = _row(group, known, replay(group.first))
@@ -57,7 +57,7 @@ def step_summary(
 
 
 def _headline(tally: Tally, groups: Sequence[FailureGroup], known: KnownFailures) -> str:
-    """The verdict in one line: `107 of 300 seeds invalid: 1 signature, known (KUDU-1234)`."""
+    """Write the verdict in a line: `107 of 300 seeds invalid: 1 signature, known (KUDU-1234)`."""
     if not groups:
         counts = ", ".join(f"{n} {name}" for name, n in tally.shown.items() if n)
         return f"{counted(tally.seeds, 'seed')}: {counts}" if counts else "no seed ran"
@@ -97,7 +97,7 @@ def _row(group: FailureGroup, known: KnownFailures, replay: str) -> str:
 
 
 def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
-    """One line of text, escaped for HTML; GitHub does not interpret Markdown inside HTML blocks."""
+    """Make one line of text, escaped for HTML; GitHub interprets no Markdown in HTML blocks."""
     flat = _CONTROL.sub(" ", text)
     if len(flat) > characters_max:
         flat = f"{flat[:characters_max]} ..."
@@ -107,8 +107,9 @@ def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
 def error_annotations(
     groups: Sequence[FailureGroup], replay: Callable[[SeedResult], str]
 ) -> list[str]:
-    """Return workflow commands that annotate failures, one per signature; if there are too many
-    signatures, the last command covers the rest.
+    """Return workflow commands that annotate failures, one per signature.
+
+    If there are too many signatures, the last command covers the rest.
     """
     cut = len(groups) > ANNOTATIONS_MAX
     lines: list[str] = []
@@ -124,7 +125,7 @@ def error_annotations(
 
 
 def _command(title: str, message: str) -> str:
-    """An `::error` command with escaped values (as in actions/toolkit, `core/src/command.ts`)."""
+    """Return an `::error` command; escape values like `core/src/command.ts` of actions/toolkit."""
     text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = name.replace(":", "%3A").replace(",", "%2C")

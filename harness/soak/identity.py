@@ -1,12 +1,12 @@
-"""Digests of the inputs that determine a soak's results: the case without its seed, and the code.
+"""Identifies a soak by digests of what determines its results: the case except its seed, and code.
 
 Two soaks with the same case digest write the same runs, so only one of them may run at a time. If
 the code digest is also the same, the second soak continues where the first stopped. The range of
-seeds and the number of workers do not affect results, so the digests do not contain them.
+seeds and the number of workers do not affect results, so they are not part of the digests.
 
-The code digest covers every file of the packages involved: `harness` without the parts that no
-worker loads, and the packages of the plug-ins that the case names, built-in and foreign. It also
-covers the versions of Python and of the libraries that affect results.
+The code digest covers every file of `harness`, except the parts that workers never load, and of the
+packages of the plug-ins that the case names, whether they are built in or not. It also covers the
+versions of Python and of the libraries that affect results.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCHEMA: Final = 1
 
 
 class SoakId(msgspec.Struct, frozen=True):
-    """The identity of a soak: digests of its case (with environment and label) and of the code."""
+    """The identity of a soak: a digest of its case, environment and label, and one of the code."""
 
     case: str
     code: str
@@ -83,10 +83,10 @@ def code_digest(case: Case, environment: str) -> str:
 
 
 def other_code(case: Case, environment: str, code: str | None) -> str | None:
-    """Return the reason to stop a soak whose code is no longer `code`; `None` if it still is.
+    """Return why a soak that started with `code` must stop; `None` if the code is unchanged.
 
-    The files are read again, since nodes in real environments load the current files when they
-    start.
+    The files are read again each time, because nodes in real environments load the current files
+    when they start.
     """
     if code is None:
         return None
@@ -107,7 +107,7 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
     for name in sorted({case.workload, *target.workloads}):
         yield "workloads", name
     for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
-        if not are_words(name):  # a nemesis written in words has no package of its own
+        if not are_words(name):  # a fault in words has no package of its own
             yield "nemeses", name
     for name in sorted(checker_names(case)):
         yield "checkers", name
@@ -115,8 +115,9 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _package_digest(package: str) -> str:
-    """Return a digest of the names and contents of all files of a package. The digest is cached,
-    since a process never reloads its code.
+    """Return a digest of the names and contents of all files of a package.
+
+    The digest is cached, because a process never reloads its code.
     """
     total = hashlib.sha256()
     for name, path in package_files(package):

@@ -34,7 +34,7 @@ _ABSENT: Final = -1
 
 
 class Lock:
-    """The lock of a running soak; raises `UsageError` if another soak holds it."""
+    """The lock that a soak holds while it runs; raises `UsageError` if another soak holds it."""
 
     def __init__(self, path: Path) -> None:
         """Take the lock, or raise at once if another soak holds it."""
@@ -54,7 +54,7 @@ class Lock:
                 f"the same soak is already running (process {owner or 'unknown'}); wait for it, "
                 "or use another --label, --name or --store"
             ) from error
-        # the disk may be full; the PID is only information for users
+        # the disk may be full, but the PID is only information for users
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
@@ -92,7 +92,7 @@ class Journal:
             raise self._refusal(error) from error
 
     def _load(self, begin: bytes) -> bool:
-        """Find each seed's last valid line; returns whether the journal belongs to this soak."""
+        """Find each seed's last valid line; return whether the journal belongs to this soak."""
         self._file.seek(0)
         with open(self._file.fileno(), "rb", closefd=False) as reader:
             if reader.readline(LINE_BYTES_MAX) != begin:
@@ -126,14 +126,14 @@ class Journal:
             return None
 
     def append(self, result: SeedResult) -> None:
-        """Record one result; after the return, a crash of this process cannot lose it."""
+        """Record one result. After the return, a crash of the process does not lose the result."""
         line = _framed(self._encoder.encode(result))
         try:
             offset = self._end
             self._write(line)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._end)  # otherwise the next line would follow a torn line
+                self._file.truncate(self._end)  # remove a torn line
             raise self._refusal(error) from error
         if self._first <= result.seed <= self._last:
             self._offsets[result.seed - self._first] = offset
@@ -153,7 +153,7 @@ class Journal:
         return self._offsets[seed - self._first] != _ABSENT
 
     def results(self) -> Iterator[SeedResult]:
-        """The last result of each seed of the range, in the order of seeds, one at a time."""
+        """Yield the last result of each seed of the range, in the order of seeds."""
         with self.path.open("rb") as reader:
             for offset in self._offsets:
                 if offset != _ABSENT:
@@ -186,7 +186,7 @@ def _framed(content: bytes) -> bytes:
 
 
 def _content(line: bytes) -> bytes | None:
-    """The JSON of a line, if the line is complete and its checksum is right."""
+    """Return the JSON of a line, if the line is complete and its checksum is right."""
     if not line.endswith(b"\n") or line[8:9] != b" ":
         return None
     content = line[9:-1]

@@ -71,8 +71,9 @@ class JunitCases:
                 yield JunitCase(name, result.wall_s, properties)
 
     def by_signature(self, groups: Sequence[FailureGroup], *, passing: int) -> Iterator[JunitCase]:
-        """Yield one test case for all passing seeds, one per known failure that no seed showed, and
-        one per signature with its first seed.
+        """Yield one test case per signature, with its first seed.
+
+        Also yield one for all passing seeds together, and one per known failure that did not occur.
         """
         yield JunitCase("passing seeds", None, {"seeds": str(passing)})
         for entry in self.known_failures.gone(group.signature for group in groups):
@@ -130,11 +131,11 @@ def write_junit(
     properties: Mapping[str, str],
     unfinished: str | None = None,
 ) -> None:
-    """Write a JUnit file completely or not at all. `cases` is called twice, since the file begins
-    with the counts of cases.
+    """Write a JUnit file completely or not at all.
 
-    `started` and `wall_s` are the time of the whole suite; `unfinished` is the reason why the soak
-    is incomplete.
+    `cases` is called twice, because the file begins with the counts of cases. `started` and
+    `wall_s` are the start and the duration of the whole soak. `unfinished` says why it is
+    incomplete.
     """
     attributes = {"timestamp": f"{started:%Y-%m-%dT%H:%M:%S}", "time": f"{wall_s:.3f}"}
     try:

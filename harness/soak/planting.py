@@ -1,4 +1,4 @@
-"""Defects that a job plants in its worker for the duration of its run.
+"""Plants a defect in the code of a worker while it runs a job, to test whether the run finds it.
 
 A module of planted defects has the attribute `DEFECTS`, which maps names to
 `harness.plugins.PlantedDefect`. Workers import the module by its name, so it must be on their path.
@@ -17,7 +17,7 @@ from harness.support.importing import import_module
 
 
 def load_defects(module: str) -> Mapping[str, PlantedDefect]:
-    """Return the defects of a module; raises `UsageError` if it does not load, or has none."""
+    """Return the defects of a module; raise `UsageError` if it does not load, or has none."""
     try:
         defects = getattr(import_module(module), "DEFECTS", None)
     except ImportError as error:
@@ -54,9 +54,7 @@ def planted(place: str | None) -> Iterator[None]:
 
 
 def defect_digest(place: str | None) -> str:
-    """Return a digest of a defect and of all Python files of its module or package; empty for
-    `None`.
-    """
+    """Return a digest of a defect and all Python files of its package; empty for `None`."""
     if place is None:
         return ""
     total = hashlib.sha256(place.encode())

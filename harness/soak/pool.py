@@ -1,7 +1,7 @@
-"""The executor that runs a soak's seeds on isolated worker processes (`python -m harness.soak`).
+"""Runs a soak's seeds on isolated local worker processes (`python -m harness.soak`).
 
-A seed whose worker died is run once more, since something else may have killed the worker. If the
-second worker dies, too, the seed counts as a crash.
+If a worker dies, its seed runs once more, because something else may have killed the worker. If the
+second worker also dies, the seed counts as a crash.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def soak(
     on_result: Callable[[SeedResult], bool],
     crew: Crew | None = None,
 ) -> bool:
-    """Run all seeds of `work` on `jobs` worker processes; returns whether to continue.
+    """Run all seeds of `work` on `jobs` worker processes; return whether to continue.
 
-    `on_result` is called as results arrive and returns whether to continue; its exceptions end the
-    soak. Ctrl-C waits until `on_result` returns. Workers of the `crew` stay for the next call.
-    Raises `InfrastructureError` if no worker can be started.
+    `on_result` is called with each result, and returns whether to continue; its exceptions end the
+    soak. Ctrl-C takes effect only after `on_result` has returned. Workers of the `crew` are kept
+    for the next call. Raises `InfrastructureError` if no worker can be started.
     """
     go_on = True
 

@@ -1,10 +1,10 @@
-"""The executor that runs seeds one after the other in a real environment and keeps whole runs.
+"""Runs a soak's seeds one after the other in a real environment, and keeps every run.
 
-During a run the environment handles Ctrl-C: the first Ctrl-C ends the workload, the run heals and
+During a run, the environment handles Ctrl-C: the first Ctrl-C ends the workload, the run heals and
 is judged, and then the soak stops. A run whose workload was cut short is kept, but its seed is not
-finished: the next soak runs it again. A folder's name contains the seed and the time, since no two
-runs of a seed are equal here. Nodes load their code when they start, so the code is checked before
-and after each run: a run by code that changed since the start of the soak does not count.
+finished, so the next soak runs the seed again. No two runs of a seed are equal here, so the name of
+a run's folder contains the seed and the time. Nodes load their code when they start. So the code is
+compared before and after each run: if it has changed since the soak began, the run does not count.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ def soak_one_by_one(
     listen: Callable[[int], Callable[[Op], None]] | None = None,
     conducting: Callable[..., Outcome] | None = None,
 ) -> bool:
-    """Run the seeds of `work` one after the other, until `on_result` returns false or a run has
-    frozen; return whether the user interrupted the soak.
+    """Run the seeds of `work` one after the other; return whether the user interrupted the soak.
 
     `listen` is called before each seed and returns the listener for the run's ops. `conducting` is
     called instead of `conduct` (see `run_and_keep`).
 
-    Raises `UsageError` for cases that this environment refuses, and `KeyboardInterrupt` for a
-    second Ctrl-C or a Ctrl-C between runs.
+    Raises `UsageError` for cases that this environment refuses. Raises `KeyboardInterrupt` for a
+    second Ctrl-C, or for a Ctrl-C between runs.
     """
     for job in work:
         why = other_code(job.case, environment.name, job.code)

@@ -1,4 +1,4 @@
-"""Jobs and results of seeds, which all parts of a soak share.
+"""Jobs and results of seeds, as all parts of a soak exchange them.
 
 A result is small, since a journal may have one for each of millions of seeds: reasons are cut, and
 only failing results list checkers. The fields in `MEASURES` differ from machine to machine. All
@@ -44,7 +44,7 @@ so even the number of kept bytes varies)."""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The job of a worker: one seed to run. `store` is `None` if no run is kept.
+    """A job for a worker: one seed to run. `store` is `None` if the run is not kept.
 
     In a guided search, `number` is the seed in the soak, and its case may have another seed.
     """
@@ -55,17 +55,17 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     run_prefix: str  # prefix of the run's folder below store/name
     label: str | None = None
     keep: str = KEEP_ALL
-    code: str | None = None  # the digest of the code that must run the job; `None` accepts any code
-    lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
-    reporters: tuple[str, ...] = ()  # reporters that a remote executor runs on failing runs
-    artefacts: int = 0  # the number of failing runs for which an executor makes artefacts
+    code: str | None = None  # digest of the code that must run the job; `None` accepts any code
+    lake: str | None = None  # lake to which remote executors append runs; ignored by local workers
+    reporters: tuple[str, ...] = ()  # reporters that a remote executor applies to failing runs
+    artefacts: int = 0  # number of failing runs for which a remote executor makes artefacts
     defect: str | None = None  # MODULE:NAME of a defect to plant (`harness.soak.planting`)
     number: int | None = None  # the seed's number in the soak, if it differs from the case's
-    observe: bool = False  # whether the result contains the states that the run reached
+    observe: bool = False  # whether the result must contain the states that the run reached
 
     @property
     def seed(self) -> int:
-        """The seed's number in the soak, even if the case has another seed."""
+        """The number of the seed in the soak; a guided search's case may have another seed."""
         return self.case.seed if self.number is None else self.number
 
     @property
@@ -94,7 +94,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str  # one of VERDICTS
     reason: str
     checker: str | None = None
-    signature: str = ""  # signature of the worst finding, equal for equal failures
+    signature: str = ""  # signature of the worst finding; equal failures have equal signatures
     checkers: tuple[CheckerVerdict, ...] = ()  # one entry per checker, if the run failed
     digest: str | None = None
     ops: int = 0
@@ -117,7 +117,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cost_s(self) -> float:
-        """The CPU time of the seed; its wall time if its worker was lost and measured nothing."""
+        """The CPU time of the seed, or its wall-clock time if its worker died without a result."""
         return self.cpu_s or self.wall_s
 
     def folder(self, store: Path, name: str) -> Path | None:
@@ -125,10 +125,10 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FailureGroup(msgspec.Struct, kw_only=True):
-    """Failing seeds with one signature. `first` is the result of the lowest seed; `seeds` has the
-    lowest seeds.
+    """The failing seeds with one signature.
 
-    `shapes` counts the seeds by the operations through which they failed.
+    `first` is the result of the lowest seed, and `seeds` lists only the lowest seeds. `shapes`
+    counts the seeds by the kinds of the operations that failed.
     """
 
     signature: str
@@ -140,14 +140,14 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 
     @property
     def seeds_text(self) -> str:
-        """The number and list of seeds: `3 seeds: 4, 9, 11`."""
+        """Format number and list of the seeds: `3 seeds: 4, 9, 11`."""
         seeds = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
         more = " ..." if self.count > SEEDS_SHOWN_MAX else ""
         return f"{counted(self.count, 'seed')}: {seeds}{more}"
 
     @property
     def shapes_text(self) -> str:
-        """The most frequent shapes in `shapes`, each with its number of seeds."""
+        """Format the most frequent shapes, each with its number of seeds."""
         return shapes_text(self.shapes)
 
     def take(self, result: SeedResult) -> None:
@@ -162,7 +162,7 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
     """Group failing seeds by verdict and signature; sort by verdict, worst first, then by size.
 
-    Beyond `GROUPS_MAX` groups, all other seeds with the same verdict form one group.
+    If there are more than `GROUPS_MAX` groups, all other seeds with the same verdict are one group.
     """
     groups: dict[tuple[str, str], FailureGroup] = {}
     for result in results:
@@ -231,8 +231,9 @@ class Tally(msgspec.Struct):
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """Return the exit code of the worst verdict (invalid, then crash, then unknown); if there are
-    no verdicts, return the exit code of unknown.
+    """Return the exit code of the worst verdict: invalid, then crash, then unknown.
+
+    If there are no verdicts, return the exit code of unknown.
     """
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
@@ -245,7 +246,7 @@ def exit_code_of(verdicts: Iterable[str]) -> int:
 
 
 def shortened(text: str) -> str:
-    """`text` in a form that a journal can store: in UTF-8, and cut if it is too long."""
+    """Return `text` in a form that a journal can store: valid UTF-8, and cut if too long."""
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= REASON_CHARACTERS_MAX:
         return text
@@ -254,10 +255,10 @@ def shortened(text: str) -> str:
 
 
 def memory_bytes_max() -> int:
-    """The largest resident size of this process so far.
+    """Return the peak of this process's resident memory so far.
 
-    Linux reports this size for the current program as `VmHWM`; on Linux `getrusage` also counts the
-    memory that the parent used before the `exec`.
+    On Linux, this is `VmHWM`. `getrusage` would also count memory that the parent process used
+    before the `exec`.
     """
     try:
         for line in Path("/proc/self/status").read_bytes().splitlines():

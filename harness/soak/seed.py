@@ -1,6 +1,6 @@
 """Runs one seed in this process, in the simulation: from its case to a judged and stored run.
 
-If a disk error prevents a run from being kept, the result of the seed stops the soak.
+If the run cannot be kept because of a disk error, the result of the seed stops the soak.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # an address in the repr of an
 
 
 def run_seed(job: SeedJob) -> SeedResult:
-    """Run and judge one case in this process; a crash of the harness becomes a result, too."""
+    """Run and judge one case in this process. A crash of the harness also becomes a result."""
     begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
     try:
         with planted(job.defect):
             result = _run_seed(job)
     except HistoryError as error:  # only this seed's history is wrong, so the soak continues
         result = crashed(job, crash_reason(error))
-    # the case was valid when it was planned, so code or plug-ins have changed
+    # the case was valid when the soak began, so code or plug-ins have changed since
     except UsageError as error:
         result = stopped(job, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one seed's crash must not end the campaign
@@ -81,7 +81,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
         code=job.code,
         observer=watch,
     )
-    if kept.outcome.stop_asked:  # a history that was cut short does not depend on the seed alone
+    if kept.outcome.stop_asked:  # the history was cut short, so it does not only depend on the seed
         return stopped(job, f"seed {job.seed} was interrupted")
     result = result_of(job, kept)
     if watch is not None:
@@ -95,7 +95,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
 
 
 def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
-    """Return the result of a judged run; the result stops the soak if the run could not be kept."""
+    """Return the result of a judged run. It stops the soak if the run could not be kept."""
     record, history, results = kept.record, kept.outcome.history, kept.judgement.results
     failure = record.failure
     stop = None
@@ -135,7 +135,7 @@ def _verdict_of(result: CheckResult) -> CheckerVerdict:
 
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
-    """Return the result of a seed that has no verdict, since its run crashed for `reason`."""
+    """Return the result of a seed without a verdict, whose run crashed for this `reason`."""
     return SeedResult(
         seed=job.seed,
         verdict=CRASH,
@@ -146,14 +146,14 @@ def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
 
 
 def stopped(job: SeedJob, why: str) -> SeedResult:
-    """Return a result that stops the soak for the reason `why`; the seed must run again."""
+    """Return a result that stops the soak for the reason `why`; the seed will run again."""
     return SeedResult(seed=job.seed, verdict=CRASH, reason=why, stop=why)
 
 
 def crash_reason(error: BaseException) -> str:
-    """Return the error as one line, with its location if the harness did not raise it on purpose.
+    """Format an error as one line, with its location unless the harness raised it on purpose.
 
-    The line must be the same in every run of the seed, so it contains no addresses of objects.
+    The line must be the same in every run of the seed, so addresses of objects are removed.
     """
     if isinstance(error, HarnessError):
         return f"{type(error).__name__}: {error}"

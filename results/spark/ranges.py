@@ -63,8 +63,8 @@ class Asking(NamedTuple):
     label: str | None
     since: str  # ignore unsettled results from before this time; empty: use all
     extent: Extent
-    settled: bool = False  # whether a task answers only if none of its results is pending
-    above: int = 0  # a task answers only if pending results are all above this budget level
+    settled: bool = False  # whether ranges with pending results list these instead of answering
+    above: int = 0  # the budget level above which pending results are listed
     slots: int = 1  # number of concurrent tasks
     ranges: Sequence[Range] = (("", None),)  # a task takes the range with its own number
 

@@ -158,7 +158,7 @@ def _without_operations(case: Case, history: History) -> Iterator[Variant]:
 
 
 def _without_knobs(case: Case) -> Iterator[Variant]:
-    """Yield variants without a group of knobs, such as the disk's: the knobs depend on each other."""
+    """Yield variants without a group of knobs, such as the disk's, which depend on each other."""
     groups: dict[str, list[str]] = {}
     for name in case.knobs:
         groups.setdefault(name.split("_")[0], []).append(name)

@@ -1,12 +1,12 @@
-"""Draw an invalid history as one HTML file, which needs no server and no network.
+"""Draws an invalid history as one HTML file, which needs no server and no network.
 
 The picture is a canvas that draws only the visible part, so scrolling stays smooth with 10,000
 operations. The page contains its data as JSON, escaped so that no text can end the script element,
-and shows it only through `textContent`. A content security policy forbids everything that is not in
-the file. Drawings (SVG) are embedded as images, in which no script runs.
+and shows them only through `textContent`. A content security policy forbids everything that is not
+in the file. Drawings (SVG) are embedded as images, in which scripts do not run.
 
-Horizontal positions are positions of events in the history, not clock times: most checkers depend
-only on the order of events, and short operations stay visible.
+The horizontal axis is the order of events in the history, not clock time: most checkers depend only
+on this order, and short operations stay visible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find the histories in the paths on the command line of `harness check`."""
+"""Finds the histories at the paths that are arguments of `harness check`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class LeftAside(msgspec.Struct, frozen=True):
-    """The number of skipped files that are not histories, and the first skipped path."""
+    """The number of files that were skipped because they are not histories; also the first one."""
 
     files: int = 0
     first: Path | None = None
@@ -112,7 +112,7 @@ def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _jepsen_history(names: AbstractSet[str]) -> str | None:
-    """The name of the file to judge, if `names` are the files of a test in Jepsen's store.
+    """Return the name of the file to judge, if `names` are the files of a test in Jepsen's store.
 
     The folder's other files contain the same history, parts of it, Jepsen's results, pictures,
     and node logs.

@@ -1,10 +1,10 @@
-"""`harness import FILE`: turn another tool's history into a run that `harness check` can judge.
+"""The verb `harness import FILE` stores another tool's history as a run, to be judged later.
 
-Values stay as they are. The run records the model that the user gives or that the operations
+Values are not converted. The run records the model that the user gives or that the operations
 suggest, so `harness check` returns the same verdict for the run and for the file. The run also
-records whether its keys are independent, so that a report judges each key separately. If `harness
-export` wrote the file, the checkers of `--workload` (default: `register`) judge the history
-instead. A history that its model or checkers cannot read is refused.
+records whether its keys are independent, so that a report judges each key separately. If the file
+was written by `harness export`, there is no model: the checkers of `--workload` (default:
+`register`) judge the history. A history that its model or checkers cannot read is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TRIAL_S: Final = 0.1
 
 
 def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
-    """The record of an imported run, whose verdict is unknown until `harness check` judges it."""
+    """Return the record of an imported run, whose verdict is `unknown` until it is judged."""
     return RunRecord(
         run=folder.run_id,
         environment=IMPORTED,
@@ -55,7 +55,7 @@ def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Import one file: read all of it, then publish a complete run folder with its history."""
+    """Import one file: read all of it, then create a complete run folder with its history."""
     parser = Parser(
         prog="harness import",
         description="Turn a history that others recorded into a run that `harness check` and "
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     for kind in ("model", "elle"):
         if getattr(parsed, kind) is not None:
             require_kind(getattr(parsed, kind), kind)
-    if parsed.workload is not None:  # refuses workloads whose checkers cannot judge imports
+    if parsed.workload is not None:  # raises if the workload's checkers cannot judge imports
         checkers_of(Case(seed=0, target=IMPORTED, workload=parsed.workload, faults=()))
         if parsed.independent is not None:
             raise UsageError(
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _case_of_export(history: History, workload: str) -> Case:
-    """The case of a history that the harness exported.
+    """Return the case of a history that the harness itself exported.
 
     Raises `HistoryError` if a checker of the workload cannot read the values.
     """
@@ -144,7 +144,7 @@ def _case_of_export(history: History, workload: str) -> Case:
 def _case(
     file: Path, history: History, model: str | None, independent: bool | None, format_: str
 ) -> Case:
-    """The case of a foreign history; the case names the model that judges the history.
+    """Return the case of a foreign history, which names the model that judges the history.
 
     Raises `HistoryError` if the model cannot read the values.
     """
@@ -155,8 +155,8 @@ def _case(
         if model is None:
             require_decided(name, history, ModelSettings(independent=independent), GUESS_S)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
-            # Plain values of some models look like pairs, so a history that cannot be judged by
-            # key is judged as a whole, unless the user chose `--independent`.
+            # Plain values of some models look like pairs of key and value. So a history that cannot
+            # be judged by key is judged as a whole, unless the user chose `--independent`.
             with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
                 keys = _understood_by_key(history, judge)
         if not keys:
@@ -172,9 +172,7 @@ def _case(
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """Return the number of independent keys; raise `HistoryError` if a key cannot be judged by
-    itself.
-    """
+    """Count the independent keys; raise `HistoryError` if a key cannot be judged by itself."""
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(
@@ -192,7 +190,7 @@ def _understood_by_key(history: History, judge: HistoryModel) -> int:
 
 
 def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
-    """Store an imported history as a run; on failure, remove every created folder."""
+    """Store an imported history as a run; on failure, remove every folder that was created."""
     check_place(store, name)
     missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
     folder = RunFolder(store, name, new_run_id(0), staged=True)
@@ -205,13 +203,13 @@ def _stored(file: Path, history: History, case: Case, store: Path, name: str) ->
         return folder.publish(latest=True)
     except BaseException:
         folder.discard()
-        with contextlib.suppress(OSError):  # another process may already use these folders
+        with contextlib.suppress(OSError):  # another process may have begun to use a folder
             for each in missing:
                 each.rmdir()
         raise
 
 
 def _require_readable(path: Path, digest: str) -> None:
-    """Read a sealed history again; raises `HistoryError` if it differs from the original."""
+    """Read a history back after it was written; raise `HistoryError` if it has changed."""
     if digest_of(ops_of_table(path, read_sealed(path)[0])) != digest:
         raise HistoryError("the stored history differs from the history in the file")

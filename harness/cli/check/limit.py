@@ -1,9 +1,9 @@
 """The options `--check-time-limit`, `--max-steps` and `--memory`, shared by the verbs that judge.
 
-The time limit is passed to each checker. `--max-steps` and `--memory` limit searches for
-linearizations, which may run in child processes of the verb. Both options therefore set environment
-variables that `checkers.linearizability` reads. The verb `report` has only the time limit, because
-it gives each check its own budget.
+The time limit is passed to each checker. `--max-steps` and `--memory` limit the search for a
+linearization, which may run in child processes. So both options set environment variables, which
+`checkers.linearizability` reads. The verb `report` has only the time limit, because it gives each
+check its own budget.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add `--check-time-limit` (help: `text`), and if `searches`, `--max-steps` and `--memory`."""
+    """Add `--check-time-limit` with the help `text`; if `searches`, add the other two options."""
     parser.add_argument(
         FLAG,
         type=_seconds,
@@ -87,7 +87,7 @@ class _Exported(argparse.Action):
 
 
 def _whole(flag: str) -> Callable[[str], int]:
-    """The argparse type of a whole number; errors name the option `flag`."""
+    """Return the argparse type of a whole number; its errors name the option `flag`."""
 
     def number_of(text: str) -> int:
         number = whole_number(text) or 0
@@ -101,7 +101,7 @@ def _whole(flag: str) -> Callable[[str], int]:
 def _seconds(text: str) -> float:
     """Parse the time limit; argparse shows the `ValueError` of an invalid number to the user."""
     seconds = float(text)
-    if not 0 < seconds <= SECONDS_MAX:  # written so that NaN is refused, too
+    if not 0 < seconds <= SECONDS_MAX:  # also true for NaN
         raise UsageError(
             f"{FLAG} is {seconds}; it must be positive and at most {SECONDS_MAX:g} seconds"
         )

@@ -1,4 +1,4 @@
-"""Read and judge one history for `harness check`, and draw it if it is invalid.
+"""Reads and judges one history for `harness check`, and draws it if it is invalid.
 
 A history that cannot be read, or whose check crashes, gets a `Failed` with the reason instead of a
 verdict. The other histories are still judged.
@@ -115,7 +115,7 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
 
 
 def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
-    """Add line and column to an error, if it names an op and the file's format has lines."""
+    """Add line and column to an error that names an op, if the file's format has lines."""
     match = _OP.match(str(error))
     if match is None:
         text = str(error)
@@ -130,7 +130,7 @@ def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
 
 
 def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
-    """Judge one history; write a page about an invalid history if there is a folder for pages."""
+    """Judge one history. If it is invalid, draw it, if there is a folder for its page."""
     try:
         return _judge_task(task, request)
     except UsageError as error:
@@ -171,7 +171,7 @@ def _judge_task(task: Task, request: CheckRequest) -> Outcome:
 
 
 def _reuse(path: Path, times: int) -> str:
-    """Return the warning for a foreign history that reuses processes after `info`."""
+    """Return the warning for a foreign history that reuses a process after an `info`."""
     return (
         f"{path}: a process was used again after one of its operations ended in info "
         f"({counted(times, 'time')}); such operations may take effect at any later time"
@@ -230,14 +230,14 @@ def _report(
 
 
 def _recorded_verdict(run: StoredRun) -> str | None:
-    """The verdict stored with the run; `None` for an imported or unfinished run."""
+    """Return the verdict that is stored with a run; `None` for an imported or unfinished run."""
     if run.record is None or run.case.target == IMPORTED:
         return None
     return run.record.verdict.value
 
 
 def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
-    """The items of all lists that are called `name` in the `details` of `results`."""
+    """Concatenate the lists called `name` in the `details` of all `results`."""
     lists = [result.details.get(name) for result in results]
     return [item for items in lists if isinstance(items, (dict, list, tuple)) for item in items]
 
@@ -248,7 +248,7 @@ def _configurations(result: CheckResult) -> int:
 
 
 def _certificate(results: list[CheckResult]) -> dict[str, Any] | None:
-    """The proof of the verdict, from the first checker that has a proof."""
+    """Return the proof of the verdict, from the first checker that gives one."""
     for result in results:
         proof = result.details.get("proof")
         if isinstance(proof, dict):
@@ -268,8 +268,9 @@ def _draw(
 ) -> tuple[str | None, str | None]:
     """Write a page about an invalid history to the folder of `--html`, or to the run's folder.
 
-    Returns the page's path and a warning, either of which may be `None`. A history outside of a
-    run folder gets a page only with `--html`. A failed write does not change the verdict.
+    Returns the page's path, or `None` if no page was written, and a warning, or `None`. A history
+    that is not in a run folder gets a page only with `--html`. A failed write does not change the
+    verdict.
     """
     if request.html is not None:
         place = request.html / page_name(task.path)
@@ -292,6 +293,6 @@ def _draw(
 
 
 def page_name(path: Path) -> str:
-    """A unique file name for the page about `path`."""
+    """Return a unique file name for the page about `path`."""
     digest = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{_UNSAFE.sub('_', str(path)).strip('._')[-100:]}-{digest}.html"

@@ -1,4 +1,4 @@
-"""`harness check PATH...`: judge stored runs again, and histories that other tools recorded."""
+"""The verb `harness check PATH...` judges stored runs again, and histories from other tools."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ cannot be read (or a usage error), 2 a verdict is unknown, 0 all are valid or pe
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check every history; the exit code is that of the worst verdict or failure."""
+    """Check every history; return the exit code of the worst verdict or failure."""
     parsed = _parse(arguments)
     request = _request(parsed)
     tasks, aside, failures = find_tasks(parsed.path)
@@ -108,7 +108,7 @@ def _headline(verdict: Verdict, about: str) -> Text:
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
-    """The exit code: 1 if a history is invalid, else a failure's code, else the worst verdict's."""
+    """Return 1 if a history is invalid, else a failure's exit code, else the worst verdict's."""
     if failures and Verdict.INVALID not in verdicts:
         return max(failure.exit_code for failure in failures)
     return EXIT_CODES[worst(verdicts)]
@@ -181,7 +181,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _request(parsed: argparse.Namespace) -> CheckRequest:
-    """Validate the options that do not depend on a history; raises `UsageError`."""
+    """Validate the options, as far as no history is needed; raise `UsageError`."""
     if not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; give a number from 1 to {JOBS_MAX}")
     for kind in ("model", "elle"):
@@ -216,7 +216,7 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
 def _value(text: str) -> object:
     """Parse the value of `--initial` as JSON, or else as EDN; raises `UsageError`."""
     with contextlib.suppress(ValueError):
-        value = json.loads(text, parse_constant=_no_number)  # as EDN, `null` would be a symbol
+        value = json.loads(text, parse_constant=_no_number)  # first, as `null` is a symbol in EDN
         return text_of(value) if isinstance(value, str) else value
     with contextlib.suppress(HistoryError):
         values = [settled(form) for form in parse_forms(text)]
@@ -261,7 +261,7 @@ def require_kind(name: str, kind: str) -> None:
 
 
 def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome | Failed]:
-    """Judge all tasks; results come in the order of the tasks."""
+    """Judge all tasks; yield the results in the order of the tasks."""
     if jobs <= 1:
         yield from (judge_task(task, request) for task in tasks)
         return
@@ -271,7 +271,7 @@ def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterato
             for task, judging in [(task, _submit(pool, task, request)) for task in tasks]:
                 try:
                     yield judging.result()
-                # a dead worker breaks the whole pool, so judge each task in its own process
+                # A dead worker breaks the whole pool. So judge the other tasks in a process each.
                 except BrokenProcessPool:
                     yield _judge_alone(task, request, context)
         finally:
@@ -290,7 +290,7 @@ def _submit(
 
 
 def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Outcome | Failed:
-    """Judge one task in its own process, so that a crash of the process affects only this task."""
+    """Judge one task in a process of its own, so that a crash affects only this task."""
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
             return pool.submit(judge_task, task, request).result()
@@ -300,7 +300,7 @@ def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Ou
 
 
 def _text(outcome: Outcome, *, full: bool) -> list[RenderableType]:
-    """The report on one history as text; the last line is its verdict."""
+    """Format the report on one history as text; the last line is its verdict."""
     report = outcome.report
     if "checkers" in report:
         return _run_text(outcome, full=full)

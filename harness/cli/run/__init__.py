@@ -1,1 +1,1 @@
-"""`harness run` and `harness check-determinism`: one case, from options to verdict."""
+"""The verbs `harness run` and `harness check-determinism`, which run one case."""

@@ -1,8 +1,8 @@
 """The options that define a case, shared by `run`, `soak` and `check-determinism`.
 
-Targets and workloads add their own options, so arguments are parsed twice: first to find the chosen
-plug-ins, then with all options. The parser's defaults are `None`, which means "not given", so that
-`--case FILE` can refuse flags that the file already decides.
+Targets and workloads add options of their own. So arguments are parsed twice: first to find the
+chosen plug-ins, then with all options. Defaults in the parser are `None`, which means "not given":
+`--case FILE` must refuse flags whose values are in the file.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ PLAIN: Final[dict[str, tuple[str, type, str]]] = {
 def parse_case_options(
     parser: Parser, arguments: Sequence[str], *, nemesis: str = "none"
 ) -> argparse.Namespace:
-    """Parse `arguments` with `parser`, the case options and the options of the chosen plug-ins.
+    """Parse `arguments` with `parser`, extended by the options of cases and of chosen plug-ins.
 
-    `nemesis` is the default if neither `--nemesis` nor a case is given.
+    `nemesis` is the default of `--nemesis`, unless there is a case.
     """
     _add_choices(parser, nemesis)
     parser.add_argument(NO_CONFIG, action="store_true", help="do not read harness.toml")
@@ -76,7 +76,7 @@ def parse_case_options(
 
 
 def _owners_of(flag: str, target: str, workload: str) -> str | None:
-    """Return a phrase that names other targets or workloads that have this option."""
+    """Return a phrase with the other targets or workloads that have this option, if any."""
     for group, chosen in (("workloads", workload), ("targets", target)):
         owners = [
             name
@@ -92,7 +92,7 @@ def _owners_of(flag: str, target: str, workload: str) -> str | None:
 
 
 def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse `arguments` with `parser` and the options of a system deployed without a run."""
+    """Parse `arguments` with `parser`, extended by the options to deploy a system without a run."""
     group = parser.add_argument_group("the system")
     group.add_argument(
         "--target", metavar="NAME", help=f"the system to deploy (default: {_DEFAULTS.target})"
@@ -126,10 +126,10 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
 def target_case_from(
     parsed: argparse.Namespace, seed: int | None, *, before: Case | None = None
 ) -> Case:
-    """The case of a system to deploy, from the result of `parse_target_options`.
+    """Return the case of a system to deploy, from the result of `parse_target_options`.
 
-    Omitted options come from the case `before`. Raises `UsageError` if `before` has another target,
-    whose options differ.
+    Omitted options are taken from the case `before`. Raises `UsageError` if `before` has another
+    target, because targets have different options.
     """
     target = parsed.target or DEFAULT_TARGET
     if before is None:
@@ -245,7 +245,7 @@ def _silent_copy() -> Parser:
 
 
 def _chosen(parsed: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
-    """The names of target and workload, and the options that configure the target."""
+    """Return the names of target and workload, and the options that configure the target."""
     if parsed.case is not None:
         case = load_case(parsed.case)
         return case.target, case.workload, case.target_options
@@ -255,7 +255,7 @@ def _chosen(parsed: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
 
 
 def _target_of(parsed: argparse.Namespace) -> str:
-    """The target that the user chose, or else the chosen workload's target, or else the default."""
+    """Return the target that the user chose, else the workload's target, else the default."""
     if parsed.system is not None:
         return DECLARED
     if parsed.target is None and parsed.workload is not None:
@@ -300,7 +300,7 @@ def _metavar(option: Option) -> str:
 
 
 def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
-    """The case that the options describe; a missing `seed` is drawn from the operating system."""
+    """Return the case that the options describe; without `seed`, the operating system draws one."""
     given = {field: getattr(parsed, field) for field, _, _ in PLAIN.values()}
     given |= {
         "target": parsed.target,
@@ -326,7 +326,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    # the name may be PACKAGE:NAME, which differs from the plug-in's own `name`
+    # the user may have typed PACKAGE:NAME, which differs from the plug-in's own `name`
     name = _target_of(parsed)
     target = load_target(name, options["target"])
     fields["target"] = name
@@ -341,7 +341,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
 
 
 def _note_needs(workload: str, needed: dict[str, Any], target: str | None) -> None:
-    """Print the options that a workload requires and the user did not give."""
+    """Print the options that a workload needs and that were therefore set without the user."""
     implied = [flags_of({"target": target})] if target not in {None, _DEFAULTS.target} else []
     implied += [flags_of(needed)] if needed else []
     if implied:
@@ -359,7 +359,7 @@ def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]
 
 
 def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
-    """The nemeses' names and the faults in words; the default applies if the user gave neither."""
+    """Return the nemeses' names and the faults in words that the user gave, else the default."""
     faults = [parse(text).text for text in parsed.fault or ()]
     text = parsed.nemesis or ("" if faults else parsed.nemesis_default)
     names = [name.strip() for name in text.split(",")] if text else []
@@ -373,7 +373,7 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _checkers(text: str) -> tuple[str, ...]:
-    """The checkers to add, from `default,+NAME...`; raises `UsageError` if `default` is missing."""
+    """Return the checkers to add from `default,+NAME...`; raise `UsageError` without `default`."""
     default, *added = (name.strip() for name in text.split(","))
     if default != DEFAULT or not all(len(name) > 1 and name[0] == "+" for name in added):
         raise UsageError(
@@ -384,7 +384,7 @@ def _checkers(text: str) -> tuple[str, ...]:
 
 
 def parse_pair(text: str, flag: str) -> tuple[str, Any]:
-    """Split `NAME=VALUE` of the option `flag`; the value is JSON or else text.
+    """Split a `NAME=VALUE` of the option `flag`. The value is JSON if possible, else text.
 
     Raises `UsageError`.
     """

@@ -1,4 +1,4 @@
-"""`harness check-determinism`: one case in fresh interpreters under different hash seeds.
+"""The verb `harness check-determinism` runs one case repeatedly, with different hash seeds.
 
 Each child process gets another `PYTHONHASHSEED`, and environment variables of another size, which
 shift memory addresses. Both change the order in which Python iterates over a set. The case is
@@ -34,7 +34,7 @@ RUNS_MAX: Final = 64
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a case several times; returns 0 for equal runs, else 1 after printing a difference."""
+    """Run a case several times; return 0 if the runs are equal, else print how they differ."""
     parsed = _parse(arguments)
     if not 2 <= parsed.runs <= RUNS_MAX:
         raise UsageError(f"--runs is {parsed.runs}; it must be in 2 .. {RUNS_MAX}")

@@ -1,4 +1,4 @@
-"""The choice of an environment: `--env auto` takes Docker if it works, else local processes."""
+"""Chooses the environment: `--env auto` is Docker if it works, and otherwise local processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ AUTO = "auto"
 def choose_environment(name: str) -> Environment:
     """Load the environment called `name`, and check that it can be used now.
 
-    Builds a missing node image. For the name `auto`, a note on stderr names the chosen environment
-    and the reason. Raises `UsageError` with the fix if the environment cannot be used.
+    If the image of nodes is missing, build it. For the name `auto`, print a note with the chosen
+    environment and the reason. Raise `UsageError`, with advice, if the environment cannot be used.
     """
     if name != AUTO:
         if name not in plugin_names("environments"):

@@ -52,7 +52,7 @@ def frozen_report(conductor: FreezingConductor | None) -> dict[str, Any] | None:
 
 
 def frozen_text(conductor: FreezingConductor | None) -> list[str]:
-    """Lines about the frozen cluster, and the commands for using it."""
+    """Return lines about the frozen cluster, and the commands for using it."""
     if conductor is None:
         return []
     standing, frozen = conductor.standing, conductor.frozen

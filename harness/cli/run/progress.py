@@ -1,6 +1,6 @@
-"""Progress of a run: one redrawn line on a terminal, plain lines when piped.
+"""Shows the progress of a run: on a terminal one line that is redrawn, elsewhere plain lines.
 
-The run calls `Progress` with each recorded op, so the display needs no thread or timer and also
+The run calls `Progress` with each recorded op. So the display needs no thread or timer, and also
 works in virtual time.
 """
 

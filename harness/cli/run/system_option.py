@@ -1,4 +1,4 @@
-"""The option `--system FILE`: a file declares the system under test.
+"""The option `--system FILE`, which names a file that declares the system under test.
 
 The target `declared` reads the file, and the case keeps its content as an option of the target, so
 a replay does not need the file.
@@ -32,7 +32,7 @@ def add_system(group: Any) -> None:
 
 
 def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The target's options that `--system` sets; none without this option."""
+    """Return the options of the target that `--system` sets; empty without `--system`."""
     if parsed.system is None:
         return {}
     if parsed.target not in {None, DECLARED}:

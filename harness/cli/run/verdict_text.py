@@ -44,14 +44,14 @@ _WORDS: Final = {
 
 
 def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
-    """A judgement in full as plain lines; `certificate` adds what the run did."""
+    """Format a whole judgement as plain lines, with or without the certificate."""
     return plain(described(judgement, full=True, certificate=certificate))
 
 
 def described(
     judgement: Judgement, *, full: bool = False, certificate: bool = True
 ) -> list[RenderableType]:
-    """A judgement for a terminal: each checker's verdict and reason, and what the run did."""
+    """Format a judgement for a terminal: verdicts with reasons, and the certificate."""
     most = LINE_CHARACTERS_MAX if full else LINE_CHARACTERS_BRIEF
     reason_most = LINE_CHARACTERS_MAX if full else REASON_CHARACTERS_BRIEF
     rows = [
@@ -76,14 +76,14 @@ def described(
 
 
 def verdict_line(verdict: Verdict, numbers: str = "", more: str = "") -> Text:
-    """The last line of the output: the verdict in colour, `numbers` about the run, and `more`."""
+    """Make the last line of the output: the verdict in colour, then `numbers`, then `more`."""
     words = verdict.value
     about = f"{numbers}: {_WORDS[verdict]}" if numbers else _WORDS[verdict]
     return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), more)
 
 
 def in_numbers(judgement: Judgement) -> str:
-    """The numbers of operations, faults and leader changes; empty if no checker counts them."""
+    """Say how many operations, faults and leader changes there were; empty if not counted."""
     certified = _with_certificate(judgement.results)
     if certified is None:
         return ""
@@ -95,7 +95,7 @@ def in_numbers(judgement: Judgement) -> str:
     if isinstance(changes, int):
         numbers.append(counted(changes, "leader change"))
     elif isinstance(changes, str) and changes != "not observed":
-        words = "leader change" if changes.endswith(" 1") else "leader changes"  # also "at least 1"
+        words = "leader change" if changes.endswith(" 1") else "leader changes"  # or "at least 1"
         numbers.append(f"{changes} {words}")
     return ", ".join(numbers)
 
@@ -111,7 +111,7 @@ def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
 
 
 def _numbers(counts: object) -> dict[str, int]:
-    """The integers in `counts` by name; a checker of another package may return any object."""
+    """Return the integers in `counts`, which may be any object if the checker is not ours."""
     if not isinstance(counts, Mapping):
         return {}
     return {str(name): number for name, number in counts.items() if isinstance(number, int)}
@@ -129,7 +129,7 @@ def _faults(result: CheckResult) -> int:
 
 
 def _in_few_lines(result: CheckResult) -> list[str]:
-    """One line with the main counts of the certificate, and a line about unusual counts, if any."""
+    """Return a line with the main counts of the certificate, and perhaps one with unusual ones."""
     certificate = result.details["certificate"]
     kinds = _numbers(certificate.get("operations"))
     outcomes = {"ok": "succeeded", "fail": "refused or failed", "info": "unknown"}
@@ -172,7 +172,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _certificate(certificate: Mapping[str, Any]) -> list[str]:
-    """The lines of a certificate: one per entry, and one per item of a list up to a limit."""
+    """Format a certificate: one line per entry, and one per item of a list, up to a limit."""
     lines = []
     for name, value in certificate.items():
         label = name.replace("_", " ")

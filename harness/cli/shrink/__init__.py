@@ -1,1 +1,1 @@
-"""`harness shrink`: its options, progress, the shrunk run, and the story of its failure."""
+"""The verb `harness shrink`: its options and progress, and its output about the shrunk run."""

@@ -1,4 +1,4 @@
-"""Progress of a shrink: on a terminal one redrawn line, elsewhere periodic lines."""
+"""Shows the progress of a shrink: on a terminal one redrawn line, elsewhere periodic lines."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ShrinkProgress:
         self._size = "looking for the failure"
 
     def follow(self, trials: Trials) -> None:
-        """Show the counts of these trials from now on."""
+        """From now on, show the counts of these trials."""
         self._trials = trials
 
     def on_step(self, step: Step, case: Case) -> None:
-        """Note that a reduction has made the case smaller."""
+        """Record that a step of the reduction has made the case smaller."""
         ops = "" if case.ops is None else f", {counted(len(case.ops), 'operation')}"
         self._size = f"{counted(len(case.faults or ()), 'fault')}{ops} ({step.words})"
         self.show()

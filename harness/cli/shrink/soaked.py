@@ -36,8 +36,8 @@ def shrink_groups(
 ) -> list[ShrunkRun]:
     """Shrink the first run of each of the first `most` groups of invalid seeds below `folder`.
 
-    A note reports a run that cannot be shrunk. Ctrl-C ends the shrinking and keeps the runs that
-    are done.
+    If a run cannot be shrunk, a note says so. Ctrl-C ends the shrinking; runs that are already
+    shrunk are returned.
     """
     limits = Limits(cpu_s=CPU_S_DEFAULT, jobs=jobs, seeds=SEEDS_DEFAULT)
     made: list[ShrunkRun] = []

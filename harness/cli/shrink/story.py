@@ -29,7 +29,7 @@ class _Event(NamedTuple):
 
 
 def story(shrunk: Shrunk, kept: KeptRun, places: Sequence[tuple[str, str]]) -> list[str]:
-    """Return at most `LINES_MAX` lines of at most `WIDTH` characters.
+    """Return the story of a shrunk run, in at most `LINES_MAX` lines of `WIDTH` characters.
 
     `places` are named paths and commands, which come last and are never cut.
     """

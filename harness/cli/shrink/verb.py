@@ -53,10 +53,9 @@ exit codes: 0 the case was shrunk, 254 usage, or the case does not fail, 255 cra
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of a shrink: a case, the kind of its failure if known, and the folder for the new
-    run.
+    """The input of a shrink: a case, the kind of its failure (if known), and a folder for the run.
 
-    `first` is the folder of the run that the case comes from; `None` if the case is a file.
+    `first` is the folder of the run whose case it is; `None` if the case is a file.
     """
 
     case: Case
@@ -69,7 +68,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of a shrink: CPU seconds, worker processes, and seeds of each candidate."""
+    """The limits of a shrink: CPU seconds, worker processes, and seeds per candidate."""
 
     cpu_s: float
     jobs: int
@@ -183,7 +182,7 @@ def source_of_run(path: Path, *, checker: str | None = None) -> Source:
 def shrink_and_keep(
     source: Source, limits: Limits, progress: ShrinkProgress | None
 ) -> tuple[Shrunk, KeptRun]:
-    """Shrink a case, keep the shrunk run and write its case file.
+    """Shrink a case, store the shrunk run, and write its case file.
 
     Raises `UsageError` if the case does not fail, and `InfrastructureError` if the run or the file
     cannot be written.
@@ -241,12 +240,12 @@ def _kept(source: Source, shrunk: Shrunk) -> KeptRun:
 
 
 def report_lines(source: Source, shrunk: Shrunk, kept: KeptRun) -> list[str]:
-    """The story of the shrunk run, followed by its paths and its replay command."""
+    """Return the story of the shrunk run, followed by its paths and its replay command."""
     return story(shrunk, kept, places_of(source, kept))
 
 
 def places_of(source: Source, kept: KeptRun) -> list[tuple[str, str]]:
-    """The page and the case file of the shrunk run, and the command that replays it."""
+    """Return the shrunk run's page and case file, and the command that replays it."""
     page = None if kept.folder is None else kept.folder / "report.html"
     places = [("page", _short(page))] if page is not None and page.is_file() else []
     case_file = _short(source.case_file)
@@ -260,7 +259,7 @@ def _short(path: Path) -> str:
 
 
 def as_json(source: Source, shrunk: Shrunk, kept: KeptRun) -> dict[str, Any]:
-    """The shrunk run as plain JSON."""
+    """Return the shrunk run as plain JSON."""
     return {
         "schema_version": 1,
         "kind": str(shrunk.kind),

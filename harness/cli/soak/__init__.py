@@ -1,1 +1,1 @@
-"""`harness soak`: its options, progress and output."""
+"""The verb `harness soak`: its options, progress and output."""

@@ -1,4 +1,4 @@
-"""The options of `harness soak`; impossible values are refused before any worker starts."""
+"""Parses the options of `harness soak`, and refuses impossible ones before any worker starts."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def words_of_case(arguments: Sequence[str]) -> list[str]:
-    """The arguments that `harness run` also takes, for the replay command of one seed."""
+    """Return the arguments that `harness run` takes as well, for the replay command of a seed."""
     work = Parser(add_help=False)
     _add_work(work)
     add_place(work)
@@ -171,7 +171,7 @@ def _check_shrink(parsed: argparse.Namespace) -> None:
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
-    """Use the file that GitHub's environment variable names if `--github-summary` has no FILE."""
+    """If `--github-summary` has no FILE, use the file in GitHub's environment variable."""
     if parsed.github_summary == "":
         summary = os.environ.get(GITHUB_SUMMARY)
         if not summary:
@@ -188,7 +188,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
     for flag, path in _files_asked_for(parsed):
         refuse_folder(flag, path)
         if path.exists() and not path.is_file():
-            continue  # a device such as /dev/stdout can take several outputs
+            continue  # several outputs may go to a device such as /dev/stdout
         other = taken.setdefault(path.resolve(), flag)
         if other != flag:
             raise UsageError(
@@ -200,7 +200,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
 def check_writable(parsed: argparse.Namespace) -> None:
     """Raise `UsageError` now, not after hours of work, for output files that cannot be written.
 
-    A full disk is not an error: the disk may have room when the soak ends.
+    A full disk is not an error yet: there may be space when the soak ends.
     """
     for flag, path in _files_asked_for(parsed):
         try:
@@ -214,16 +214,16 @@ def check_writable(parsed: argparse.Namespace) -> None:
 
 
 def _try_writing(path: Path) -> None:
-    """Raise `OSError` if `path` cannot be written; the test leaves no file behind."""
+    """Raise `OSError` if `path` cannot be written; leave no file behind."""
     number = descriptor_of(path)
     if number is not None:
         os.fstat(number)
         return
     if not path.exists():
-        path = path.resolve()  # test the target of a link, and keep the link itself
+        path = path.resolve()  # if it is a link, test its target, and do not remove the link
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo():
-        return  # opening a pipe would block until a reader opens it
+        return  # to open a pipe would block until there is a reader
     if path.exists():
         path.open("a").close()
     else:
@@ -237,7 +237,7 @@ def _files_asked_for(parsed: argparse.Namespace) -> list[tuple[str, Path]]:
 
 
 def parse_seeds(text: str) -> tuple[int, int]:
-    """First and last seed from `A..B` or a single `A`; raises `UsageError`."""
+    """Parse `A..B`, or a single `A`, to the first and last seed; raise `UsageError`."""
     match = re.fullmatch(r"([0-9]+)(?:\.\.([0-9]+))?", text)
     if match is None or len(text) > 50:
         raise UsageError(f"--seeds is {text!r}; write a range such as 1..200, both ends included")

@@ -1,4 +1,4 @@
-"""The final output of a soak: text, JSON, JUnit, and GitHub's summary and annotations.
+"""Writes the final output of a soak: text, JSON, JUnit, and GitHub's summary and annotations.
 
 Results are read from the journal, one by one, so a soak that was killed and resumed prints the same
 results as an uninterrupted soak. Long lists are cut, with a note.
@@ -63,7 +63,7 @@ class Replays:
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:
-        """The shell command that replays one seed, from the soak's flags or a case file."""
+        """Return the shell command that replays one seed, with the soak's flags or a case file."""
         if self._by_file:
             file, fetched = campaign.case_file(result), ""
             if file.is_relative_to(Path.cwd()):
@@ -84,7 +84,7 @@ class SinkArtefacts:
         self._left: int = parsed.artefacts if campaign.sink is not None else 0
 
     def make(self, result: SeedResult) -> None:
-        """Run the reporters on a run that has just failed, while its folder is still local."""
+        """Run the reporters on a run that has just failed, while its folder is in the store."""
         spec = self._campaign.spec
         folder = result.folder(spec.store, spec.name)
         if self._left and result.failed and result.stop is None and folder is not None:
@@ -95,7 +95,7 @@ class SinkArtefacts:
 
 @dataclass(kw_only=True)
 class SoakOutput:
-    """All outputs of one finished soak: text, JSON, files and artefacts."""
+    """All outputs of one soak that has ended: text, JSON, files and artefacts."""
 
     campaign: Campaign
     parsed: argparse.Namespace
@@ -126,7 +126,7 @@ class SoakOutput:
         return failures
 
     def _gone(self, groups: Sequence[FailureGroup]) -> list[str]:
-        """One line for each known failure that no seed showed."""
+        """Return a line for each known failure that did not occur."""
         return [
             f"gone: {entry.signature} ({entry.words}): no seed failed in this way"
             for entry in self._known.gone(group.signature for group in groups)
@@ -135,7 +135,7 @@ class SoakOutput:
     def make_artefacts(self) -> None:
         """Run the reporters on the first failing runs that have no artefacts yet.
 
-        An interrupted soak makes no artefacts: the user wants to stop now and may resume later.
+        After an interrupt, no artefacts are made: the user wants to stop now, and may resume later.
         """
         names: list[str] = [] if self.interrupted else self.parsed.reporter_names
         if self.campaign.sink is not None:
@@ -147,7 +147,7 @@ class SoakOutput:
                 make_artefacts(folder, names)
 
     def write_files(self) -> None:
-        """Write the requested files; a failure does not prevent the other files.
+        """Write the requested files. If one fails, the others are still written.
 
         Raises `InfrastructureError` at the end if any file could not be written.
         """
@@ -336,7 +336,7 @@ class SoakOutput:
         return lines
 
     def _permitted(self) -> list[str]:
-        """Permitted findings with their counts, the most frequent first."""
+        """Return lines with the permitted findings and their counts, most frequent first."""
         permitted = sorted(
             self.campaign.tally.permitted.items(), key=lambda item: (-item[1][0], item[0])
         )
@@ -347,7 +347,7 @@ class SoakOutput:
         return [head, f"  {'':24} {'seeds':>6} {'times':>6}", *rows]
 
     def text(self) -> list[RenderableType]:
-        """The result as text; the last line has the verdict and the next step."""
+        """Format the result as text; the last line has the verdict and the next step."""
         groups = self._groups
         most = GROUPS_SHOWN_VERBOSE if self.parsed.verbose else GROUPS_SHOWN_MAX
         parts: list[RenderableType] = []

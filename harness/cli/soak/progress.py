@@ -1,4 +1,4 @@
-"""Progress of a soak: on a terminal a bar and the running seeds, elsewhere periodic lines."""
+"""Shows a soak's progress: on a terminal a bar and the running seeds, elsewhere periodic lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RATE_MIN: Final = 0.2  # seeds per second; slower rates are shown in seconds per
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as text: `45 s`, `12 min`, `3 h 05 min`."""
+    """Format a duration: `45 s`, `12 min`, `3 h 05 min`."""
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"
@@ -32,14 +32,14 @@ def duration_text(seconds: float) -> str:
 
 
 class SoakProgress:
-    """The progress display of a soak. `finish` ends its line; a closed stream is not an error."""
+    """The progress display of a soak. A closed stream is not an error."""
 
     def __init__(
         self, tally: Tally, total: int, stream: TextIO | None = None, *, may_stop: bool = False
     ) -> None:
         """Follow `tally`, which may already contain results; `total` is the number of seeds.
 
-        With `may_stop` the soak stops after some failures, so not all seeds may run.
+        With `may_stop`, the soak may end early, after a number of failures.
         """
         self._may_stop = may_stop
         self._tally = tally
@@ -53,7 +53,7 @@ class SoakProgress:
         self._run: Progress | None = None  # the display of a run in a real environment
 
     def watched(self, jobs: Iterator[SeedJob]) -> Iterator[SeedJob]:
-        """Yield the jobs to the workers; a job counts as running once a worker has taken it."""
+        """Pass the jobs on to the workers; a job counts as running once a worker has taken it."""
         if self._status.terminal:
             self._status.show("")
         for job in jobs:
@@ -61,14 +61,14 @@ class SoakProgress:
             yield job
 
     def listen(self, seed: int) -> Progress:
-        """Start the progress display of one run in a real environment, and end the soak's line."""
+        """End the soak's line, and start the progress display of one run in a real environment."""
         self.finish()
         note(f"seed {seed}:")
         self._run = Progress(self._stream)
         return self._run
 
     def take(self, result: SeedResult) -> None:
-        """Note that a seed has ended; print a failed seed, up to a limited number of failures."""
+        """Record that a seed has ended; print it if it failed, up to a number of failures."""
         self._running.pop(result.seed, None)
         if self._run is not None:
             self._run.finish()
@@ -86,14 +86,14 @@ class SoakProgress:
     def show(self) -> None:
         """Show the progress, if an update is due.
 
-        Call it once all results that arrived together are counted: a rate that counts only the
-        first of these results would be far too low.
+        If several results arrive together, call it after all of them are counted: with only the
+        first one, the rate would be far too low.
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """The progress as one line of text; `elapsed_s` is the time since this soak (re)started."""
+        """Format the progress as one line; `elapsed_s` is the time since this soak (re)started."""
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()
@@ -115,7 +115,7 @@ class SoakProgress:
         return pace
 
     def _drawn(self) -> RenderableType:
-        """A bar with the count of each verdict, and the running seeds with their running times."""
+        """Draw a bar, the count of each verdict, and the running seeds with their running times."""
         from rich.console import Group
 
         now_s = time.monotonic()

@@ -43,7 +43,7 @@ LAKE: Final = "lake"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all seeds that have no result yet; returns the exit code of the worst verdict."""
+    """Run all seeds that have no result yet; return the exit code of the worst verdict."""
     parsed = parse_soak(arguments)
     environment = choose_environment(parsed.env)
     parsed.env = environment.name
@@ -66,11 +66,11 @@ def _open_lake(uri: str, name: str, prefix: str) -> SunkRuns:
 
 
 def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
-    """The soak with every default filled in; refuses invalid cases before anything starts."""
+    """Return the soak with all defaults filled in; refuse invalid cases before anything starts."""
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # later seeds draw other nemeses, so validate the rest of the case now
+    if planned.drawn:  # other seeds draw other nemeses, so only validate the rest of the case
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
@@ -119,7 +119,7 @@ def _run(
             campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
     except KeyboardInterrupt:
         interrupted = True
-    # print a summary of the recorded seeds, even if the disk is full
+    # even if the disk is full, print a summary of the seeds recorded so far
     except InfrastructureError as error:
         campaign.stopped = str(error)
     finally:
@@ -149,7 +149,7 @@ def _run(
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()
-    except InfrastructureError as error:  # a failed write is a crash, unless a seed is invalid
+    except InfrastructureError as error:  # exit as a crash, unless a seed is invalid
         note(f"harness: {error}")
         return code if code == EXIT_INVALID else EXIT_CRASH
     return code
@@ -173,7 +173,7 @@ def _on_spark(
 ) -> None:
     """Run pending seeds on Spark. Results arrive in waves; progress is shown between waves."""
     job = campaign.job(campaign.spec.first)
-    # executors must run the reporters before a run is stored in the lake
+    # executors must run the reporters themselves, before they put a run into the lake
     if campaign.sink is not None:
         names = tuple(parsed.reporter_names)
         job = msgspec.structs.replace(job, reporters=names, artefacts=parsed.artefacts)
@@ -202,7 +202,7 @@ def _work(
     take: TakeResult,
     progress: SoakProgress | None,
 ) -> bool:
-    """Run pending seeds on this machine; returns whether the user interrupted the soak."""
+    """Run pending seeds on this machine; return whether the user interrupted the soak."""
     if environment.name != SIM:
         listen = None if progress is None else progress.listen
         jobs = map(campaign.job, campaign.pending())

@@ -1,1 +1,1 @@
-"""`harness up`, `down`, `break`, `heal` and `status`: long-lived clusters."""
+"""The verbs for long-lived clusters: `harness up`, `down`, `break`, `heal` and `status`."""

@@ -1,4 +1,4 @@
-"""`harness break`: inject one fault by hand into a running cluster."""
+"""The verb `harness break` injects one fault, by hand, into a running cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ faults` what works where"""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Inject the fault, and print what it hit and how to undo it."""
+    """Inject the fault; print its targets, and the command that heals it."""
     parser = Parser(
         prog="harness break",
         description="Inject one fault into a cluster that `harness up` started.",

@@ -1,4 +1,4 @@
-"""`harness down`: stop a cluster that `harness up` started, and remove everything it created."""
+"""The verb `harness down` stops a cluster of `harness up`, and removes everything it created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.up.records import find_place
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Stop the cluster, even if the background process that holds it is dead."""
+    """Stop the cluster, even if the background process that manages it is dead."""
     parser = Parser(
         prog="harness down",
         description="End a cluster that `harness up` started, and remove its processes or "

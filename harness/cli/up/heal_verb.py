@@ -1,4 +1,4 @@
-"""`harness heal`: undo what `harness break` broke."""
+"""The verb `harness heal` undoes faults of `harness break`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.up.records import find_place, is_fault_id
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Undo one fault or all faults of a cluster, and print their effects."""
+    """Heal one fault or all faults of a cluster, and print the effects that they had."""
     parser = Parser(
         prog="harness heal",
         description="Undo a fault that `harness break` injected, and show its effect.",
@@ -52,8 +52,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _names_and_ids(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments into names of clusters and ids of faults. The second of two arguments is
-    always an id, because the ids of a run's planned faults can have any form.
+    """Split the arguments into names of clusters and ids of faults.
+
+    The second of two arguments is always an id, because ids of planned faults can have any form.
     """
     ids = [word for word in words if is_fault_id(word)]
     names = [word for word in words if not is_fault_id(word)]

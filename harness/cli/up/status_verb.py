@@ -1,4 +1,4 @@
-"""`harness status`: one running cluster in detail, or all running clusters."""
+"""The verb `harness status` shows one running cluster in detail, or lists all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of `harness up`, `status`, `break` and `heal` as text."""
+"""Formats the output of `harness up`, `status`, `break` and `heal` as text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ports(standing: Standing) -> Table:
 
 
 def standing_text(standing: Standing) -> list[RenderableType]:
-    """Text about a running cluster: the addresses of its nodes, and the commands for using it."""
+    """Describe a running cluster: the addresses of its nodes, and the commands for using it."""
     name = standing.name
     data = [_with_node(node) for node in standing.nodes if node.data]
     return [
@@ -61,7 +61,7 @@ def standing_text(standing: Standing) -> list[RenderableType]:
 
 
 def _with_node(node: NodeRow) -> str:
-    """The location of a node's data, with `NODE` in place of the node's name."""
+    """Return the location of a node's data, with `NODE` in place of the node's name."""
     before, name, after = node.data.rpartition(node.name)
     return f"{before}NODE{after}" if name else node.data
 
@@ -73,7 +73,7 @@ def _left(broken: Broken) -> str:
 
 
 def broken_text(name: str, broken: Broken) -> list[str]:
-    """Lines about a fault that was just injected: its note, and when it ends."""
+    """Describe a fault that was just injected: its note, and when it ends."""
     lines = [f"{broken.id}: {broken.note}"]
     if broken.healed is not None:
         return [*lines, healed_text(broken.healed)]
@@ -85,7 +85,7 @@ def broken_text(name: str, broken: Broken) -> list[str]:
 
 
 def healed_text(healed: Healed) -> str:
-    """One line about a fault that is over: its targets and its effect."""
+    """Describe a fault that has ended, in one line: its targets and its effect."""
     if healed.count is None:
         did = "its effect cannot be measured here"
     elif healed.unit == "ms":
@@ -96,7 +96,7 @@ def healed_text(healed: Healed) -> str:
 
 
 def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str]:
-    """One line per cluster, running or dead, or a line that says that there is none."""
+    """Return a line per cluster, running or dead, or a line that says that there is none."""
     lines = []
     for name, life, standing in rows:
         if life is Life.UNKNOWN:
@@ -109,7 +109,7 @@ def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str
 
 
 def status_text(standing: Standing, report: StatusReport) -> list[RenderableType]:
-    """Text about one cluster: its nodes' states and roles, and active and healed faults."""
+    """Describe one cluster: its nodes' states and roles, and its active and healed faults."""
     groups = list(report.leaders)
     rows = []
     declared = {node.name: node.role for node in standing.nodes}

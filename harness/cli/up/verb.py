@@ -1,4 +1,4 @@
-"""`harness up`: start a cluster that keeps running until `harness down`."""
+"""The verb `harness up` starts a cluster that runs until `harness down`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIMULATION = "sim"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the cluster and return; the exit code is 0 once it serves clients."""
+    """Start the cluster; return the exit code 0 as soon as it serves clients."""
     parsed = _parse(arguments)
     if parsed.print_compose:
         say(compose_file(target_case_from(parsed, parsed.seed or 0)).rstrip())
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     before = None if kept is None else kept[1].order
     case = target_case_from(parsed, parsed.seed, before=None if before is None else before.case)
     environment = choose_environment(parsed.env or (AUTO if before is None else before.environment))
-    plan = plan_target(case, environment)  # refuse impossible options before anything is created
+    plan = plan_target(case, environment)  # refuses impossible options before anything is created
     if kept is not None:
         refuse_other_nodes(*kept, plan.nodes, environment)
     with explaining_start(plan):
