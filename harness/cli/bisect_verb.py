@@ -1,4 +1,4 @@
-"""The verb `harness bisect` finds a repository's first bad commit by running one simulated case."""
+"""`harness bisect`: finds a repository's first bad commit by running one simulated case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `harness clean` removes leftovers of dead runs, in every environment."""
+"""`harness clean`: removes leftovers of dead runs, in every environment."""
 
 from __future__ import annotations
 

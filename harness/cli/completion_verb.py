@@ -1,4 +1,4 @@
-"""The verb `harness completion` prints a script by which a shell completes verbs and options.
+"""`harness completion`: prints a script by which a shell completes verbs and options.
 
 `shtab` generates the script from the verbs' parsers, so that completion needs no Python process.
 The names of plug-ins in it are those installed when it was generated.

@@ -1,4 +1,4 @@
-"""The verb `harness image build` builds the Docker image of nodes, or of Spark's executors."""
+"""`harness image build`: builds the Docker image of nodes, or of Spark's executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `harness init` writes a commented `harness.toml` into the current folder.
+"""`harness init`: writes a commented `harness.toml` into the current folder.
 
 With `--compose FILE`, `harness.toml` declares the system in the Compose file, and a CI workflow is
 written as well.

@@ -1,4 +1,4 @@
-"""The verb `harness replay` repeats a simulated run, and stops it at a moment, to inspect it."""
+"""`harness replay`: repeats a simulated run, and stops it at a moment, to inspect it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class StatusLine:
         self._live: Live | None = None
 
     def due_s(self) -> float | None:
-        """If an update is due, begin it and return the seconds since the last one; else `None`."""
+        """Begin an update if one is due; return the seconds since the last one, else `None`."""
         passed_s = time.monotonic() - self._shown_s
         if passed_s < self._interval_s:
             return None

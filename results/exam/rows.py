@@ -1,4 +1,4 @@
-"""The rows of an exam: each has a case, the seeds to try, and a rule for what is a detection.
+"""The rows of an exam: each has a case, the seeds to try, and a rule for detections.
 
 A row tries to find one known defect: a bug switch, or a planted defect. A *clean* row has none: it
 runs a profile of a target under one workload, and any violation that it reports is a false alarm.

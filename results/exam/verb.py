@@ -1,4 +1,4 @@
-"""The verb `harness exam` measures how well the harness finds known defects, and its false alarms.
+"""`harness exam`: measures how well the harness finds known defects, and its false alarms.
 
 The files of an exam, below `STORE/.exam/`:
 

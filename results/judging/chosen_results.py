@@ -1,8 +1,8 @@
 """Chooses which of several stored results counts for a run.
 
 A run has several results after a change of a checker's version or of the budget, after two
-concurrent reports, or after a retry of an unsettled result (one that a budget or a crash left
-unknown). The result with the largest budget is preferred, then a settled result, then the newest.
+concurrent reports, or after a retry of an unsettled result (left unknown by a budget or a crash).
+The result with the largest budget is preferred, then a settled result, then the newest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run that a worker has read from a lake, and the results that it has not yet appended."""
+"""A run that a worker has read from a lake, and the results that it will append."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """How to add up an answer: rows that agree in the first `keys` columns become one row.
+    """The rule that adds up an answer: rows that agree in the first `keys` columns become one row.
 
     Other columns are added, but columns in `least` get the minimum, and columns in `greatest` the
     maximum. A run belongs to only one part, so counts of distinct runs can also be added.

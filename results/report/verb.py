@@ -1,4 +1,4 @@
-"""The verb `harness report`: judges and summarises a store or a lake, or makes one run's page.
+"""`harness report`: judges and summarises a store or a lake, or makes one run's page.
 
 This module is the command line; `results.report.report` does the work. The files of a report:
 

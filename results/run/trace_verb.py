@@ -1,4 +1,4 @@
-"""`harness trace RUN`: one run as a trace for the Perfetto viewer."""
+"""`harness trace RUN`: writes one run as a trace for the Perfetto viewer."""
 
 from __future__ import annotations
 

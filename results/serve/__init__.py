@@ -1,4 +1,4 @@
-"""The verb `harness serve` shows a store or a lake in the browser.
+"""`harness serve`: shows a store or a lake in the browser.
 
 | module      | content                                                                         |
 |-------------|---------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""The verb `harness serve [STORE|LAKE]` serves a store or a lake to browsers until Ctrl-C."""
+"""`harness serve [STORE|LAKE]`: serves a store or a lake to browsers until Ctrl-C."""
 
 from __future__ import annotations
 

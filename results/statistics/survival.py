@@ -1,6 +1,6 @@
 """Survival and detection curves with intervals.
 
-*Survival* is the share of runs that have not failed after a number of operations. A run that ends
+*Survival* is the share of runs without a failure after a number of operations. A run that ends
 without a failure is censored at its end: nothing is known about further operations. The estimate is
 Kaplan and Meier's (1958), and its variance Greenwood's (1926). The interval is computed for
 log(-log S), so it stays between 0 and 1 (Kalbfleisch and Prentice, *The Statistical Analysis of

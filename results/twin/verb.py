@@ -1,4 +1,4 @@
-"""The verb `harness twin` runs one case on two targets and shows their differences.
+"""`harness twin`: runs one case on two targets and shows their differences.
 
 The files of a comparison, below `STORE/.twin/`:
 

@@ -1,4 +1,4 @@
-"""The verb `harness why` finds a failure's causes, and the time from which it was inevitable."""
+"""`harness why`: finds a failure's causes, and the time from which it was inevitable."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def notes_of(why: Why) -> list[str]:
 
 
 def _too_rare(why: Why) -> str:
-    """If parts were not tried because the case fails too rarely for its seeds, say so."""
+    """Say that parts were not tried, if the case fails too rarely for its number of seeds."""
     bases = {
         base
         for cause in why.causes

@@ -1,4 +1,4 @@
-"""The verb `harness import FILE` stores another tool's history as a run, to be judged later.
+"""`harness import FILE`: stores another tool's history as a run, to be judged later.
 
 Values are not converted. The run records the model that the user gives or that the operations
 suggest, so `harness check` returns the same verdict for the run and for the file. The run also

@@ -1,4 +1,4 @@
-"""The verb `harness check PATH...` judges stored runs again, and histories from other tools."""
+"""`harness check PATH...`: judges stored runs again, and histories from other tools."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The verbs `harness run` and `harness check-determinism`, which run one case."""
+"""`harness run` and `harness check-determinism`: run one case, from options to verdict."""

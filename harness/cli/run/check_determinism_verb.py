@@ -1,4 +1,4 @@
-"""The verb `harness check-determinism` runs one case repeatedly, with different hash seeds.
+"""`harness check-determinism`: runs one case repeatedly, with different hash seeds.
 
 Each child process gets another `PYTHONHASHSEED`, and environment variables of another size, which
 shift memory addresses. Both change the order in which Python iterates over a set. The case is

@@ -1,4 +1,4 @@
-"""The verb `harness run` runs one case, from deployment to verdict."""
+"""`harness run`: runs one case, from deployment to verdict."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The verb `harness shrink`: its options and progress, and its output about the shrunk run."""
+"""`harness shrink`: its options and progress, and its output about the shrunk run."""

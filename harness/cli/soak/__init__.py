@@ -1,1 +1,1 @@
-"""The verb `harness soak`: its options, progress and output."""
+"""`harness soak`: its options, progress and output."""

@@ -171,7 +171,7 @@ def _check_shrink(parsed: argparse.Namespace) -> None:
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
-    """If `--github-summary` has no FILE, use the file in GitHub's environment variable."""
+    """Use the file in GitHub's environment variable if `--github-summary` has no FILE."""
     if parsed.github_summary == "":
         summary = os.environ.get(GITHUB_SUMMARY)
         if not summary:

@@ -1,4 +1,4 @@
-"""Shows a soak's progress: on a terminal a bar and the running seeds, elsewhere periodic lines."""
+"""Shows a soak's progress: a bar and the running seeds on a terminal, else periodic lines."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The verbs for long-lived clusters: `harness up`, `down`, `break`, `heal` and `status`."""
+"""`harness up`, `down`, `break`, `heal` and `status`: manage long-lived clusters."""

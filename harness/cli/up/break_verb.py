@@ -1,4 +1,4 @@
-"""The verb `harness break` injects one fault, by hand, into a running cluster."""
+"""`harness break`: injects one fault, by hand, into a running cluster."""
 
 from __future__ import annotations
 

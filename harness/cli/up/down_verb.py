@@ -1,4 +1,4 @@
-"""The verb `harness down` stops a cluster of `harness up`, and removes everything it created."""
+"""`harness down`: stops a cluster of `harness up`, and removes everything it created."""
 
 from __future__ import annotations
 

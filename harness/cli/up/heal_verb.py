@@ -1,4 +1,4 @@
-"""The verb `harness heal` undoes faults of `harness break`."""
+"""`harness heal`: undoes faults of `harness break`."""
 
 from __future__ import annotations
 

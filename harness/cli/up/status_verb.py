@@ -1,4 +1,4 @@
-"""The verb `harness status` shows one running cluster in detail, or lists all of them."""
+"""`harness status`: shows one running cluster in detail, or lists all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `harness up` starts a cluster that runs until `harness down`."""
+"""`harness up`: starts a cluster that runs until `harness down`."""
 
 from __future__ import annotations
 

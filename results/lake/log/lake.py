@@ -6,10 +6,10 @@ Delta commits one table at a time, but a run must appear in all tables at once. 
 partition, named after the batch). It commits the files to their tables, and to the table `runs`
 last. A batch is *visible* once `runs` has it; `Snapshot` only shows rows of visible batches.
 
-* The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only if `runs` has not
-  changed since the writer saw that it lacks all runs of the batch, and that the batch is not
-  fenced. So only one of two writers of the same run succeeds. The other writer sees the run at its
-  next attempt, abandons its batch, and appends the remaining runs under a new batch.
+* The commit to `runs` is *exact* (`results.lake.log.delta`): it fails if `runs` has changed since
+  the writer saw that it lacks all runs of the batch, and that the batch is not fenced. So only one
+  of two writers of the same run succeeds. The other writer sees the run at its next attempt,
+  abandons its batch, and appends the remaining runs under a new batch.
 * Every upload has a unique name. So an upload that arrives late is only a file that no log has.
 * A writer can find out whether a commit succeeded whose answer was lost (a time-out, a 503 after
   the fact): then the file is in the table's log, or `runs` has the run under the writer's own
