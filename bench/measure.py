@@ -1,4 +1,4 @@
-"""Helpers for benches: description of the machine, times, peaks of memory, profiles."""
+"""Helpers for benches, which describe the machine and measure times, peaks of memory, profiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ note_peak()
 
 
 def machine() -> str:
-    """A line of text about this machine: processor, cores, Python and load."""
+    """Describe this machine in one line: processor, cores, Python and load."""
     load = ", ".join(f"{average:.1f}" for average in os.getloadavg())
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return f"{platform.machine()}, {os.cpu_count()} cores, {python}, load {load}"
@@ -46,7 +46,7 @@ def best_s(
     clock: Callable[[], float] = time.process_time,
     enough_s: float = math.inf,
 ) -> float:
-    """The shortest time of `runs` calls of `work`, or of fewer calls once they took `enough_s`."""
+    """Return the shortest time of `runs` calls of `work`; stop early after `enough_s` in total."""
     took: list[float] = []
     while len(took) < runs and sum(took) < enough_s:
         start_s = clock()
@@ -56,7 +56,7 @@ def best_s(
 
 
 def peaks_mb(code: str, *words: str) -> list[float]:
-    """Run `code` in a process; returns its peaks of memory in MiB, at `note_peak()` and at its end.
+    """Run `code` in a process; return its peak memory in MiB, at each `note_peak()` and at the end.
 
     The code finds `words` in `sys.argv[1:]`.
     """
@@ -74,9 +74,9 @@ def peaks_mb(code: str, *words: str) -> list[float]:
 def processor_time() -> Iterator[Callable[[], float]]:
     """Measure the CPU seconds of all descendants of this process during the block.
 
-    A thread reads each process's clock every `_LOOK_S`, because the kernel does not count a child
-    that its parent does not wait for, such as Spark's Python workers, which are killed with their
-    daemon. The time of a process after the last reading is missed.
+    A thread reads the CPU clock of each process every `_LOOK_S`; CPU time after the last reading is
+    missed. The kernel's own sums are not enough: they omit children for which their parent does not
+    wait, such as Spark's Python workers, which are killed together with their daemon.
     """
     spent_s: dict[int, float] = {}
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs that generate pages while the site is built.
+"""Hooks by which mkdocs generates pages while it builds the site.
 
 `cli.md` has the output of `--help-all` of each verb. `contributing.md` and `changelog.md` are the
 files at the top of the repository. Links to files outside `docs/` become text.
@@ -52,19 +52,19 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def top_page(name: str) -> str:
-    """The page `name` at the top of the repository, with links changed to links within `docs/`."""
+    """Return the page `name` from the top of the repository, with links adapted to `docs/`."""
     return INSIDE.sub("](", (ROOT / name).read_text(encoding="utf-8"))
 
 
 def command_line() -> str:
-    """The page about the command line, with one section per verb."""
+    """Make the page about the command line, with one section per verb."""
     parts = [CLI, f"```text\n{help_of()}```\n"]
     parts += [f"## harness {verb}\n\n```text\n{help_of(verb)}```\n" for verb in known_verbs()]
     return "\n".join(parts)
 
 
 def help_of(*words: str) -> str:
-    """All options of a verb, as a terminal of 100 columns shows them."""
+    """Return the help with all options of a verb, as on a terminal of 100 columns."""
     output = io.StringIO()
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = COLUMNS

@@ -1,14 +1,14 @@
-"""Compare our linearizability checker with Porcupine v1.3.1: `python -m bench.judging.checkers`.
+"""Compares our linearizability checker with Porcupine v1.3.1: `python -m bench.judging.checkers`.
 
-Prints one table: case, operations, our times in pure Python and on the native core, Porcupine's
-time, and the ratios of ours to Porcupine's. Everything is single-threaded (Porcupine with
-GOMAXPROCS=1). Only the check of a history that is in memory is timed, and the best of five runs
-counts. The time of a case is the sum of the best times of its histories. Every verdict is compared
-with the expected one.
+Each row of the table has a case, its number of operations, our times (in pure Python and on the
+native core), Porcupine's time, and the ratios of our times to it. Everything is single-threaded
+(Porcupine with GOMAXPROCS=1). Histories are in memory before the clock starts, and the best of five
+runs counts. The time of a case is the sum of the best times of its histories. Every verdict is
+compared with the expected one.
 
 The driver in `bench/porcupine` runs Porcupine on the same machine. Without a Go toolchain, the
-table has Porcupine's times from `porcupine/recorded.csv` (Go 1.26.8 on two shared cores of an AMD
-EPYC), marked "recorded"; `--record` writes this file.
+table has Porcupine's times from `porcupine/recorded.csv`, marked "recorded"; they come from Go
+1.26.8 on two shared cores of an AMD EPYC. `--record` writes this file.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from checkers.linearizability.native import SWITCH, is_native, native_status
 DRIVER = ROOT / "bench" / "porcupine"
 RECORDED = DRIVER / "recorded.csv"
 RUNS = 5
-ENOUGH_S = 4.0  # start no further run of one history once its runs have taken this long in all
+ENOUGH_S = 4.0  # once the runs of one history have taken this long in total, start no more
 GO_LIMIT_S = 60
 GO_MEMORY_GB = 6
 
 
 @dataclass(frozen=True)
 class Time:
-    """A measured time in ms, or why it is missing; `recorded` if an earlier run measured it."""
+    """A time in ms, or why it is missing; `recorded`: measured on another occasion."""
 
     ms: float | None
     why: str = ""
@@ -55,7 +55,7 @@ class Time:
 
 
 def ours(history: History) -> float:
-    """The best time, in ms, in which our checker judges a history."""
+    """Return the best time, in ms, in which our checker judges a history."""
 
     def check() -> None:
         outcome = check_operations(history.model, history.operations, explained=False)
@@ -65,7 +65,7 @@ def ours(history: History) -> float:
 
 
 def ours_in(case: Case, *, native: bool) -> Time:
-    """The sum of our times for the histories of a case, in pure Python or on the native core."""
+    """Return the sum of our times for a case's histories, in pure Python or on the native core."""
     os.environ[SWITCH] = "1" if native else "0"
     if native and not is_native():
         return Time(None, "absent")
@@ -73,7 +73,7 @@ def ours_in(case: Case, *, native: bool) -> Time:
 
 
 def build_driver(folder: Path) -> Path | str:
-    """Build the Go driver; returns its program, or the reason why it cannot be built."""
+    """Build the Go driver; return the program's path, or the reason why it cannot be built."""
     go = shutil.which("go")
     if go is None:
         return "no Go toolchain"
@@ -96,7 +96,7 @@ def _limit_memory() -> None:
 
 
 def porcupine(program: Path, case: Case, folder: Path) -> Time:
-    """The sum of Porcupine's times for the histories of a case, which one process judges."""
+    """Return the sum of Porcupine's times for the histories of a case, judged by one process."""
     paths = []
     for number, history in enumerate(case.histories):
         path = folder / f"{number}.tsv"
@@ -125,7 +125,7 @@ def porcupine(program: Path, case: Case, folder: Path) -> Time:
 
 
 def recorded() -> dict[str, Time]:
-    """Porcupine's times from `recorded.csv`, by case."""
+    """Read Porcupine's times from `recorded.csv`, by case."""
     with RECORDED.open(newline="") as lines:
         return {
             row["case"]: Time(float(row["ms"]), recorded=True)
@@ -136,7 +136,7 @@ def recorded() -> dict[str, Time]:
 
 
 def ratio(mine: Time, theirs: Time) -> str:
-    """Our time divided by Porcupine's as text, `1/n` if ours is shorter."""
+    """Format our time divided by Porcupine's; if ours is shorter, as `1/n`."""
     if mine.ms is None or theirs.ms is None:
         return "decided" if mine.ms is not None else "-"
     times = theirs.ms / mine.ms
@@ -144,7 +144,7 @@ def ratio(mine: Time, theirs: Time) -> str:
 
 
 def added(times: Iterable[Time]) -> Time:
-    """The sum of several times; it has no value if any of them is missing."""
+    """Add several times; the sum is missing if any of them is missing."""
     times = list(times)
     if any(each.ms is None for each in times):
         return Time(None, "incomplete")
@@ -153,7 +153,7 @@ def added(times: Iterable[Time]) -> Time:
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
-    """Rows as text with aligned columns, the first column to the left, the others to the right."""
+    """Format rows in columns: the first aligned to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -224,7 +224,7 @@ def _row(name: str, operations: int, times: tuple[Time, Time, Time]) -> tuple[st
 
 
 def _record(times: dict[str, tuple[Time, Time, Time]]) -> None:
-    """Write the best of recorded and new times, since a busy machine only makes times longer."""
+    """Record new times if they are better: other load on a machine can only make times longer."""
     kept = recorded() if RECORDED.exists() else {}
     for name, (_, _, theirs) in times.items():
         old = kept.get(name)

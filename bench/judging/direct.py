@@ -1,9 +1,10 @@
-"""Measure checks that need no search, and the time limit: `python -m bench.judging.direct`.
+"""Measures checks that need no search, and the time limit: `python -m bench.judging.direct`.
 
-The first table has large histories of registers, sets, queues and bags, valid and invalid, with the
-verdict, CPU seconds and growth of memory of a check and its proof. Each check runs in a process of
-its own. The second table has checks that no method decides soon, or with slow steps, and shows how
-long they took with a limit of two seconds.
+The first table has large histories of registers, sets, queues and bags, both valid and invalid. For
+each it shows the verdict, and the CPU seconds and growth of memory of the check including its
+proof. Each check runs in a process of its own. The second table is about the time limit: its checks
+have slow steps, or no method decides them soon. It shows how long they took with a limit of two
+seconds.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Clients:
         self.operations: list[tuple[float, int, float, float, Any]] = []
 
     def call(self, argument: Any) -> None:
-        """Add an operation: draw its interval, and the time in it at which it takes effect."""
+        """Add an operation: draw its interval, and the moment in it at which it takes effect."""
         client = min(range(CLIENTS), key=self.free.__getitem__)
         call = self.free[client] + self.rng.random()
         end = call + self.rng.uniform(0.5, 10)
@@ -60,7 +61,7 @@ class _Clients:
         self.operations.append((self.rng.uniform(call, end), client, call, end, argument))
 
     def play(self, answer: Callable[[Any], Any], lost: float = 0.0) -> Ops:
-        """The operations with the answers of `answer`; a share `lost` of them gets no answer."""
+        """Return the operations, answered by `answer` except for a share `lost` without answers."""
         operations = []
         for number, (_, client, call, end, argument) in enumerate(sorted(self.operations)):
             output = answer(argument)
@@ -109,7 +110,7 @@ def _set(total: int, *, lose: bool) -> Ops:
 
 
 def _removing_set(total: int) -> Ops:
-    """A history of a set with adds, removes and reads of all elements; one element comes back."""
+    """Make a history of a set: adds, removes and full reads, in which one element reappears."""
     clients = _Clients(total)
     held: set[int] = set()
     for number in range(total):
@@ -128,7 +129,7 @@ def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Op
     clients = _Clients(total)
     held: list[int] = []
     for number in range(total):
-        few = number < 40 or clients.rng.random() < 0.5  # about 40 elements stay in the queue
+        few = number < 40 or clients.rng.random() < 0.5  # keeps about 40 elements in the queue
         clients.call(Enqueue(number) if few else Dequeue())
 
     def answer(argument: Any) -> Any:
@@ -178,13 +179,13 @@ def _one_by_one(total: int) -> Ops:
 
 
 def _lost_dequeues(elements: int) -> Ops:
-    """A history with as many lost dequeues as elements, then an empty queue, then one element."""
+    """Make a history: as many lost dequeues as elements, then an empty queue, then an element."""
     operations: Ops = [Operation(n, Enqueue(n), 2 * n, None, 2 * n + 1, n) for n in range(elements)]
     begin = 2 * elements
     for n in range(elements):
         number = elements + n
         operations.append(Operation(100 + n, Dequeue(), begin + n, None, None, number))
-    # The element 0 is enqueued twice, so that the checker cannot decide the history by counting.
+    # The element 0 is enqueued twice, so that counting elements does not decide the history.
     operations.append(Operation(0, Enqueue(0), begin + 1, None, begin + 99, 500))
     operations.append(Operation(1, Dequeue(), begin + 100, None, begin + 101, 501))
     operations.append(Operation(1, Dequeue(), begin + 102, 0, begin + 103, 502))
@@ -192,7 +193,7 @@ def _lost_dequeues(elements: int) -> Ops:
 
 
 def _ambiguous(total: int) -> Ops:
-    """A history with few values and many lost writes, which only a search can decide."""
+    """Make a history with few values and many lost writes, which only a search can decide."""
     rng = random.Random(total)
     lost = [Operation(n, Write(n % 7), 0, None, None, n) for n in range(total)]
     reads = [
@@ -293,7 +294,7 @@ def _run(cases: Iterable[Case], limit_s: float | None) -> bool:
 
 
 def main() -> int:
-    """Print the tables; returns 1 if a verdict is wrong or a check was late, else 0."""
+    """Print the tables; return 1 if a verdict is wrong or a check exceeded its limit, else 0."""
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     settled = _run(SETTLED, None)
     limited = _run(LIMITED, LIMIT_S)

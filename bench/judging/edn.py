@@ -1,10 +1,10 @@
-"""Measure the reader of Jepsen's EDN: `python -m bench.judging.edn [MEGABYTES]`.
+"""Measures the reader of Jepsen's EDN: `python -m bench.judging.edn [MEGABYTES]`.
 
-Generates files with values of several shapes, in which invocations and completions alternate. Reads
-them as forms, as ops (as `harness check` does), and for comparison by the exact reader alone. Then
-does the same for some files that are written differently from Clojure's output. Times are CPU
-seconds of one process, the best of three. The reader is pure Python with msgspec. The last column
-is the resident memory that reading added.
+Generates files with values of several shapes, in which invocations and completions alternate. Each
+file is read in three ways: as EDN forms; as ops, like in `harness check`; and, for comparison, by
+only the exact reader, which is slow. Then the same is done for some files that are formatted
+differently from Clojure's output. The reader is pure Python with msgspec. Times are CPU seconds of
+one process, the best of three. The last column is the resident memory that reading added.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.formats.edn.forms import parse_forms, stream_pieces
 from harness.formats.edn.jepsen import EdnOps
 
 RUNS = 3
-EXACT_MB = 4.0  # the part of each file that the slow exact reader reads
+EXACT_MB = 4.0  # the slow exact reader only reads this much of each file
 
 
 def reads(rng: random.Random, *, ok: bool) -> str:
@@ -84,7 +84,7 @@ def tabbed(line: str) -> str:
 
 
 def spread(line: str) -> str:
-    """Write each field of an op on a line of its own, the value last but one."""
+    """Write each field of an op on a line of its own; the value is the last but one."""
     fields = re.split(r" (?=:(?:time|process|type :[io]|f|value) )", line[1:-2])
     return "{" + "\n ".join((*fields[:-2], *reversed(fields[-2:]))) + "}\n"
 
@@ -99,7 +99,7 @@ def recorded(line: str) -> str:
 
 
 def erred(line: str) -> str:
-    """Add keys to an op: an error of a client, a map, and others."""
+    """Add further keys to an op, such as a client's error and a map."""
     error = 'com.x.Error: ERR "no" such\\nkey at [a.B/c {:d 1}]'.replace('"', '\\"')
     more = f':error "{error}" :exception {{:via [{{:type a.b.Gone :at [a.B c "B.java" 1]}}]}}'
     return f"{{:node n1 :latency 1.5e-3 {line[1:-2]} {more}}}\n"

@@ -1,16 +1,16 @@
-"""Measure Elle's checks of transactions.
+"""Measures the checks of transactions by Elle's method.
 
 Usage: `python -m bench.judging.elle [--planted ANOMALY] [TRANSACTIONS ...]`.
 
-Histories come from a simulated strictly serializable store: transactions of one to four
-micro-operations from `PROCESSES` processes over ten live keys. Some keys are more popular, and a
-fresh key replaces a key after `WRITES_MAX` writes. A transaction takes effect at one moment between
+Histories come from a simulated, strictly serializable store. `PROCESSES` processes execute
+transactions of one to four micro-operations on ten keys. Some keys are more popular, and a key is
+replaced by a fresh one after `WRITES_MAX` writes. A transaction takes effect at one moment between
 its call and its end. Parsing (from Python objects to columns) is timed separately from checking.
-Memory is the peak of the process, less its memory before the columns were made.
+Memory is the peak of the process minus its memory before the columns were made.
 
-`--planted` adds one anomaly: `skew`, a write skew of two transactions in the middle of the history,
-or `stale`, a last transaction that does not see the write of the first transaction, so that all
-transactions are in one component.
+`--planted` adds one anomaly. `skew` is a write skew of two transactions in the middle of the
+history. `stale` is a last transaction that does not see the write of the first one; so all
+transactions are in one strongly connected component.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transact
             written[key] += 1
             mops.append(("append" if lists else "w", key, written[key]))
             content[key].append(written[key])
-        # The process that has waited longest acts: it called before now and ends after now.
+        # The process that has waited longest acts now; it calls before and ends afterwards.
         now += 10
         process = min(range(PROCESSES), key=free_at.__getitem__)
         call = max(free_at[process] + 1, now - rng.randint(1, 10 * PROCESSES // 2))
@@ -84,7 +84,7 @@ def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transact
 
 
 def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
-    """Generate the same history with an anomaly, whose transactions have processes of their own."""
+    """Generate the same history plus an anomaly; processes of its own execute its transactions."""
     write = "append" if lists else "w"
     nothing: list[int] | None = [] if lists else None
     value: list[int] | int = [1] if lists else 1
@@ -135,14 +135,14 @@ def measure(kind: str, count: int, anomaly: str) -> None:
     making = best_s(lambda: [None for txn in planted(alone, anomaly, lists=lists) if not txn], 1)
     generating = (
         making * count / alone
-    )  # subtracted below, since parsing is timed together with generation
+    )  # Parsing can only be timed together with generation, whose time is subtracted below.
     wall_began = time.monotonic()
     began = time.process_time()
     columns = columns_of(
         planted(count, anomaly, lists=lists), writes_are="append" if lists else "w"
     )
     parsing = time.process_time() - began - generating
-    is_noise = parsing < NOISE_SHARE * generating  # a difference of two measurements
+    is_noise = parsing < NOISE_SHARE * generating  # as it is a difference of measurements
     gc.collect()
     runs = [_check(columns, kind) for _ in range(3 if count <= 200_000 else 1)]
     wall = time.monotonic() - wall_began
@@ -162,7 +162,7 @@ def measure(kind: str, count: int, anomaly: str) -> None:
 
 
 def main() -> None:
-    """Print the table; a process of its own measures each row, because of the peaks of memory."""
+    """Print the table. Each row is measured in a new process, because it has the peak of memory."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("transactions", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--planted", choices=PLANTED, default="none", help="add an anomaly")

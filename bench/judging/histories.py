@@ -1,4 +1,4 @@
-"""Histories for `bench.judging.checkers`: the supplied set, and two families of our own.
+"""Makes the histories for `bench.judging.checkers`: a supplied set, and two families of our own.
 
 `go_lines` writes a history for the Go driver.
 """
@@ -22,7 +22,7 @@ NIL = -1_000_000  # the value that means an absent value in the Go driver's file
 
 @dataclass(frozen=True)
 class History:
-    """One history; `go_model` is the first line of its file for the Go driver."""
+    """One history; `go_model` is the first line of the file that the Go driver reads."""
 
     name: str
     model: Model[Any, Any, Any]
@@ -33,7 +33,7 @@ class History:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table: histories, and the row shows the sum of their times."""
+    """One row of the table: some histories, whose times are added up."""
 
     name: str
     histories: tuple[History, ...]
@@ -103,7 +103,7 @@ def _history(name: str, operations: Ops, expected: str) -> History:
 
 
 def register(total: int, clients: int, seed: int = 1) -> Ops:
-    """A valid history of a register: half are writes of unique values, half are reads."""
+    """Make a valid history of a register: half reads, and half writes of unique values."""
     rng = random.Random(seed)
     done: Ops = []
     calls: dict[int, tuple[Any, int]] = {}
@@ -129,7 +129,7 @@ def register(total: int, clients: int, seed: int = 1) -> Ops:
 
 
 def crashed_writes(total: int, clients: int, crashed: int, seed: int = 1) -> Ops:
-    """A history that is not linearizable: `crashed` writes do not return, and one read is stale."""
+    """Make a history that is not linearizable: a read is stale. `crashed` writes never return."""
     operations = register(total, clients, seed)
     writes = [n for n, op in enumerate(operations) if isinstance(op.input, Write)]
     unseen = [n for n in writes if all(op.output != operations[n].input.value for op in operations)]
@@ -146,7 +146,7 @@ def crashed_writes(total: int, clients: int, crashed: int, seed: int = 1) -> Ops
 
 
 def go_lines(history: History) -> Iterator[str]:
-    """Lines of the Go driver's file (see `porcupine/main.go`), except reads without a return."""
+    """Yield lines for the Go driver (see `porcupine/main.go`), without reads that do not return."""
     yield history.go_model
     kind = history.go_model.split("\t")[0]
     for operation in history.operations:

@@ -1,14 +1,15 @@
-"""Measure all steps from an EDN file with independent keys to the verdicts.
+"""Measures all steps from an EDN file with independent keys to the verdicts.
 
 Usage: `python -m bench.judging.keyed [--keys N] [--store FOLDER]`.
 
-Writes a history of registers in EDN like those of `jepsen.independent` (100 operations per key; two
-keys are not linearizable), imports it, adds it to a lake, and judges every key
+Writes a history of registers in EDN like those of `jepsen.independent`, with 100 operations per
+key, of which two keys are not linearizable. Imports it, adds it to a lake, and judges every key in
+two ways:
 
-* by a plain loop over the sealed history: the same checker, one key after another;
-* by a report in a pool of two workers, and on Spark `local[2]`, whose start is timed separately;
-  the lake has no results before. A second, identical report judges nothing, so its time is the cost
-  of its questions and its page.
+* by a plain loop over the stored history, with the same checker, one key after another;
+* by a report on a lake without results: once in a pool of two workers, and once on Spark
+  `local[2]`, whose start is timed separately. A second, identical report judges nothing, so its
+  time is the cost of the questions and the page.
 
 CPU seconds are those of the whole process tree, Java included, from /proc. The report's verdict
 about each key is compared with the loop's.
@@ -66,7 +67,7 @@ def write_edn(path: Path, keys: int) -> None:
 
 
 def key_lines(lines: list[Any], rng: random.Random, key: int, clients: list[int], now: int) -> int:
-    """Add the lines of one key; returns the time when its last operation has ended."""
+    """Add the lines of one key; return the time at which its last operation ends."""
     value = 0
     free = [now] * len(clients)
     for number in range(OPERATIONS_A_KEY):
@@ -97,7 +98,7 @@ def key_lines(lines: list[Any], rng: random.Random, key: int, clients: list[int]
 
 
 def plain_loop(run: Path) -> dict[str, str]:
-    """Judge every key of a run with the report's checker; returns the verdicts by key."""
+    """Judge every key of a run with the report's checker; return the verdicts by key."""
     stored = load_run(run)
     (checker,) = checkers_of(stored.case)
     case = imported_case(*stored.case.checkers, independent=False)
@@ -108,7 +109,7 @@ def plain_loop(run: Path) -> dict[str, str]:
 
 
 def harness(*arguments: str) -> str:
-    """Run the harness in a process of its own; returns its stdout. Exit code 1 is not an error."""
+    """Run the harness in a new process; return its stdout. The exit code 1 is not an error."""
     words = [
         sys.executable,
         "-c",
@@ -122,7 +123,7 @@ def harness(*arguments: str) -> str:
 
 
 def timed(what: str, work: Callable[[], Any], base: float | None = None) -> tuple[Any, float]:
-    """Do `work` and print its times; returns its answer and its CPU seconds."""
+    """Do `work` and print its times; return its result and its CPU seconds."""
 
     def cpu_s() -> float:
         return procfs.computed_s(procfs.family(os.getpid()))
@@ -136,7 +137,7 @@ def timed(what: str, work: Callable[[], Any], base: float | None = None) -> tupl
 
 
 def verdicts_of(lake: Path) -> dict[str, str]:
-    """The verdicts in the results of a lake, by key."""
+    """Read the verdicts by key from the results in a lake."""
     results = ResultLake.beside(str(lake), {})
     assert results is not None
     rows = results.dataset("verdicts").to_table(["key", "verdict"]).to_pylist()

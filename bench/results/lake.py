@@ -1,18 +1,18 @@
-"""Measure a lake and its growth: bytes per run, files, runs per CPU second, memory.
+"""Measures a lake and its growth: bytes per run, files, runs per CPU second, memory.
 
     python -m bench.results.lake                            # a soak of 400 seeds, 10^3 to 10^5 runs
     python -m bench.results.lake STORE ... --runs 1000,10000 --local
 
-First the runs of the stores are appended to a lake: they are distinct and give the bytes per run.
-Then copies of these runs under other names, as many as `--runs` demands, are appended to a lake of
-each size and compacted. The bytes of these lakes mean nothing, since copies compress well, but
-their files, times and memory do. A copy is a link to the same files, so the operating system reads
-it from its cache.
+First the runs of the stores are appended to a lake. They are all different, so this lake shows the
+bytes per run. Then, for each size in `--runs`, a lake is filled with copies of these runs under
+other names, and compacted. These lakes show files, times and memory; their bytes mean nothing,
+since copies compress well. A copy is a link to the same files, so the operating system reads it
+from its cache.
 
-The lake is on an S3-compatible server on loopback (moto), whose own CPU time is not counted, or
-with `--local` in a folder. CPU time and peak memory are those of the ingesting process, with all
-its threads. Some runs of each lake are read back as histories, and their digests are compared. With
-10^5 runs the bench takes about a quarter of an hour and some GB of `--scratch`.
+The lakes are on an S3-compatible server on loopback (moto), whose own CPU time is not counted; with
+`--local`, they are in a folder. CPU time and peak memory are those of the ingesting process, with
+all its threads. Some runs of each lake are read back as histories, and their digests are compared.
+With 10^5 runs, the bench takes about a quarter of an hour, and some GB in `--scratch`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def opened(uri: str) -> Lake:
 
 
 def fill() -> None:
-    """Ingest a store, and print runs, appends, CPU s and wall s; runs in a process of its own."""
+    """Ingest a store, and print runs, appends, CPU s and wall s. It gets a process of its own."""
     store, uri = sys.argv[1:]
     lake = opened(uri)
     begin = time.process_time(), time.monotonic()
@@ -74,7 +74,7 @@ def fill() -> None:
 
 
 def merge() -> None:
-    """Compact a lake, and print CPU s and wall s; runs in a process of its own."""
+    """Compact a lake, and print CPU s and wall s. It gets a process of its own."""
     lake = opened(sys.argv[1])
     begin = time.process_time(), time.monotonic()
     compact(lake)
@@ -100,7 +100,7 @@ def measured(store: Path, uri: str) -> Measured:
 
 
 def files(uri: str, when: str) -> tuple[int, int]:
-    """Print the number and sizes of each table's files; returns their total number and bytes."""
+    """Print the number and sizes of each table's files; return the total number and bytes."""
     snapshot = opened(uri).snapshot()
     runs = sum(file.rows for file in snapshot.files("runs"))
     sizes = {table: [file.size_bytes for file in snapshot.files(table)] for table in schemas()}
@@ -116,7 +116,7 @@ def files(uri: str, when: str) -> tuple[int, int]:
 
 
 def read_back(uri: str) -> None:
-    """Read some runs of a lake; raises `HistoryError` if a history does not match its digest."""
+    """Read some runs of a lake; raise `HistoryError` if a history does not match its digest."""
     import pyarrow.compute as pc
 
     snapshot = opened(uri).snapshot()
@@ -130,7 +130,7 @@ def read_back(uri: str) -> None:
 
 
 def repeated(folders: Sequence[Path], store: Path, count: int) -> Path:
-    """Make a store of `count` runs in `store`, whose files are links to files of `folders`."""
+    """Make a store with `count` runs, whose files are links to the files in `folders`."""
     for number in range(count):
         again, place = divmod(number, len(folders))
         run = store / f"again-{again:05}" / folders[place].name
@@ -142,22 +142,22 @@ def repeated(folders: Sequence[Path], store: Path, count: int) -> Path:
 
 
 def soaked(store: Path, seeds: int, *options: str) -> Path:
-    """Run a soak with simulated runs of ten seconds; returns its store."""
+    """Run a soak with simulated runs of ten seconds; return its store."""
     words = ("soak", "--env", "sim", "--workload", "ddl", "--nemesis", "any", "--draw", "3")
     more = ("--time-limit", "10", "--seeds", f"1..{seeds}", "--store", str(store), "--quiet")
     done = subprocess.run(
         [sys.executable, "-m", "harness", *words, *more, *options], cwd=ROOT, check=False
     )
-    if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:  # runs are of any verdict
+    if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:  # any verdict is fine
         raise RuntimeError(f"the soak ended with {done.returncode}")
     return store
 
 
 @contextlib.contextmanager
 def lakes(local: bool, scratch: Path) -> Iterator[str]:
-    """Yield the URI for new lakes: a folder, or a bucket on a server that runs during the block.
+    """Yield a URI for new lakes: a folder, or a bucket on a server that runs during the block.
 
-    Environment variables name the server.
+    The server's address is in environment variables.
     """
     if local:
         yield str(scratch / "lakes")

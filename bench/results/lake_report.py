@@ -1,23 +1,22 @@
-"""Measure reports on a lake by DuckDB and by Spark, and the size from which Spark is cheaper.
+"""Measures reports on a lake by DuckDB and by Spark, and the size from which Spark is cheaper.
 
     python -m bench.results.lake_report                        # a soak of 40 seeds; 400, 2,000 runs
     python -m bench.results.lake_report LAKE --checks 400,2000 --known 2000,100000
 
-`LAKE` is a lake of real runs, which is only read. The bench makes lakes of other sizes from copies
-of its rows under other names (`again-00001-...`). So all runs have histories and results of real
-sizes, although few are distinct. Lakes for `--known` contain only the table `runs` and the results,
-because a report on known runs reads no other table.
+`LAKE` is a lake of actual runs, which is only read. The bench makes lakes of other sizes from
+copies of its rows under other names (`again-00001-...`). So histories and results have realistic
+sizes, although few of them are distinct. Lakes for `--known` contain only the table `runs` and the
+results, because a report whose results are all known reads no other table.
 
-* **checks**: no results are known. Measures a plain loop in one process (which reads a run, judges
-  it and extracts its facts, and neither plans nor stores anything), the pool, and Spark. In the end
-  prints the costs of pool and Spark relative to the loop.
-* **report**: all results are known. Measures `harness report LAKE --engine ...`, with all its
-  processes.
+* **checks**: no results are known. Measures the pool, Spark, and a plain loop in one process. The
+  loop reads each run, judges it and extracts its facts, but neither plans nor stores anything. The
+  last lines are the costs of the pool and of Spark relative to the loop.
+* **report**: all results are known. Measures `harness report LAKE --engine ...`.
 
 Each measurement is a command of its own, on two cores. CPU time is that of the whole tree of
-processes, Java included, and of orphans, which the bench adopts and waits for. Peaks of memory are
-those of the driver (the started process), and of Java if it runs, which with `local[2]` contains
-all executors.
+processes, including Java, and including orphans, which the bench adopts and waits for. Peaks of
+memory are those of the driver (the process that was started) and of Java, which with `local[2]`
+contains all executors.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MASTER: Final = "local[2]"
-SET_CHILD_SUBREAPER: Final = 36  # the operation's number for prctl(2)
+SET_CHILD_SUBREAPER: Final = 36  # number of this operation in prctl(2)
 RUNS_AN_APPEND: Final = 5_000
 CHECKS: Final = "checks, all new"
 CHILD: Final = """
@@ -62,7 +61,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(*words: str) -> Cost:
-    """Run a function of this module in a process, and wait for all processes that it starts."""
+    """Run a function of this module in a process; wait for it and all processes that it starts."""
     begin_s = time.monotonic()
     java_mb, wall_s, code = 0.0, 0.0, 0
     with processor_time() as spent_s:
@@ -138,7 +137,7 @@ def checks(uri: str, executor: str) -> None:
 
 
 def report(uri: str, engine: str, output: str) -> None:
-    """Run `harness report` on a lake whose results are all known."""
+    """Make a report on a lake whose results are all known."""
     from harness.cli import main as harness
 
     words = ["--spark-master", MASTER] if engine == "spark" else []
@@ -174,7 +173,7 @@ def repeat(source: str, uri: str, count: str, results: str) -> None:
 
 
 def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Merge the rows of a run in the results' main table, so that each run has one row."""
+    """Merge the rows of each run in the main table of results to one row."""
     import pyarrow as pa
 
     rows: dict[str, dict[str, Any]] = {}
@@ -190,7 +189,7 @@ def append(
 ) -> None:
     """Append copies of the runs in `tables` to a lake until it has `count` runs.
 
-    `batches` has the batch of each judged run.
+    `batches` maps each judged run to its batch.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -219,7 +218,7 @@ def append(
 
 
 def judged_lake(scratch: Path, seeds: int) -> str:
-    """Make a lake of simulated runs of ten seconds, with results; returns its URI."""
+    """Make a lake of simulated runs of ten seconds, with results; return its URI."""
     uri = str(scratch / "lake")
     soaked(scratch / "store", seeds, "--lake", uri)
     words = ("report", uri, "--executor", "inline", "--output", str(scratch / "report"))
@@ -249,7 +248,7 @@ def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, 
 
 
 def times_the_loop(costs: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]) -> str:
-    """Costs of pool and Spark relative to the loop, by number of runs."""
+    """Format the costs of pool and Spark relative to the loop, by number of runs."""
     return "\n".join(
         f"checks of {runs:,} new runs, CPU against the loop: "
         + ", ".join(
@@ -261,9 +260,9 @@ def times_the_loop(costs: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]
 
 
 def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
-    """Text with the number of runs from which Spark takes less CPU time than DuckDB.
+    """Say from which number of runs on Spark takes less CPU time than DuckDB.
 
-    It assumes that both have a cost to start and a cost per run.
+    The estimate assumes that both have a fixed cost, and a cost per run.
     """
     sizes = sorted(duckdb)
     if len(sizes) < 2:

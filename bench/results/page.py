@@ -1,10 +1,10 @@
-"""Measure how smoothly the page of a large run moves: `python -m bench.results.page`.
+"""Measures how smoothly the page of a large run moves: `python -m bench.results.page`.
 
-Makes a synthetic, seeded run with clients, faults, leaders, tables and some unknown outcomes,
-writes its page, opens the page in headless Chromium without a GPU, and moves and zooms through it
-for some seconds, one step per frame of `requestAnimationFrame`. Prints the times to make and to
-open the page, and for each kind of movement the median frames per second and the worst frame. The
-exit code is 1 if a median is below 30 frames per second.
+Makes a synthetic run from a seed, with clients, faults, leaders, tables and some unknown outcomes.
+Writes its page, and opens it in headless Chromium without a GPU. Moves and zooms through it for
+some seconds, one step per frame of `requestAnimationFrame`. Prints the times to make and to open
+the page, and for each kind of movement the median frames per second and the worst frame. The exit
+code is 1 if a median is below 30 frames per second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FPS_BAR = 30.0
 KINDS = ("create", "alter", "rename", "delete", "get", "get", "get", "list", "locate")
 NODES = ("m1", "m2", "m3")
 
-# Moves the page for `seconds`, and returns the times between frames, in ms, and the visible ops.
+# Moves the page for `seconds`; returns the ms between frames, and the number of visible ops.
 MOVES = """
 async ([kind, seconds]) => {
   const { view, page } = window.harnessPage;
@@ -62,7 +62,7 @@ async ([kind, seconds]) => {
 
 
 def main() -> int:
-    """Make and measure the page, and print the results; returns 1 if a median is too low."""
+    """Make and measure the page, and print the results; return 1 if a median is too low."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ops", type=int, default=100_000, metavar="N", help="(default: 100000)")
     parser.add_argument("--clients", type=int, default=20, metavar="N", help="(default: 20)")
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def measure(page_file: Path, chromium: str, seconds: float) -> int:
-    """Move the page in Chromium and print one line per kind of movement; returns the exit code."""
+    """Move the page in Chromium; print one line per kind of movement; return the exit code."""
     from playwright.sync_api import sync_playwright
 
     slow = False
@@ -126,7 +126,7 @@ def make_run(store: Path, count: int, clients: int) -> Path:
 
 
 def make_history(rng: random.Random, count: int, clients: int) -> History:
-    """A history of clients that are always busy, with faults and new leaders every ten seconds."""
+    """Make a history of clients that are always busy, with faults and leaders every ten seconds."""
     script = Script()
     free = [(rng.randrange(10**6), process) for process in range(clients)]
     tables = [f"t{number}" for number in range(40)]
@@ -161,7 +161,7 @@ def make_history(rng: random.Random, count: int, clients: int) -> History:
 
 
 def hash_of(name: str, age: int) -> int:
-    """A table id that depends on the table's name and age."""
+    """Return a table id that depends on the table's name and age."""
     return random.Random(f"{name}/{age}").getrandbits(128)
 
 

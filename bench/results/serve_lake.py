@@ -1,4 +1,4 @@
-"""Measure `harness serve LAKE` with 10^5 runs: the time of each page, and memory.
+"""Measures `harness serve LAKE` with 10^5 runs: the time of each page, and memory.
 
     python -m bench.results.serve_lake                    # 100,000 runs in a folder
     python -m bench.results.serve_lake --runs 1000000 --s3
@@ -6,13 +6,13 @@
 
 The bench makes the lake from copies of the runs of two small soaks, one of them with a bug switched
 on. The copies have other ids, seeds, labels, days and versions of the code. Each append has some
-thousand of them, and the lake is compacted in the end. Only the first `--histories` runs have their
-operations and events as well, because lists, groups and trends never read these, and pages of
-single runs read the files of one run.
+thousands of them, and finally the lake is compacted. Only the first `--histories` runs have
+operations and events: lists, groups and trends never read these, and the page of a run only reads
+those of its own run.
 
-The server is a process of its own; requests are HTTP on loopback. `first` is the time of the first
-request for a kind of page, and `warm` is the median of five later requests. CPU is the server's CPU
-time for one of the later requests.
+The server is a process of its own, and requests are HTTP on loopback. `first` is the time of the
+first request for a kind of page, and `warm` is the median of five later requests. CPU is the
+server's CPU time for one of the later requests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CLIENT_S: Final = 600.0
 
 
 def soaked(store: Path, seeds: int) -> Path:
-    """Run two soaks with simulated runs of ten seconds into `store`, one of them with a bug."""
+    """Run two soaks, one of them with a bug, with simulated runs of ten seconds, into `store`."""
     words = ("soak", "--env", "sim", "--time-limit", "10")
     any_two = ("--nemesis", "any", "--draw", "2")
     for more in (("--bug", "NO-LEASE", "--nemesis", "partition-leader"), any_two):
@@ -86,7 +86,7 @@ def again(
     tables: dict[str, pa.Table], first: int, last: int, label: str, began: dt.datetime, *,
     whole: bool,
 ) -> dict[str, pa.Table]:  # fmt: skip
-    """The rows of the runs with numbers from `first` to `last`, which are copies of soaks' runs.
+    """Make rows of the runs with numbers from `first` to `last`, as copies of the soaks' runs.
 
     With `whole`, they include operations and events.
     """
@@ -119,7 +119,7 @@ def again(
 
 
 def of_run(rows: pa.Table, run: str) -> pa.Table:
-    """The rows of one run, from a cache after the first call."""
+    """Return the rows of one run; after the first call, they are cached."""
     import pyarrow.compute as pc
 
     key = (id(rows), run)
@@ -142,7 +142,7 @@ def replaced(rows: pa.Table, columns: dict[str, Any]) -> pa.Table:
 
 @contextlib.contextmanager
 def served(uri: str) -> Iterator[tuple[int, int]]:
-    """Run a server during the block, once it has read the lake; yields its port and process id."""
+    """Run a server; once it has read the lake, yield its port and process id."""
     begin_s = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", "serve", uri, "--port", "0"],
@@ -159,7 +159,7 @@ def served(uri: str) -> Iterator[tuple[int, int]]:
 
 
 def asked(port: int, path: str) -> tuple[float, bytes]:
-    """Request a page; returns the time in ms and the page's body."""
+    """Request a page; return the time in ms, and the page's body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CLIENT_S)
     with contextlib.closing(connection):
         begin_s = time.perf_counter()
@@ -172,14 +172,14 @@ def asked(port: int, path: str) -> tuple[float, bytes]:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """The memory of a process in MiB, now and at its peak."""
+    """Return the memory of a process in MiB, now and at its peak."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Vm")}
     return int(fields["VmRSS"]) / 1024, int(fields["VmHWM"]) / 1024
 
 
 def pages(port: int) -> dict[str, list[str]]:
-    """The paths of the pages to request, by kind of page."""
+    """Return the paths of the pages to request, by kind of page."""
     data = json.loads(asked(port, "/api/runs?verdict=invalid&sort=started")[1])
     (signature, *_) = [group["signature"] for group in data["signatures"]]
     keys = [run["key"] for run in data["runs"]]

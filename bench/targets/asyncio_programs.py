@@ -1,17 +1,17 @@
-"""Replays unmodified asyncio programs seed by seed, and compares with other simulators of asyncio.
+"""Measures simulations of unmodified asyncio programs, also by other simulators of asyncio.
 
     python -m bench.targets.asyncio_programs seeds --program raft --seeds 200
     python -m bench.targets.asyncio_programs peers --python /path/to/python3.13
 
-`seeds` tries one seed after another until a program's planted race shows. Then it runs each seed of
-the sound program twice and compares the digests of the two runs, byte for byte. The programs come
+`seeds` tries one seed after another until a race that is planted in the program shows. Then it runs
+each seed of the correct program twice, and compares the digests of the two runs. The programs come
 from `examples/asyncio_service`.
 
-`peers` runs two examples of simloop's documentation (a lost update between two clients, and
-exchanges over one connection) under simloop, simloom and the harness. `--python` is an interpreter
-3.12 or later that has both packages. It prints one row per simulator: exchanges per CPU second, CPU
-time per seed, and how many seeds find the lost update. simloom finds a server only by the name that
-it binds, so the programs bind it there.
+`peers` runs two examples from simloop's documentation (a lost update between two clients, and
+exchanges over one connection) under simloop, simloom and the harness. `--python` is an interpreter,
+3.12 or later, in which both packages are installed. It prints one row per simulator: exchanges per
+CPU second, CPU time per seed, and how many seeds find the lost update. In simloom, clients reach a
+server only by the name that it binds, so the programs bind such a name there.
 """
 
 from __future__ import annotations

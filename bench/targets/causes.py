@@ -1,20 +1,24 @@
-"""Check that the search for causes names the faults that the ledgers say a bug needs.
+"""Checks that the search for causes (`harness why`) names the faults that a bug is known to need.
 
         C="python -m bench.targets.causes"
         $C --jobs 2                       # every switch whose row has a fault
         $C --only NO-LEASE,HMS-ORPHAN     # these switches
         $C --cpu 900 --memory trials      # within 900 s of CPU time; the same command continues
 
-The case of a switch comes from its row in the ledger (`targets/*/bugs.py`), with the first seed for
-which the row's checker fails. If no fault has a set time, short runs with early faults are tried
-first. If less than half of some other seeds fail, too, up to two further failing seeds compete with
-it. The case is cut right after the failure, if it then still fails. It is tried without all its
-faults, and without the faults of each nemesis that the row names. The table says how many seeds
-fail each time. A row is `named` if the faults that it names are necessary: each of them or, if they
-can replace each other, all of them together. A row is `rarer` if the failure also comes
-without them, but significantly less often. It is `open` if the numbers show no difference, but no
-run failed without them: the case itself fails too rarely for so few seeds. It is `none needed` if
-its case fails before any fault begins. Else it is `missed`.
+A ledger (`targets/*/bugs.py`) has a row per bug switch, with the faults that the bug needs. The
+case of a switch comes from its row, with the first seed at which the row's checker fails. If no
+fault has a fixed time, short runs with early faults are tried first. If fewer than half of some
+other seeds also fail, up to two further failing seeds are considered. The case is cut right after
+the failure, if it then still fails. It is tried without any faults, and without the faults of each
+nemesis that the row names. The table shows how many seeds fail each time. The last column is
+
+* `named` if the faults in the row are necessary: each of them or, if they can replace each other,
+  all of them together;
+* `rarer` if the failure also occurs without them, but significantly less often;
+* `open` if no run failed without them, but the difference is not significant: the case itself fails
+  too rarely for so few seeds;
+* `none needed` if the case fails before any fault begins;
+* `missed` otherwise.
 """
 
 from __future__ import annotations
@@ -74,7 +78,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(row: Row, case_of_row: Case, trials: Trials) -> Subject | None:
-    """A failing case of a switch that often fails with other seeds; `None` if no seed fails."""
+    """Return a failing case of a switch, if possible one that often fails with other seeds, too."""
     best: Subject | None = None
     most = 0
     for subject in itertools.islice(_failing(row, case_of_row), SUBJECTS_MAX):
@@ -141,7 +145,7 @@ def parts_of(subject: Subject) -> list[Variant]:
 
 
 def judged(causes: tuple[Cause, ...]) -> str:
-    """Return whether the faults of the row matter: `named`, `rarer`, `open` or `missed`."""
+    """Return the word for a row: `named`, `rarer`, `open` or `missed`."""
     together = [cause for cause in causes if cause.kind == "all-faults"] or list(causes)
     if together and all(cause.verdict == NECESSARY for cause in together):
         return "named"

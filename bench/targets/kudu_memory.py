@@ -1,14 +1,15 @@
-"""Measure whether the memory of the bundled target's nodes stays flat over a simulated hour.
+"""Measures whether the memory of the bundled target's nodes stays flat over a simulated hour.
 
-Clients do 50 operations on rows per second on a fixed set of keys, and alters that keep the tables,
-so the memory of a node must not grow with time. Every five simulated minutes the bench adds up the
-sizes of all objects that can be reached from a node's tasks, without objects of the simulation (its
-loop, connections, disk). Run it with `python -m bench.targets.kudu_memory [--minutes N]`. The exit
-code is 1 if a node's memory is not flat, or if no operation succeeded.
+Clients execute 50 operations per second on rows with a fixed set of keys, and alters that leave the
+tables as they are, so a node's memory must not grow with time. Every five simulated minutes, the
+bench adds up the sizes of all objects that can be reached from a node's tasks, except objects of
+the simulation (its loop, connections, disk). Run it with `python -m bench.targets.kudu_memory
+[--minutes N]`. The exit code is 1 if a node's memory is not flat, or if no operation succeeded.
 
-Some data have a fixed limit that they would not reach within an hour, so the bench reaches their
-limits early. The masters keep 4,096 answers to DDL (`REPLIES_MAX`), which the alters reach in
-minute 14. The history of rows, which Kudu keeps for a week, is kept for `HISTORY_S` seconds.
+Some data have a fixed limit that they would not reach within an hour, so the bench lets them reach
+it early. The masters keep 4,096 answers to DDL (`REPLIES_MAX`), and there are enough alters to
+reach this number in minute 14. The history of rows, which Kudu keeps for a week, is kept for only
+`HISTORY_S` seconds.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _NODE: Final = "targets.kudu."
 
 
 def size_of(item: object) -> int:
-    """The bytes of an object without the objects it refers to; `Raw` reports a wrong size."""
+    """Return the bytes of an object, without the objects it refers to; corrects those of `Raw`."""
     if isinstance(item, msgspec.Raw):
         return type(item).__basicsize__ + sys.getsizeof(bytes(item))
     return sys.getsizeof(item)
 
 
 def sizes(roots: list[Any]) -> Counter[str]:
-    """The bytes of all objects reachable from `roots`, by the target's class that holds them."""
+    """Add up the bytes of all objects reachable from `roots`, by the target's class with them."""
     modules = {
         id(vars(module)) for module in [*sys.modules.values()] if hasattr(module, "__dict__")
     }
@@ -73,7 +74,7 @@ def sizes(roots: list[Any]) -> Counter[str]:
 
 
 def request(count: int) -> Request:
-    """The request number `count`: an operation on rows, or sometimes an alter."""
+    """Return the request number `count`: an operation on rows, or sometimes an alter."""
     if count % ALTERS == 0:
         return alter_request(f"t{count // ALTERS % ROWS.tables}", count)
     return ROWS.request(count)

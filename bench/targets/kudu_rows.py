@@ -1,11 +1,11 @@
-"""Measure the rows per second that a cluster of processes or containers writes, and their cost.
+"""Measures how many rows per second a cluster of processes or containers writes, and their cost.
 
-The bench has three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows per
-second for `--seconds`; single rows, which each client writes one after the other; and rows of 100
-bytes until the table has `--rows`, after which the resident memory of each tablet server is read.
-Run it with `python -m bench.targets.kudu_rows --env process|docker`. The exit code is 1 if a claim
-in the printed table does not hold. Latencies are those of the clients. Clients and servers share
-the machine.
+The bench uses one table with 3 replicas. It has three phases: batches of 100 rows, at `--rate` rows
+per second for `--seconds`; single rows, which each client writes one after the other; and rows of
+100 bytes until the table has `--rows`. Then the resident memory of each tablet server is read. Run
+it with `python -m bench.targets.kudu_rows --env process|docker`. The exit code is 1 if a claim in
+the printed table does not hold. Latencies are measured by the clients, which share the machine with
+the servers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.kudu import KuduTarget
 TABLE: Final = "bench"
 BATCH: Final = 100
 CLIENTS: Final = 8
-VALUE: Final = "x" * 90  # a row, with its key, has about 100 bytes
+VALUE: Final = "x" * 90  # together with its key, a row has about 100 bytes
 RATE_SHARE: Final = 0.99  # the part of `--rate` that the batches must reach
 RESIDENT_MB_MAX: Final = 300
 FAILED_MAX: Final = 100
@@ -34,7 +34,7 @@ FAILED_MAX: Final = 100
 
 
 class Claim(NamedTuple):
-    """`what` must hold in the case `where`; `measured` is the result as text."""
+    """A claim `what` about the phase `where`; `measured` is the measured value as text."""
 
     where: str
     what: str
@@ -43,7 +43,7 @@ class Claim(NamedTuple):
 
 
 def tell(claims: list[Claim]) -> int:
-    """Print one line per claim; returns the exit code, which is 1 if a claim does not hold."""
+    """Print one line per claim; return the exit code, which is 1 if a claim does not hold."""
     for claim in claims:
         says = "holds" if claim.holds else "DOES NOT HOLD"
         print(f"{claim.where:<28} {claim.what:<54} {claim.measured:<44} {says}")
@@ -79,7 +79,7 @@ class Load:
             self.failed += 1
 
     async def until(self, over: Callable[[], bool], size: int, rate: float | None) -> None:
-        """Let every client write until `over()`, together at most at `rate` rows per second."""
+        """Let all clients write until `over()`, at no more than `rate` rows per second in total."""
         self.reset()
         pace = None if rate is None else CLIENTS * size / rate
 
@@ -94,7 +94,7 @@ class Load:
         await asyncio.gather(*(work(client, n) for n, client in enumerate(self._clients)))
 
     def claim(self, what: str, rate: float) -> Claim:
-        """The claim that a phase reached `rate` rows per second, and that no write failed."""
+        """Return the claim that a phase reached `rate` rows per second without a failed write."""
         took, ordered = time.monotonic() - self.start, sorted(self.latencies)
         quantiles = ", ".join(
             f"p{100 * q:g} {1000 * ordered[int(q * (len(ordered) - 1))]:.1f} ms"
@@ -114,7 +114,7 @@ async def _waited(look: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def _prepare(system: Any, tablets: int) -> list[Any]:
-    """Wait until the system serves, and create the table; returns the clients."""
+    """Wait until the system serves clients, and create the table; return the clients."""
 
     async def ready() -> bool:
         return bool((await system.ready()).ok)
@@ -140,7 +140,7 @@ def _memory(rows: int, memory: dict[str, int | None]) -> Iterator[Claim]:
 
 
 async def bench(session: Session, system: Any, options: argparse.Namespace) -> list[Claim]:
-    """Run all phases, and scan the table; returns the claims."""
+    """Run all phases, and scan the table; return the claims."""
     load = Load(await _prepare(system, options.tablets))
     end = time.monotonic() + options.seconds
     await load.until(lambda: time.monotonic() >= end, BATCH, options.rate)

@@ -1,13 +1,13 @@
-"""Measure the simulated seconds of the bundled target per CPU second.
+"""Measures how many seconds of the bundled target one CPU second simulates.
 
-The cluster is that of the project's goal: 3 masters, 3 tablet servers, 3 tablets, 10 operations on
-the catalog per second, no faults. With `--rows` it has 3 masters, 5 tablet servers, 20 tablets, and
-50 operations on rows per second. CPU time is `time.process_time`, so a busy machine changes little.
-Run it with `python -m bench.targets.kudu_simulation [--rows] [--seconds N] [--profile]`.
+The cluster is the one for which the project has a goal: 3 masters, 3 tablet servers, 3 tablets, 10
+operations per second on the catalog, and no faults. With `--rows` it has 3 masters, 5 tablet
+servers, 20 tablets, and 50 operations per second on rows. CPU time is `time.process_time`, so other
+load on the machine changes little. Run it with `python -m bench.targets.kudu_simulation [--rows]
+[--seconds N] [--profile]`.
 
-The last line divides the cost of the whole run by its number of RPCs, and compares the result with
-the cost of a bare RPC of the simulation's kernel. The ratio of both depends little on the machine
-and its load.
+The last line is the cost of the whole run per RPC, divided by the cost of a bare RPC in the
+simulation's kernel. This ratio depends little on the machine and its load.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ECHO_CALLS: Final = 50_000
 
 @dataclass(frozen=True)
 class Load:
-    """A cluster, its tables, and the load: clients send `request(count)`, `rate` per second."""
+    """A cluster with tables, and its load: clients send `request(count)`, `rate` per second."""
 
     tservers: int
     tables: int
@@ -52,7 +52,7 @@ class Load:
 
 
 def ddl_request(count: int, *, tables: int) -> Request:
-    """The request number `count` of a mix of DDL and reads that keeps the number of tablets."""
+    """Return request number `count` of a mix of DDL and reads that keeps the number of tablets."""
     name = f"t{count % tables}"
     kind = count % 10
     if kind < 3:
@@ -65,13 +65,13 @@ def ddl_request(count: int, *, tables: int) -> Request:
 
 
 def alter_request(name: str, count: int) -> Request:
-    """A request to add a column and drop it again in one alter."""
+    """Return a request to add a column and drop it again, in one alter."""
     steps = [["add", f"c{count}"], ["drop", f"c{count}"]]
     return Request("alter", {"name": name, "nonce": f"n{count}", "steps": steps})
 
 
 def row_request(count: int, *, tables: int) -> Request:
-    """The request number `count` of a mix of writes, reads and scans over a fixed set of keys.
+    """Return request number `count` of a mix of writes, reads and scans over a fixed set of keys.
 
     Some writes are deletes, so a few keys are absent.
     """
@@ -103,7 +103,7 @@ class Measured:
 
     @property
     def speed(self) -> float:
-        """Simulated seconds per CPU second."""
+        """The number of simulated seconds per CPU second."""
         return self.simulated_s / self.cpu_s
 
 
@@ -157,7 +157,7 @@ async def echo(env: Env, config: dict[str, Any]) -> None:
 
 
 def rpc_s() -> float:
-    """CPU seconds of one bare RPC of the simulation's kernel, from the best of three runs."""
+    """Return the CPU seconds of a bare RPC in the simulation's kernel, the best of three runs."""
     spec = NodeSpec(
         name="n0", role="node", ports=(ECHO_PORT,), entry="bench.targets.kudu_simulation:echo"
     )
@@ -174,7 +174,7 @@ def rpc_s() -> float:
 
 
 def run(load: Load, seed: int, body: Callable[[Session, Measured], Awaitable[None]]) -> Measured:
-    """Measure the load while `body` runs; the work of `body` itself counts as well."""
+    """Measure the load while `body` runs; the cost of `body` itself is included."""
     target = KuduTarget()
     defaults = default_values(target.options)
     settings = TargetSettings(

@@ -1,17 +1,17 @@
-"""Compare the searches of `harness soak` on defects that are hard to find, for equal CPU time.
+"""Compares the kinds of `harness soak --search` on defects that are hard to find.
 
         S="python -m bench.targets.searching"
         $S --cpu 1800 --jobs 1 --json out.json           # run
         $S --table out.json                              # print the tables again
 
-Each search looks for each defect in campaigns, one after another. Each campaign begins with another
-seed, and ends at the first proven failure or after `--cap` CPU seconds. Rounds of campaigns over
-all defects and searches repeat until `--cpu` CPU seconds are used. A campaign without a detection
-counts with its CPU time, so if a search gives up, ratios to it are only lower bounds.
+A campaign is one attempt to find one defect by one kind of search. Each campaign begins with
+another seed, and ends at the first proven failure or after `--cap` CPU seconds. Rounds, with a
+campaign for each defect and search, repeat until `--cpu` CPU seconds are used. A campaign that
+finds nothing counts with its CPU time, so ratios to such a search are only lower bounds.
 
-The tables show CPU seconds and seeds to the first detection (median per defect), and the ratio of
-CPU time to that of a swarm with the same seeds: the geometric mean over defects, with a 95 %
-bootstrap interval over defects and campaigns.
+The first table shows, for each defect, the median CPU seconds and seeds to the first detection. The
+second compares the CPU time with that of a swarm with the same seeds: the geometric mean of the
+ratios over defects, with a 95 % bootstrap interval over defects and campaigns.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ SEARCHES: Final[tuple[Search, ...]] = get_args(Search)
 SEEDS_APART: Final = 10_000
 RESAMPLES: Final = 2000
 HARD: Final = (
-    # Mutants that default soaks find late, or do not find within 30 seeds of 60 s.
+    # Mutants that default soaks find late, or not within 30 seeds of 60 s.
     *("any-log-wins", "column-ids-reused", "list-in-two-steps", "locate-leaves-out-a-tablet"),
     *("long-lease", "old-terms-by-counting", "recovery-drops-last", "refusals-unconfirmed"),
     *("term-not-saved", "vote-not-saved", "wal-never-syncs", "leader-counts-before-durable"),
     *("marks-cleared-when-sent", "stale-install"),
-    # Switches, without the options and faults of their rows.
+    # Bug switches, without the options and faults in their ledger rows.
     *("KUDU-495-SPLIT", "KUDU-1374", "LEADER-FLAP-ABA", "ORDER-DELETE", "KUDU-1358", "NO-LEASE"),
 )
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """One search for one defect; `seeds` and `cpu_s` count until it is found or given up."""
+    """One search for one defect, and the seeds and CPU seconds until it was found or given up."""
 
     defect: str
     search: Search
@@ -69,7 +69,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def campaign(defect: str, search: Search, number: int, limit_s: float, cap_s: float) -> Campaign:
-    """Search for a mutant or a switch in this process."""
+    """Search for a mutant or a bug switch in this process."""
     logging.disable(logging.CRITICAL)
     is_mutant = defect in MUTANTS
     first = 1 + number * SEEDS_APART
@@ -168,7 +168,7 @@ def table(found: Sequence[Campaign]) -> Iterator[str]:
 
 
 def pairs(rows: dict[Search, list[Campaign]], name: Search) -> list[float]:
-    """The logarithms of the ratios of CPU time, for each campaign that a swarm has run, too."""
+    """Return the logarithm of the ratio of CPU times for each campaign that a swarm also ran."""
     swarm = {one.number: one for one in rows[SWARM]}
     return [
         math.log(one.cpu_s / swarm[one.number].cpu_s) for one in rows[name] if one.number in swarm
@@ -176,7 +176,7 @@ def pairs(rows: dict[Search, list[Campaign]], name: Search) -> list[float]:
 
 
 def ratio(defects: Sequence[list[float]]) -> tuple[float, float, float]:
-    """The geometric mean, over defects, of the ratios of CPU times, with its bootstrap interval."""
+    """Return the geometric mean of ratios of CPU times over defects, and its bootstrap interval."""
 
     def mean(sample: Sequence[list[float]]) -> float:
         return math.exp(statistics.fmean(map(statistics.fmean, sample)))

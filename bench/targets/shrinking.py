@@ -1,10 +1,10 @@
-"""Shrink the failure of every bug switch: `python -m bench.targets.shrinking OUT [BUG ...]`.
+"""Shrinks the failure of every bug switch: `python -m bench.targets.shrinking OUT [BUG ...]`.
 
 Each line has the faults, operations, CPU seconds and trials of one switch; then come the medians
-and the five worst. `OUT` keeps the shrunk cases, their sizes and all trials: after an interrupt the
-same command continues, and a higher `--cpu` continues those that reached the limit. With
-`--hash-seeds N`, every shrunk case then runs under N other values of `PYTHONHASHSEED`, and each
-must fail in the same way with the same history.
+and the five worst switches. The folder `OUT` keeps the shrunk cases, their sizes and all trials. So
+after an interrupt, the same command continues; with a higher `--cpu`, it also continues switches
+that reached the limit. With `--hash-seeds N`, every shrunk case finally runs under N other values
+of `PYTHONHASHSEED`, and must fail each time in the same way and with the same history.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CASE: Final = ".case.json"
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of one shrunk case; `operations` is `None` if its generator makes them."""
+    """The size of a shrunk case; `operations` is `None` if it still needs a generator."""
 
     bug: str
     kind: str
@@ -130,7 +130,7 @@ def _summarize(sizes: Sequence[Size]) -> None:
 
 
 def _same_under_hash_seeds(out: Path, count: int) -> bool:
-    """Replay all shrunk cases in one interpreter per hash seed; print the cases that differ."""
+    """Replay all shrunk cases in an interpreter per hash seed; print the cases that differ."""
     wanted = {
         file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Size).kind
         for file in sorted(out.glob("*.json"))
@@ -161,7 +161,7 @@ def _same_under_hash_seeds(out: Path, count: int) -> bool:
 
 
 def _replayed(out: Path) -> dict[str, tuple[list[str], str | None]]:
-    """Run every shrunk case in this process; return its kinds of failure, and its digest."""
+    """Run every shrunk case in this process; return the kinds of its failures, and its digest."""
     found = {}
     for file in sorted(out.glob(f"*{CASE}")):
         job = SeedJob(case=load_case(file), store=None, name="shrinking", run_prefix="")

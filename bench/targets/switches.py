@@ -1,4 +1,4 @@
-"""The bug switches of the bundled targets that a soak can find, as rows of the exam."""
+"""Returns the bug switches of the bundled targets that a soak can find, as rows of an exam."""
 
 from __future__ import annotations
 

@@ -251,10 +251,9 @@ class Campaign:
         return (seed for seed in seeds if seed not in self._journal)
 
     def waves(self) -> Iterator[Iterator[SeedJob]]:
-        """Yield the jobs of pending seeds, in groups.
+        """Yield the jobs of pending seeds in groups: in a guided search, one per generation.
 
-        All jobs of a group must end before the next group is requested. A guided search has one
-        group per generation; other searches have only one group.
+        All jobs of a group must end before the next group is requested.
         """
         if not self._guided:
             yield map(self.job, self.pending())
@@ -374,10 +373,7 @@ class Campaign:
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """Return the case file of a result.
-
-        If the result has no run, for example after a crash, the file is next to the journal.
-        """
+        """Return the case file of a result; without a run (a crash), it is next to the journal."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"

@@ -1,7 +1,7 @@
-"""The programs under simloop or simloom, which need Python 3.12: `others.py NAME SEEDS EXCHANGES`.
+"""Runs the programs under simloop or simloom (from Python 3.12): `others.py NAME SEEDS EXCHANGES`.
 
-Prints exchanges per CPU second, CPU milliseconds per seed of the lost update, and how many seeds
-found it, as JSON.
+Prints, as JSON, the exchanges per CPU second; and for the program with a lost update, the CPU
+milliseconds per seed, and how many seeds found it.
 """
 
 import asyncio

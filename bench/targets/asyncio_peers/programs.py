@@ -1,4 +1,4 @@
-"""The programs of simloop's documentation: a lost update of two clients, plain exchanges."""
+"""Programs from simloop's documentation: a lost update of two clients, and plain exchanges."""
 
 import asyncio
 import os
