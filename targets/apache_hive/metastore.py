@@ -107,7 +107,7 @@ def _settings() -> Mapping[str, str]:
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Let Hive look for events older than `ttl_s`, to remove them, every second (not every 2 h)."""
+    """Let Hive remove events older than `ttl_s`, which it checks every second, not every 2 h."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",

@@ -322,7 +322,7 @@ class _Builder:
         return each.between.join(texts)
 
     def _placed(self, word: str) -> str:
-        """Return a word of the command; its path may begin with ./, the file's folder."""
+        """Return a word of the command; in a path, an initial ./ is the file's folder."""
         if not _HERE.match(word):
             if _SCRIPT.fullmatch(word) and self._lies_here(word):
                 raise self.declared.error(

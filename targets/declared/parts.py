@@ -121,7 +121,7 @@ class Parts:
         return serving(self.declared, nodes, self.port)
 
 
-@functools.lru_cache(maxsize=8)  # a run needs the parts several times; a soak, for each seed
+@functools.lru_cache(maxsize=8)  # a run needs them several times, a soak for each seed
 def parts_of(text: str) -> Parts:
     """Return the parts of the declaration that a case keeps; raises `UsageError`."""
     return Parts(from_case(text))

@@ -40,7 +40,7 @@ class JavaKuduSystem(KuduSystem):
     """
 
     def __init__(self, env: ClientEnv, layout: Layout, java: tuple[str, str]) -> None:
-        """Deploy with `java`, which is the path of Java and a class path."""
+        """Open the deployment; `java` has the path of Java and a class path."""
         super().__init__(env, layout)
         masters, tservers = layout.all_masters.values(), layout.tservers.values()
         self._gateway = Gateway(env, self._dial, masters, tservers)

@@ -284,7 +284,7 @@ def _meta(s: Session) -> m.Meta:
 
 
 def with_term(response: R, term: int) -> R:
-    """Mark the answer as given in `term`."""
+    """Return the answer, marked as given in `term`."""
     return msgspec.structs.replace(response, meta=msgspec.structs.replace(response.meta, term=term))
 
 

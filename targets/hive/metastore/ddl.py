@@ -42,7 +42,7 @@ class Ddl:
     """The changes of tables, each run within the caller's transaction."""
 
     def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
-        """Set the defects (`bugs`); with `kudu`, the rules of Kudu's plug-in apply."""
+        """Apply changes with the defects in `bugs` and, if `kudu`, the rules of Kudu's plug-in."""
         self._events = events
         self._bugs = bugs
         self._kudu = kudu

@@ -81,7 +81,7 @@ class Service:
         *,
         kudu: bool = False,
     ) -> None:
-        """Set the defects (`bugs`); with `kudu`, the rules of Kudu's plug-in apply."""
+        """Serve with the defects in `bugs`; with `kudu`, Kudu's plug-in checks each change."""
         self._env = env
         self._transactions = transactions
         self._tokens = tokens

@@ -1,4 +1,4 @@
-"""Search for the leader master by `ConnectToMaster` calls to all masters at once.
+"""Finds the leader master by `ConnectToMaster` calls to all masters at once.
 
 Kudu's client takes the first answer that claims LEADER and compares no terms
 (`client/master_rpc.cc`). A partitioned former leader can therefore win, even if the client knows

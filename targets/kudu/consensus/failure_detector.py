@@ -26,7 +26,7 @@ _LEADER: Final = Role.LEADER
 
 
 class ElectionTimeouts:
-    """The times that a replica waits for a leader's heartbeat before it runs for leader.
+    """The timeouts after which a replica that hears no heartbeat runs for leader.
 
     The timeout is uniform between `min_ns` and a maximum. Each consecutive lost election raises the
     maximum by half, up to `leader_failure_exp_backoff_max_delta_ms`. A timeout stays in use until
@@ -68,7 +68,7 @@ class ElectionTimeouts:
         return self._current_ns
 
     def redraw(self) -> None:
-        """Note that the timeout has expired; the next `current_ns` draws a new timeout."""
+        """Record that the timeout has expired; the next `current_ns` draws a new one."""
         self._current_ns = 0
 
 
