@@ -4,5 +4,5 @@
 |------------|---------------------------------------------------------------------|
 | repository | git: commits, temporary work trees, and git's own bisection           |
 | at_commit  | one commit in its work tree: its interpreter, and the seeds of a case |
-| search     | from a good and a bad commit to the first bad one                     |
+| search     | finds the first bad commit between a good and a bad one             |
 """

@@ -1,4 +1,4 @@
-"""One commit in its work tree: its interpreter, its plug-ins, and the seeds of a case.
+"""Runs the seeds of a case at one commit, in its work tree, with its interpreter and plug-ins.
 
 Each seed runs in its own process, `python -m harness run --env sim --case FILE --json`, a command
 that every version of the harness has. By default it uses the interpreter of `harness bisect`, with

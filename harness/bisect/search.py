@@ -108,7 +108,7 @@ def bisect(
 
 
 def _failure(bad: Commit, result: AtCommit, seeds: Sequence[int]) -> tuple[Kind, int]:
-    """The failure to search for: the failure of the first seed that fails at BAD."""
+    """Return the failure to search for, which is that of the first seed that fails at BAD."""
     for run in result.runs:
         if run.kinds:
             return run.kinds[0], run.seed

@@ -1,4 +1,4 @@
-"""Recognise the format of a history file by its content."""
+"""Recognises the format of a history file by its content."""
 
 from __future__ import annotations
 

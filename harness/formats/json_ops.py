@@ -1,4 +1,4 @@
-"""Histories in JSON: an array of ops, or one op per line, as written by elle-cli and other tools.
+"""Reads histories in JSON: an array of ops, or one op per line, as elle-cli and others write them.
 
     {"process": 0, "type": "invoke", "f": "txn", "value": [["append", "x", 1]], "index": 0}
 

@@ -1,4 +1,4 @@
-"""Logs with one op per line: Jepsen's `history.txt`, console output and `jepsen.log`.
+"""Reads logs with one op per line: Jepsen's `history.txt`, console output and `jepsen.log`.
 
     0   :invoke :write  1
     0   :info   :write  1       :timeout

@@ -1,4 +1,4 @@
-"""Suggest the model for a history from its operations, values and answers.
+"""Suggests the model for a history from its operations, values and answers.
 
 Names alone say little: a set and a counter have `add` and `read`; a register and a bank have
 `read`. So all values are checked, and a model is suggested only if the values fit exactly one

@@ -1,4 +1,4 @@
-"""Proven violations in a prefix of a history, while the run is still in progress.
+"""Finds proven violations in a prefix of a history, while the run is still in progress.
 
 A checker takes part only if it `judges_prefixes`: if it finds a prefix invalid, the whole run is
 invalid. A prefix may end between any two lines of the history, so its open operations have an

@@ -1,24 +1,24 @@
-"""The protocol of generators, their context, and shared helpers.
+"""Defines the protocol of generators, their context, and shared helpers.
 
 A generator is an immutable value with two functions (`jepsen.generator`, README of
 https://github.com/jepsen-io/generator):
 
-* `op(ctx)` returns the next step: `None` (exhausted for good), `Pending` (nothing now, ask again
-  after the next event), or `Emit` (a draft, and the generator to continue with). An emission is an
-  *offer*: the caller may drop the draft together with the new generator and ask the old generator
-  again later. The interpreter does this with every draft that starts in the future.
+* `op(ctx)` returns the next step. It is `None` if the generator is exhausted, `Pending` if it has
+  no operation before the next event, or `Emit` with a draft and the generator to continue with. An
+  emission is only an *offer*: the caller may drop both the draft and the new generator, and ask the
+  old generator again later. The interpreter does this with every draft that starts in the future.
 * `update(ctx, event)` informs the generator of an invocation or a completion, and returns the
   generator that replaces it.
 
 All state is in the returned value, except for `ctx.random`: the draws of a dropped offer are not
-undone. Combinators therefore keep values that they drew for *later* in their state. This also
-prevents a bias from retried draws.
+undone. So combinators keep values that they drew for a *later* operation in their state. This also
+avoids the bias that repeated draws would cause.
 
-`Context` is immutable too, and cheap: threads are the bits of two integers (all, free), so that
-taking, freeing and restricting threads is fast at any concurrency. Processes are numbered as in
-Jepsen (`old + concurrency` after a crash), so `process % concurrency` is the thread of a process,
-and no map is needed. Nemeses have no thread here, because `harness.faults` plans and injects
-faults.
+`Context` is immutable, too, and cheap. Threads are the bits of two integers (all threads, and free
+threads), so that taking, freeing and restricting threads is fast at any concurrency. Processes are
+numbered as in Jepsen: after a crash, a thread continues as process `old + concurrency`, so
+`process % concurrency` is the thread of a process. Nemeses have no thread here, because
+`harness.faults` plans and injects faults.
 
 A generator outside this package may omit `process` and `time_ns` in its drafts and need not check
 which processes are free: `harness.generator.lift`, which every generator passes through, fills them

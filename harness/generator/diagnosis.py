@@ -1,4 +1,4 @@
-"""Detect generators that break the protocol of `harness.generator.core`."""
+"""Detects generators that break the protocol of `harness.generator.core`."""
 
 from __future__ import annotations
 

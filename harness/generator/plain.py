@@ -1,4 +1,4 @@
-"""Generators from plain values: `lift`, sequences, limits and repetition.
+"""Makes generators from plain values (`lift`), and sequences, limits and repetitions of them.
 
 Every function that takes a generator also takes plain values, and passes them through `lift`.
 `lift` also adds the parts of the protocol that a generator from outside this package may omit: free

@@ -1,4 +1,4 @@
-"""Combinators over threads: assigning generators to threads, and waiting for threads.
+"""Combinators that assign generators to threads, or wait for threads.
 
 A generator that is restricted to some threads has a restricted context and receives only the events
 of these threads. `reserve` takes its ranges from the threads of its own context, in order, so that

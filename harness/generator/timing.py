@@ -1,13 +1,13 @@
-"""Combinators for time: rates, spacing, windows, schedules.
+"""Combinators that set the time of operations: rates, delays, time limits, schedules.
 
 Times are integer ns since the start of the run; arguments are seconds. `stagger` and `delay` apply
 to all operations of their generator together, not per thread (as in Jepsen since 0.2), so a rate
 does not depend on the concurrency.
 
-The interpreter asks for an operation again a little after its planned time. While `stagger` is late
-by less than its longest interval, it counts the next interval from the planned time, so that its
-mean rate is exact. If it is later, it counts from the current time, so that no burst follows a
-stall of the whole system.
+The interpreter asks for an operation again a little after its planned time. So if `stagger` is late
+by less than its longest interval, it counts the next interval from the planned time, and its mean
+rate is exact. If it is later than that, it counts from the current time, so that no burst of
+operations follows when the whole system has stalled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The deployment of a planned run: its nodes, seeds, link ends and clocks."""
+"""Determines the deployment of a planned run: its nodes, seeds, link ends and clocks."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The random choices of a seed in a soak: nemeses, their pace, environment knobs, and load.
+"""Draws the random choices of a soak's seed: nemeses, their pace, environment knobs, and load.
 
-Runs that combine all nemeses are weak tests: little is written while most nodes are down, and each
-fault hides effects of other faults. Seeds that draw one or two nemeses, and vary everything else
-that the user does not fix, find more bugs (Groce et al., "Swarm Testing", ISSTA 2012). Each draw
-has its own random stream, which depends only on the seed: fixing an option changes no other draw.
-The case records all draws, so a run replays and shrinks like any other.
+A run that combines all nemeses is a weak test: little is written while most nodes are down, and
+each fault hides effects of other faults. More bugs are found if a seed draws one or two nemeses,
+and varies everything else that the user does not fix (Groce et al., "Swarm Testing", ISSTA 2012).
+Each draw has its own random stream, which depends only on the seed. So if the user fixes an option,
+all other draws stay the same. The case records all draws, so its run can be replayed and shrunk
+like any other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The base class of all plug-ins, and the declaration of optional members.
+"""Defines the base class of all plug-ins, and how they declare optional members.
 
-The class body holds the required data of a plug-in. Optional behaviour is a method with a default,
-which a plug-in replaces under `@override`. Optional data is set in the class header, as in `class
-MyTarget(Target, groups=("masters",))`. mypy finds misspelt names of both kinds, and Python refuses
-a misspelt name in the header.
+A plug-in sets its required data in the class body. Optional behaviour is a method with a default,
+which a plug-in overrides with `@override`. Optional data is set in the class header, as in `class
+MyTarget(Target, groups=("masters",))`. mypy finds misspelt names of methods and in headers, and
+Python itself refuses a misspelt name in a header.
 """
 
 from __future__ import annotations

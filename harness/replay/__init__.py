@@ -7,12 +7,12 @@
 | `watch`      | finds these moments in a running world                                     |
 | `view`       | the state of a stopped world, as data                                      |
 | `gather`     | reads this state from the objects of the simulation                        |
-| `nodes`      | the part of one node: pages, connections, files, callbacks                 |
-| `messages`   | frames in flight, held or unread                                           |
-| `tasks`      | tasks and timers, with the lines of code at which they wait                |
-| `objects`    | the target's objects that these tasks use, field by field                  |
+| `nodes`      | reads the state of one node: pages, connections, files, callbacks          |
+| `messages`   | reads messages that are in flight, held or unread                          |
+| `tasks`      | reads tasks and timers, with the lines of code at which they wait          |
+| `objects`    | reads the target's objects that tasks use, field by field                  |
 | `text`       | the state as text                                                          |
 | `page`       | the state as one HTML file                                                 |
 | `prompt`     | the interactive prompt                                                     |
-| `debugger`   | Python's debugger in the code of a node                                    |
+| `debugger`   | opens Python's debugger in the code of a node                              |
 """

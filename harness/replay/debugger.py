@@ -1,9 +1,9 @@
-"""Python's debugger in the code of a node, at a stop of a replay.
+"""Opens Python's debugger in the code of a node, at a stop of a replay.
 
-At a stop within a callback of the node, the debugger opens at the line that runs. At other stops it
-opens at the line at which a task of the node waits, and `next` continues until that task continues.
-Meanwhile the world's time passes only as far as the node's code needs. The debugger works on the
-world itself: a command that changes the node changes the rest of the run.
+At a stop within a callback of the node, the debugger opens at the current line. At other stops, it
+opens at the line at which a task of the node waits; `next` then lets the world run until this task
+continues. The debugger works on the world itself: a command that changes the node changes the rest
+of the run.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def debug(
 ) -> NodeDebugger:
     """Open the debugger in a node (default: the stop's node); return the debugger when it closes.
 
-    If the user's last command continues in the code of the node, as `next` does, the world runs on,
-    and the debugger opens again by itself. With `stops_again`, the world stops before the next
-    event after the user's `continue`. Raises `UsageError` if the node does not exist or does not
+    If the user's last command continues in the code of the node, as `next` does, the world goes on,
+    and the debugger opens again by itself. With `stops_again`, the world stops before the event
+    that follows the user's `continue`. Raises `UsageError` if the node does not exist or does not
     run.
     """
     name = node or stop.node
@@ -105,9 +105,9 @@ class Names(types.SimpleNamespace):
 class NodeDebugger(pdb.Pdb):
     """A `Pdb` on the frames of one node.
 
-    The names `env` (the node's `Env`), `objects` (its objects, as attributes with the names that
-    `show NODE` prints) and `tasks` exist in every frame. `quit` ends the replay, `continue` resumes
-    it.
+    In every frame, the user can name `env` (the node's `Env`), `tasks`, and `objects`, whose
+    attributes are the node's objects, by the names that `show NODE` prints. `quit` ends the replay,
+    and `continue` resumes it.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class NodeDebugger(pdb.Pdb):
         self._locals: Any = {}
 
     def open(self, frames: Sequence[FrameType]) -> None:
-        """Interact at the innermost of `frames`, and continue as the user's last command says."""
+        """Interact at the innermost of `frames`, then continue as the user's last command says."""
         self.reset()
         self._opened = frames
         self.botframe = frames[0]

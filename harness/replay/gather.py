@@ -1,8 +1,8 @@
 """Reads the state of a stopped world from the objects of the simulation.
 
-`look` reads it in a fork of the process, since reading may change the world: pages and fields run
-the target's code, and even reading the local variables of a coroutine keeps objects alive for
-longer. So the world itself is not affected, and can continue.
+Reading may change the world: it runs the target's code (for pages and fields), and even reading the
+local variables of a coroutine keeps objects alive for longer. So `look` reads the state in a fork
+of the process. The world itself is not affected, and can continue.
 """
 
 from __future__ import annotations

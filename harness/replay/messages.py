@@ -1,4 +1,4 @@
-"""Messages between nodes on their way to the receiver: in flight, held or unread."""
+"""Reads messages between nodes that the receiver has yet to handle: in flight, held or unread."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ CONTENT_MAX: Final = 240
 
 
 def messages_of(fabric: Fabric, due: Iterable[Entry], name: Namer) -> list[MessageView]:
-    """Return all messages: first the messages in flight, in the order of the sorted heap `due`,
-    then the others.
+    """Return all messages: first the messages in flight, by arrival, then all others.
+
+    `due` is the sorted heap of the world.
     """
     messages = list(_in_flight(due, name))
     for number, *ends in fabric.connections:
@@ -79,7 +80,7 @@ def _message(pipe: Pipe, item: Any, state: str, at_ns: int | None, name: Namer) 
 
 
 def content_of(frame: bytes) -> str:
-    """The content of a frame in msgpack or JSON as text; of any other frame, its first bytes."""
+    """Return a frame in msgpack or JSON as text; of any other frame, return the first bytes."""
     for decode in (msgspec.msgpack.decode, msgspec.json.decode):
         try:
             text = repr(decode(frame))

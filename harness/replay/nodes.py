@@ -1,4 +1,4 @@
-"""The state of one node: its pages, tasks, files, connections, objects and log."""
+"""Reads the state of one node: its pages, tasks, files, connections, objects and log."""
 
 from __future__ import annotations
 

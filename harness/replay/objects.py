@@ -1,9 +1,9 @@
-"""The objects of a target's code that its tasks use, field by field, as text.
+"""Formats the objects of a target's code that its tasks use, field by field, as text.
 
-Objects are found from the local variables of waiting tasks and from the fields of objects found so
-far. Records (structs, named tuples, dataclasses that hold only values) are written inside the field
-that holds them. The text contains no addresses, and sets are sorted, so it is the same in every
-replay.
+The search begins with the local variables of waiting tasks, and continues with the fields of each
+object. Records (structs, named tuples, dataclasses that have only values) are not objects here:
+they are written inside the field that contains them. The text contains no addresses, and sets are
+sorted, so it is the same in every replay.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The state of a stopped world as one HTML file, which needs no script, no server and no network.
+"""Renders the state of a stopped world as one HTML file without scripts, server or network.
 
-The page looks like the page of a run, and follows the reader's light or dark theme.
+The page looks like the page of a run, and uses the browser's light or dark theme.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _objects(node: NodeView) -> str:
 
 
 def _more(left_out: int) -> list[str]:
-    """State the number of items that a list lacks because of its limit."""
+    """Say how many items a list lacks because of its limit."""
     return [f"{left_out:,} more were not read"] if left_out else []
 
 

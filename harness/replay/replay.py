@@ -1,4 +1,4 @@
-"""One replay: the case runs again in the simulation, under a watch that stops it.
+"""Makes one replay: runs a case again in the simulation, with a watch that can stop it.
 
 A replay that runs to its end repeats the original run exactly: the same case and code give the same
 events in the same order. If the original is stored, every op is compared with it, and the first

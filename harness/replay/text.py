@@ -1,4 +1,4 @@
-"""The state of a stopped world as text, complete or in parts."""
+"""Formats the state of a stopped world as text, as a whole or in parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE_FIELDS_MAX: Final = 12
 
 
 def whole_text(state: Stopped, *, full: bool = False) -> list[str]:
-    """The whole state: the moment, the run, the world, and each node in short or in `full`."""
+    """Format the whole state: moment, run, world, and each node, either in short or in `full`."""
     lines = moment_text(state)
     lines += ["", *operations_text(state), "", *faults_text(state)]
     lines += ["", *messages_text(state), "", *timers_text(state)]

@@ -1,4 +1,4 @@
-"""Latencies as integer log-linear buckets, which give equal percentiles in every engine.
+"""Puts latencies into log-linear buckets (integers), so that all engines get equal percentiles.
 
 A bucket keeps the leading 1 bit of a value and the next `MANTISSA_BITS` bits. So a bucket is at
 most 1/32 as wide as its lower bound, and its middle differs from each of its values by at most 1.6

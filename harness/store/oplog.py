@@ -1,9 +1,9 @@
-"""The log of a run in progress: append-only, checksummed, one record per op.
+"""Writes and reads the log of a run in progress: append-only, checksummed, one record per op.
 
-A record is its length and CRC-32 (little endian, 4 bytes each) and the op's canonical JSON. Each
-record is passed to the kernel in one `write` before the op counts as recorded, so a SIGKILL of the
-harness loses no record; a power cut may lose some. The design follows Jepsen's block format
-(`jepsen/src/jepsen/store/format.clj`), which exists for the same reason.
+A record consists of a length and a CRC-32 (little endian, 4 bytes each), followed by the op's
+canonical JSON. Each record is passed to the kernel in one `write` before the op counts as recorded.
+So no record is lost if the harness is killed by SIGKILL; a power failure may lose some. The design
+follows Jepsen's block format (`jepsen/src/jepsen/store/format.clj`), which has the same purpose.
 """
 
 from __future__ import annotations

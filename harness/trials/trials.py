@@ -53,7 +53,7 @@ class Trial(NamedTuple):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of proven failures, the worst first."""
+        """The kinds of the proven failures of the run, the worst first."""
         return kinds_of(self.result)
 
 
@@ -124,7 +124,7 @@ class Trials:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the CPU time is used up, so that `run` returns nothing more."""
+        """Whether the CPU time is used up, so that `run` yields nothing more."""
         return self.cpu_s >= self._cpu_s_max
 
     def spend(self, cpu_s: float) -> None:
@@ -184,7 +184,7 @@ class Trials:
         else:
             return
 
-        twins: dict[str, list[Case]] = {}  # further occurrences of a case that is already in flight
+        twins: dict[str, list[Case]] = {}  # repetitions of a case whose trial is still running
 
         def new() -> Iterator[SeedJob]:
             for key, case in rest:
@@ -228,7 +228,7 @@ class Trials:
         return trial_key(case, self._code(case) + self._defect_digest)
 
     def _code(self, case: Case) -> str:
-        """The digest of the code that runs the case, computed once per set of plug-ins."""
+        """Return the digest of the code that runs the case; it is cached per set of plug-ins."""
         plugins = msgspec.json.encode(
             (
                 (case.target, case.workload, case.nemeses, case.checkers),

@@ -1,4 +1,4 @@
-"""Limits of one check: CPU time, steps and states of a search, memory.
+"""Limits one check: its CPU time, the steps and states of its search, and its memory.
 
 A reached limit makes the verdict `unknown`, with the reason. Checkers enforce limits themselves if
 they can: they get a time limit, and `bounded` gets the numbers of steps and configurations. For
@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpentError(BaseException):
-    """The alarm on CPU time. It is not an `Exception`, so checkers do not catch it by accident."""
+    """Raised when the CPU time is used up. Not an `Exception`, so checkers do not catch it."""
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
             raise SpentError
 
     before = signal.signal(signal.SIGPROF, ring)
-    # The alarm repeats, since the first alarm may hit code that catches every exception.
+    # The alarm repeats, because code that catches every exception may swallow the first one.
     signal.setitimer(signal.ITIMER_PROF, seconds * _GRACE + _GRACE_S, 1.0)
     try:
         yield

@@ -1,18 +1,19 @@
-"""Signatures of failed runs: a short text that is equal for equal failures of many seeds.
+"""Computes the signature of a failed run: a short text, the same for all seeds that fail equally.
 
-A signature is (checker, rule, fault): `catalog-invariants · acknowledged · kill`. One defect breaks
-one rule under one or two kinds of faults, but through any operations. So the text in a result has a
-fourth part, the shape, and lists of failures count the shapes of each signature.
+A signature has three parts (checker, rule, fault): `catalog-invariants · acknowledged · kill`. A
+defect usually breaks one rule under one or two kinds of faults, but in many kinds of operations. So
+the operations are not part of the signature. The text in a result has them as a fourth part, the
+*shape*, and lists of failures count the shapes of each signature.
 
 * The **rule** is the broken rule. Checkers name it in `details["rule"]`. For other checkers it is
   derived from the rest of the result, and finally from the words of its reason.
 * The **fault** is a kind of fault. If faults were active at the last operation involved, it is the
-  kind of the fault that began last; if no fault was active, the kind of the last fault before.
+  kind of the one that began last. If no fault was active, it is the kind of the last fault before.
 * The **shape** is the kinds of the operations involved.
 
 The operations involved are the first two that the checker names. A checker names the worst finding
-first, and a contradiction needs two operations; the number of consequences differs from seed to
-seed.
+first, and a contradiction needs two operations. Any further operations are consequences, whose
+number differs from seed to seed.
 
 Nothing in a signature may depend on the seed: no numbers, names, ids or times.
 """

@@ -1,4 +1,4 @@
-"""Verdicts after events that the target is not responsible for.
+"""Changes verdicts after events for which the target is not responsible.
 
 If a replica group has lost its majority for good, an administrator can make it serve again by
 overruling its votes and forcing a configuration of the remaining replicas upon it (Kudu's

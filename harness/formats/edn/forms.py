@@ -1,10 +1,10 @@
-"""A file of EDN as a stream of forms, with bounded memory and exact positions.
+"""Reads a file of EDN as a stream of forms, with bounded memory and exact positions.
 
 A file is read in blocks, which are cut into pieces; each piece ends after a complete form. The
-quick reader tries a piece first; if it refuses, the exact reader reads it. Only the exact reader
-reports mistakes, with line and column, and gives the position of the n-th form of a piece. Pieces
-shrink at refused forms and grow again afterwards, so that a few unusual forms do not slow down the
-rest.
+quick reader tries a piece first; if it refuses the piece, the exact reader reads it. Only the exact
+reader reports mistakes, with line and column, and finds the position of the n-th form of a piece.
+Around refused forms, pieces become smaller, and afterwards larger again, so that a few unusual
+forms do not slow down the rest.
 
 Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 """

@@ -1,4 +1,4 @@
-"""The quick reader of EDN: rewrites plain text to JSON, in passes that all run in C.
+"""The quick reader of EDN, which rewrites plain text to JSON in passes that all run in C.
 
 The text is split at strings (with their tags) and keywords; between them lie only separators,
 brackets, numbers, nil, true, false and perhaps symbols and other tags. A few replacements turn

@@ -1,4 +1,4 @@
-"""Reductions of the load and of the world: time limit, rate, clients, options, nodes and knobs."""
+"""Reduces a case's load and world: time limit, rate, clients, options, nodes and knobs."""
 
 from __future__ import annotations
 

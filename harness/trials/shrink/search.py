@@ -106,7 +106,7 @@ class Search:
         """Try all candidates with only the best case's seed; if none fails, try them as `first`
         does.
 
-        If the failure hardly depends on the seed, a candidate that never fails costs few trials.
+        If the failure hardly depends on the seed, candidates that never fail then cost few trials.
         """
         listed = list(candidates)
         place = self.first(listed, words, seeds=1)
@@ -154,7 +154,7 @@ class Search:
         return None
 
     def accept(self, trial: Trial, words: str) -> None:
-        """Make a trial that failed in the same way the best case."""
+        """Make the case of a trial, which failed in the same way, the best case."""
         self.best = trial
         step = Step(words, self._trials.runs, self._trials.cpu_s)
         self.steps.append(step)
@@ -228,7 +228,7 @@ class Search:
         return None
 
     def _failing_seeds(self) -> int:
-        """The number of other seeds with which the best case fails, too."""
+        """Return with how many other seeds the best case also fails."""
         seeds = range(self.case.seed + 1, self.case.seed + self._seeds)
         cases = (msgspec.structs.replace(self.case, seed=seed % 2**63) for seed in seeds)
         with contextlib.closing(self._trials.in_order(cases)) as results:
