@@ -1,4 +1,4 @@
-"""Opens Python's debugger in the code of a node, at a stop of a replay.
+"""Opens Python's debugger in the code of a node when a replay stops.
 
 At a stop within a callback of the node, the debugger opens at the current line. At other stops, it
 opens at the line at which a task of the node waits; `next` then lets the world run until this task

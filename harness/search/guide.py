@@ -39,8 +39,7 @@ TRIES_MAX: Final = 8
 def generations(first: int, last: int) -> Iterator[range]:
     """Yield each generation's seeds: half as many as in all earlier generations, within bounds.
 
-    A generation has half as many seeds as all earlier ones together, within bounds. Small
-    generations let the guide learn early; large ones keep many workers busy.
+    Small generations let the guide learn early; large ones keep many workers busy.
     """
     begin = first
     while begin <= last:

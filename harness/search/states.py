@@ -184,9 +184,7 @@ class StateWatch:
         return [name for name in self._groups if _ID.search(name) is None]
 
     def _summary(self, group: str) -> tuple[Any, ...]:
-        """Return each node's role, relative term and log position, and whether it is down; no
-        names.
-        """
+        """Return role, relative term and position, and life of each node, without its name."""
         summary = self._summaries.get(group)
         if summary is None:
             members = self._groups[group]

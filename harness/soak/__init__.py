@@ -4,7 +4,7 @@
 |----------|-------------------------------------------------------------------------|
 | result   | the job and the result of one seed, and totals over results             |
 | seed     | one seed in this process: run, judge, keep                              |
-| planting | plants defects in the code of a worker, to test whether a run finds them |
+| planting | plants defects in a worker's code, to test whether a run finds them     |
 | pool     | runs seeds on isolated worker processes (`python -m harness.soak`)      |
 | real     | runs seeds one after the other, in a real environment                   |
 | identity | digests of the case and of the code, which identify a soak              |

@@ -312,7 +312,7 @@ class Campaign:
 
     @property
     def enough(self) -> bool:
-        """Whether so few or many seeds are invalid that the soak stops early."""
+        """Whether enough seeds are invalid for the soak to stop early."""
         return 0 < self.spec.stop_after <= self.tally.verdicts[Verdict.INVALID.value]
 
     def take(self, result: SeedResult, *, sunk: bool = False) -> bool:

@@ -52,8 +52,9 @@ class JunitCase(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class JunitCases:
-    """Makes test cases from a soak's results. `folder` returns the folder with the files of a
-    result's run, or an empty text if no files are kept.
+    """Makes test cases from a soak's results.
+
+    `folder` returns the folder with the files of a result's run; empty if no files are kept.
     """
 
     replay: Callable[[SeedResult], str]

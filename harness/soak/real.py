@@ -37,8 +37,9 @@ def soak_one_by_one(
 ) -> bool:
     """Run the seeds of `work` one after the other; return whether the user interrupted the soak.
 
-    `listen` is called before each seed and returns the listener for the run's ops. `conducting` is
-    called instead of `conduct` (see `run_and_keep`).
+    The soak ends early if `on_result` returns false, or if a run has frozen. `listen` is called
+    before each seed and returns the listener for the run's ops. `conducting` is called instead of
+    `conduct` (see `run_and_keep`).
 
     Raises `UsageError` for cases that this environment refuses. Raises `KeyboardInterrupt` for a
     second Ctrl-C, or for a Ctrl-C between runs.

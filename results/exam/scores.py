@@ -256,7 +256,7 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Return the checker, rule and fault of most hits; in a tie, of the lowest seed's."""
+    """Return the checker, rule and fault of most hits; the lowest seed breaks ties."""
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]
