@@ -26,8 +26,6 @@ REDRAWN_PER_S: Final = 4
 class StatusLine:
     """A status line on `stream` (default: stderr).
 
-    Without a terminal, a new line is printed every `pipe_interval_s` seconds.
-
     On a terminal, a thread calls `draw` repeatedly to render the display. If there is no `draw`,
     the terminal shows each text when it arrives. Without a terminal, one line is printed every
     `pipe_interval_s`.
