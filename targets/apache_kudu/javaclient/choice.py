@@ -26,7 +26,7 @@ def check_real(settings: TargetSettings) -> None:
 def check_bundled(settings: TargetSettings) -> None:
     """Raise `UsageError` if the Java client cannot do this run on bundled servers."""
     _check_vocabulary(settings)
-    if settings.environment != "process":
+    if settings.environment not in {None, "process"}:  # a dry run knows no environment
         raise UsageError(
             f"--client java with --env {settings.environment}: the Java client runs on this "
             "machine, in real time; give --env process"

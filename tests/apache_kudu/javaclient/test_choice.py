@@ -56,6 +56,10 @@ def test_bundled_servers_have_the_java_client_behind_a_gateway(monkeypatch):
     assert isinstance(system.client(1), JavaClient)
 
 
+def test_a_dry_run_knows_no_environment():
+    assert KuduTarget().nodes(bundled(environment=None))
+
+
 @pytest.mark.parametrize(
     ("chosen", "fix"),
     [
