@@ -11,8 +11,8 @@ Some defects of consensus need several faults in a certain order, which independ
 ever produce. So half of the runs follow a *plot* (`PLOTS`), if the target has the plot's points:
 the same few faults in every round, aimed at a state that consensus must rule out.
 
-Each fault contains its own words as an argument. So a case shows what happens, and it can be
-replayed even if the target's points have changed.
+Each fault carries its description as text in an argument, so the case is readable by itself, and
+can be replayed even if the target's points have since changed.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class _Element(NamedTuple):
 
 
 def elements_of(steps: Sequence[Step]) -> dict[Hashable, _Element]:
-    """Collect the adds of each element that a client asked to add."""
+    """Return a summary of the adds of each element that a client tried to add."""
     elements: dict[Hashable, _Element] = {}
     for step in steps:
         if step.f != "add":

@@ -91,8 +91,9 @@ def find_partial_order(
     the positions; along each chain, the sets of predecessors only grow. `hints` give the likely
     order: a hint is the (term, index) of the log entry that an operation wrote, or of the last
     entry that it saw, and lower hints come first. `end_s` is the deadline on the monotonic clock.
-    `backs` is the mask of the rollbacks, which have no return. `ruled_out` prunes the search. It
-    must be right for all orders without rollbacks; if there are rollbacks, it is not used.
+    `backs` is the mask of the operations that are rollbacks (they have no return). `ruled_out` lets
+    the search skip states that cannot lead to a legal order. It need only be sound for orders
+    without rollbacks, because it is ignored if there are any.
     """
     search = Search(
         model, operations, before, chains, hints, end_s, backs, held_bytes_max, ruled_out

@@ -1,4 +1,4 @@
-"""The parts that checkers share if they search for an order of a history's operations.
+"""Code shared by the checkers that search for a legal order of a history's operations.
 
 A checker first tries searches that are likely to be short, each within a share of the budget
 (`first_order`). Then it searches without additional assumptions. If no order explains the history,

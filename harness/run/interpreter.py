@@ -159,7 +159,10 @@ class _Driver:
         return since_ns
 
     async def _wait(self, timeout_s: float | None) -> None:
-        """Wait until an operation ends, `stop` is set, or `timeout_s` has passed."""
+        """Wait until an operation ends, `stop` is set, or `timeout_s` has passed.
+
+        `None` means no timeout.
+        """
         timer = None
         if timeout_s is not None:
             timer = self.loop.call_later(max(timeout_s, _WAIT_S_MIN), self.wake.set)

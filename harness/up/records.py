@@ -15,6 +15,8 @@
 | `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                |
 | `logs/`        | the output of its nodes; `holder.log` is next to it               |
 
+The *holder* is the process that keeps a cluster running (`harness.up.holder`).
+
 A folder is created under another name and renamed, so only one of two starters gets the name. The
 folder belongs to the user who started the cluster, and other users have no access.
 """
@@ -214,7 +216,7 @@ class Place:
         return self._read("cluster.json", Standing)
 
     def write_failure(self, failure: Failure) -> None:
-        """Record why the holder ends; does nothing if the folder is gone."""
+        """Record why the process that holds the cluster is exiting, unless the folder is gone."""
         with contextlib.suppress(InfrastructureError):
             self.write("failure.json", msgspec.json.encode(failure))
 

@@ -246,7 +246,11 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Add a sentence to each failed result, and table names next to its table ids."""
+    """Return the results, with explanations.
+
+    Each result that is not valid gets a sentence that explains the failure, and table names next to
+    the table ids that it mentions.
+    """
     judged = tuple(results)
     if all(result.verdict is Verdict.VALID for result in judged):
         return judged

@@ -20,7 +20,7 @@ class Add(Call, frozen=True):
 
 
 class Read(Call, frozen=True):
-    """Read all elements; the answer has them in the list `value`."""
+    """Read all elements; the completion's `value` is the list of them."""
 
     f: ClassVar[str] = "read"
 

@@ -252,7 +252,10 @@ class PendingResults:
         return wanted + gone, settled
 
     def skip(self, above: int, first: Place, end: Place | None) -> None:
-        """Keep in `todo` only work above budget level `above` of the runs in `[first, end)`."""
+        """Delete from `todo` all work at or below budget level `above`, or outside `[first, end)`.
+
+        If `end` is `None`, the range has no end.
+        """
         self.rows("DELETE FROM todo WHERE level <= ?", [above])
         self.rows(
             """

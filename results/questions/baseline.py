@@ -149,9 +149,9 @@ def compare(
 ) -> Comparison:
     """Compare the runs of `label` (`None`: the only other label) with the runs of `baseline`.
 
-    Rows are read once and not kept. Memory per run: 40 bytes, plus the id, plus 16 bytes per kind
-    of operation. Rows of `run_cells`, each of which counts equal runs, may take the place of rows
-    of runs.
+    Rows are consumed as they arrive and not kept. Memory per run: 40 bytes, plus the id, plus 16
+    bytes per kind of operation. `runs` may also hold rows of `run_cells`, each of which represents
+    several equal runs.
     """
     of_runs: dict[str, _Side] = {}
     all_sides: dict[str, dict[str, _Side]] = {}

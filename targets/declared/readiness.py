@@ -1,4 +1,7 @@
-"""Reads the key `ready` of a table of nodes: the condition under which a node is ready."""
+"""Parses the key `ready` of a node table in the declaration file.
+
+The key states the condition under which a node counts as ready.
+"""
 
 from __future__ import annotations
 

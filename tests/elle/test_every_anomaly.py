@@ -1,5 +1,7 @@
-"""Every anomaly in the list: a history that shows it, its exact boundary, and the names of
-anomalies that no history can show. Anomalies that need predicate reads are in `test_predicates`.
+"""Tests every anomaly in `ANOMALIES`: which history shows it, and which models it rules out.
+
+Some names in the list are never reported (`NEVER`). Anomalies that need predicate reads are tested
+in `test_predicates`.
 """
 
 from collections.abc import Iterator

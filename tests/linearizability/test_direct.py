@@ -219,7 +219,11 @@ class PlainMap(KeyValue):
 
 @pytest.mark.parametrize("origins_max", [64, 1])
 def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
-    """With few known origins, an illegal history may be accepted, but no legal one is refused."""
+    """With `blurred`, `verify_core` refutes no core that it does not refute without `blurred`.
+
+    If `ORIGINS_MAX` is too small, it may fail to refute an illegal core, but it must never refute a
+    legal one.
+    """
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
     tally = Counter[tuple[bool, bool]]()

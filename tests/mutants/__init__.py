@@ -1,8 +1,8 @@
-"""Defects planted in the bundled target, one at a time, which default soaks must find.
+"""Defects to plant in the bundled target, one per run. Default soaks must find them.
 
-Each defect is a monkeypatch that is only applied in the simulation and belongs to no package. Real
-systems have had defects of these kinds; none is tuned to a checker. `harness exam --defects
-tests.mutants` measures how they are found.
+`UNFOUND` lists the exceptions. Each defect is a monkeypatch, which is applied only in the
+simulation. Real systems have had defects of these kinds, and none was made for a certain checker.
+`harness exam --defects tests.mutants` measures how many are found, and at what cost.
 """
 
 import functools

@@ -85,7 +85,10 @@ def free_port() -> int:
 
 
 def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
-    """Wait until the server answers like Toxiproxy; another program may have taken its port."""
+    """Wait until Toxiproxy answers on the port.
+
+    A mere connection proves nothing: another program may have taken the port since it was probed.
+    """
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"

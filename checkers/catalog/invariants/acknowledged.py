@@ -214,7 +214,10 @@ class _Slack(NamedTuple):
 
 
 def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Report a table without a row; a delete is no explanation, since removed tables keep rows."""
+    """Report a table without a row.
+
+    A delete would not explain that, since a removed table keeps its row.
+    """
     if snapshot.rows_left_out:
         findings.exempt(INVARIANT)
         return
@@ -236,7 +239,7 @@ def _demand(
     snapshot: Snapshot,
     findings: CatalogFindings,
 ) -> None:
-    """Compare the last acknowledged change of a table with its row."""
+    """Check that a table's row in the final snapshot reflects its last acknowledged change."""
     lost = slack.lost + story.unversioned
     words, version = table_words(row["id"], row["name"]), row["version"]
     if story.deleted is not None and row["state"] in LIVE_TABLES:

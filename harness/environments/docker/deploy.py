@@ -264,7 +264,11 @@ class Blueprint:
         return hosts
 
     def proxy(self, node: str) -> ContainerSpec:
-        """The specification of the node's Toxiproxy container (our own server or the user's)."""
+        """The specification of the node's link-proxy container.
+
+        It runs the harness's own Toxiproxy server, or the user's Toxiproxy binary if the plan's
+        `link_proxy` is set.
+        """
         ours = f"python3 -m harness.environments.toxiproxy --seed {self._plan.seed} --listen"
         program = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
         words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else program
@@ -295,7 +299,7 @@ class Blueprint:
         """The command `words` of a node, with placeholders filled for the node's container."""
         command = tuple(sources.fill(word, self.specs[node], self._ports) for word in words)
         if command[:1] == (sys.executable,):
-            # images do not have the driver's interpreter at its path
+            # `sys.executable` is a path on the driver's machine; it need not exist in the image
             command = ("python3", *command[1:])
         return command
 

@@ -167,7 +167,7 @@ def _beside(module: Path) -> list[Path]:
 
 
 def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
-    """Map paths relative to `folder` to the files at and below `paths`, sorted.
+    """Return the files at and below `paths`, keyed and sorted by their path relative to `folder`.
 
     Hidden files, virtual environments and build metadata are left out. Raises `UsageError` for more
     than `FILES_MAX` files.

@@ -1,10 +1,10 @@
 """The random streams of a simulated world, all of which can be reseeded at one moment.
 
-Runs with equal seeds are equal until the switch to fresh streams, and independent of each other
-after it (the knobs `reseed_at_s` and `reseed`). The share of such runs that fail therefore
-estimates the probability of the failure, given everything that happened before the switch. Only
-random draws change at the switch. Everything that the case fixes in advance stays the same: faults
-with their arguments, the places of bit rot, and explicit operations.
+Runs with the same seed but different values of the knob `reseed` are identical up to the time
+`reseed_at_s` (the *switch* to fresh streams), and independent afterwards. The fraction of them that
+fail therefore estimates the probability of failure given the common prefix. Only random draws
+change. What the case fixes in advance stays the same: faults with their arguments, the places
+of bit rot, and explicit operations.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class World:
         self.tripwires.pretend = loop.pretend
         sys.set_asyncgen_hooks(*loop.generator_hooks)
 
-    # --- the loop of loops ------------------------------------------------------------------
+    # --- the scheduler, which runs the nodes' event loops -----------------------------------
 
     def run(self) -> None:
         """Run the world until `stop`; raises the error of `fail`, a limit, livelock or deadlock."""

@@ -26,9 +26,10 @@ _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 
 
 class Admin:
-    """The operators' operations. Each one receives the `Epoch` (leadership) in which it runs.
+    """Administrative operations.
 
-    All operations raise `RefusedError`.
+    Each runs in the leadership `Epoch` that it is given, and raises `RefusedError` if it must
+    refuse the request.
     """
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:

@@ -1,8 +1,8 @@
 """The guarantees of every token store, with one test per guarantee.
 
-Each test is a coroutine over two stores, as two metastores open them; for the store in memory,
-which is not shared, both are the same object. `CASES` lists the tests, and each kind of store runs
-all of them.
+Each test is a coroutine that takes two handles on one store, as if opened by two metastores. The
+in-memory store cannot be shared, so there both handles are the same object. `CASES` lists the
+tests, and each kind of store runs all of them.
 """
 
 import asyncio

@@ -13,16 +13,23 @@ Every cut link has two rules, whose comments name the fault and the link:
 * the second rule, at the end, drops packets.
 
 A shaped link has its rules in the first table that a packet traverses (`mangle`), so that held
-packets meet the cuts that are in force when they are released. A shaped link has three rules. The
-first counts packets. The second sets the fault's bit in the packet's mark, and its comment has the
-bit's meaning. The third, at the end, queues the packet for the program in `packets`. If a link has
-several faults, its packets have several bits. Two rules in the last table (`security`), after all
-cuts, copy each packet that is marked for duplication: an arriving packet to the node itself, over
-`lo`, and a leaving packet to its destination. These two rules stay when a link is healed, since
-they match only marked packets. A link that `netem` shapes has two rules in the sender's namespace:
-one counts packets, one marks packets. Bad streams have rules in a third table (`nat`), see
-`streams`. The traffic between a program and its stream proxy stays on `lo`, which no other fault
-affects.
+packets meet the cuts that are in force when they are released. A link shaped by the program in
+`packets` has three rules:
+
+* one rule counts packets;
+* one rule sets the fault's bit in the packet's mark, and its comment has the bit's meaning;
+* the last rule, at the end, queues packets for the program.
+
+A link shaped by `netem` instead has two rules, in the sender's namespace: one counts packets, and
+one sets the fault's bit. In both cases, a packet gets one bit per shaping fault on its link.
+
+Two rules in the last table (`security`), after all cuts, copy each packet that is marked for
+duplication: an arriving packet to the node itself, over `lo`, and a leaving packet to its
+destination. These two rules stay when a link is healed, since they match only marked packets.
+
+Stream faults, which redirect connections through Toxiproxy, have their rules in the table `nat`
+(see `streams`). The traffic between a program and its stream proxy stays on `lo`, which no other
+fault affects.
 
 Healing selects rules by the fault's name in their comments. Healing is a single command that needs
 no state of the driver, so the warden can run the command after the driver has died. The engine may
