@@ -89,14 +89,14 @@ def test_a_client_that_does_not_open_has_done_nothing():
     def open_client(process):
         tries.append(process)
         if len(tries) < 3:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no server listens")
         return world.open_client(process)
 
     ops = world.run(limit(3, forever("a")), concurrency=1, open_client=open_client)
 
     assert [op.type for op in ops if op.type is not INVOKE] == [FAIL, FAIL, OK]
     assert tries == [0, 0, 0]
-    assert ops[1].error == "client did not open: ConnectionRefusedError: nobody listens"
+    assert ops[1].error == "client did not open: ConnectionRefusedError: no server listens"
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,7 @@ class _Inode:
         self.unsynced: list[bytes | int] = []
 
     def do(self, operation: bytes | int) -> None:
-        if isinstance(operation, int):
-            del self.visible[operation:]
-        else:
-            self.visible += operation
+        _perform(self.visible, operation)
         self.unsynced.append(operation)
         if len(self.unsynced) > UNSYNCED_OPERATIONS_MAX:
             self.persist(UNSYNCED_OPERATIONS_MAX // 2)
@@ -51,10 +48,7 @@ class _Inode:
     def persist(self, count: int) -> None:
         """Make the oldest `count` unsynced operations durable."""
         for operation in self.unsynced[:count]:
-            if isinstance(operation, int):
-                del self.durable[operation:]
-            else:
-                self.durable += operation
+            _perform(self.durable, operation)
         del self.unsynced[:count]
         self.persisted += count
         self.exists_durably = True
@@ -67,6 +61,13 @@ class _Inode:
         self.unsynced = kept
         self.persist(len(kept))
         self.visible = bytearray(self.durable)
+
+
+def _perform(content: bytearray, operation: bytes | int) -> None:
+    if isinstance(operation, int):
+        del content[operation:]
+    else:
+        content += operation
 
 
 class FileState(NamedTuple):

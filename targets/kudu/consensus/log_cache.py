@@ -74,13 +74,12 @@ class MemoryLog:
         """
         offset = index - self.base.index - 1
         assert 0 <= offset <= len(self._entries), f"no entries from {index} in {self}"
-        entries = self._entries[offset:]
         size = 0
-        for count, entry in enumerate(entries):
-            size += len(entry.payload) + _ENTRY_OVERHEAD_BYTES
-            if size > bytes_max and count:
-                return tuple(entries[:count])
-        return tuple(entries)
+        for end in range(offset, len(self._entries)):
+            size += len(self._entries[end].payload) + _ENTRY_OVERHEAD_BYTES
+            if size > bytes_max and end > offset:
+                return tuple(self._entries[offset:end])
+        return tuple(self._entries[offset:])
 
     def between(self, first: int, last: int) -> list[Entry]:
         start = first - self.base.index - 1
