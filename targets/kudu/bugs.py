@@ -295,7 +295,7 @@ class Bug(Switch):
         fixed="2016-03-31",
         profiles=LEGACY,
         where=(f"{_MASTER}.catalog.catalog_manager",),
-        find=Find("--nemesis kill-leader", "catalog-invariants", 21),
+        find=Find("--nemesis kill-leader", "catalog-invariants", 16),
     )
     DNS_ONCE = Row(
         title="names of masters are resolved once per process",
