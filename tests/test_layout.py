@@ -62,7 +62,10 @@ ALLOWED = {
     "checkers.linearizability": (
         *("harness.ops", "harness.errors", "harness.exact", "checkers.linearizability"),
     ),
-    "checkers": (*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage", "checkers"),
+    "checkers": (
+        *(*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage"),
+        *("harness.verdict.readings", "checkers"),
+    ),
     "checkers.verdict": (
         *(*FLOOR, "harness.plugins", "checkers.verdict", "checkers.linearizability"),
     ),

@@ -17,8 +17,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from checkers.foreign.readings import (
-    EitherCheck,
-    Reading,
     answers_of_changes,
     as_asked,
     either_of_answers,
@@ -29,6 +27,7 @@ from harness.errors import HistoryError, counted
 from harness.independent import VACUOUS, Shape, shape_of, split
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
 from harness.plugins import PreparedCheck
+from harness.verdict.readings import EitherCheck
 
 KEYS_LISTED_MAX: Final = 100
 KEYS_EXPLAINED_MAX: Final = 4
@@ -75,11 +74,12 @@ def _with_answers(
     answers = answers_of_changes(history)
     if not answers:
         return check
-    try:
-        asked = _by_key(name, as_asked(history, answers), settings, whole, of_key)
-    except HistoryError:
-        return check
-    return either_of_answers(name, check, asked, answers[0])
+    return either_of_answers(
+        name,
+        check,
+        lambda: _by_key(name, as_asked(history, answers), settings, whole, of_key),
+        answers[0],
+    )
 
 
 def _by_key(
@@ -129,8 +129,9 @@ def _either(
 
     return EitherCheck(
         name,
-        Reading("As they are (--no-independent)", plain),
-        Reading("As tuples (--independent)", apart),
+        ("As they are (--no-independent)", "As tuples (--independent)"),
+        plain,
+        lambda: apart,
         reason,
         UNDECIDED_SHAPE,
     )

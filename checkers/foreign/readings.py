@@ -12,16 +12,15 @@ of one client after the ops of another. Then both orders must have the same verd
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from harness.errors import HistoryError, clipped
-from harness.ops import CheckResult, Counterexample, History, OpType, Pair, Verdict
+from harness.ops import History, OpType, Pair, Verdict
 from harness.plugins import PreparedCheck
+from harness.verdict.readings import EitherCheck
 
 UNDECIDED_ANSWERS: Final = "answers-or-requests"
 UNDECIDED_ORDER: Final = "order-or-times"
@@ -31,64 +30,12 @@ _ADDITIONS: Final = frozenset({"add", "remove", "enqueue"})
 _CHANGES: Final = _ADDITIONS | {"write", "cas"}
 
 
-class Reading(NamedTuple):
-    """One reading of a history's values: its title in explanations, and its check."""
-
-    title: str
-    check: PreparedCheck
-
-
-@dataclass(frozen=True, slots=True)
-class EitherCheck:
-    """The check of two readings of one history; their verdicts must agree.
-
-    With `only_convictions`, the second reading is judged only if the first one is invalid. `reason`
-    turns the two verdicts into a reason, and `rule` is the rule of the verdict `unknown`.
-    """
-
-    name: str
-    first: Reading
-    second: Reading
-    reason: Callable[[Verdict, Verdict], str]
-    rule: str
-    only_convictions: bool = False
-
-    @property
-    def operations(self) -> int:
-        return self.first.check.operations
-
-    def check(
-        self, *, time_limit_s: float, draw: bool
-    ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge both readings; the verdict is `unknown` if their verdicts differ."""
-        begin_s = time.monotonic()
-        first = self.first.check.check(time_limit_s=time_limit_s / 2, draw=draw)
-        if self.only_convictions and first[0].verdict is not Verdict.INVALID:
-            return first
-        left_s = max(0.0, time_limit_s - (time.monotonic() - begin_s))
-        second = self.second.check.check(time_limit_s=left_s, draw=draw)
-        results: Sequence[CheckResult] = (first[0], second[0])
-        if results[0].verdict is results[1].verdict:
-            return first
-        text: list[str] = []
-        for reading, result in zip((self.first, self.second), results, strict=True):
-            text.append(f"{reading.title}, {result.verdict.value}: {result.reason}.")
-            text += (f"  {sentence}" for sentence in result.explanation)
-        details = {
-            "operations": self.operations,
-            "configurations": sum(r.details.get("configurations", 0) for r in results),
-            "rule": self.rule,
-        }
-        reason = self.reason(results[0].verdict, results[1].verdict)
-        return CheckResult(self.name, Verdict.UNKNOWN, reason, tuple(text), details=details), None
-
-
 def either_of_answers(
-    name: str, overriding: PreparedCheck, asked: PreparedCheck, first: Pair
+    name: str, overriding: PreparedCheck, asked: Callable[[], PreparedCheck], first: Pair
 ) -> EitherCheck:
     """Return the check of two readings, one by completions' values and one by requested values.
 
-    `first` is the first change whose completion holds an answer.
+    `asked` prepares the second one. `first` is the first change whose completion holds an answer.
     """
     request, answer = (clipped(repr(value), 40) for value in (first.invoke.value, _answer(first)))
 
@@ -101,8 +48,9 @@ def either_of_answers(
 
     return EitherCheck(
         name,
-        Reading("With the values of completions", overriding),
-        Reading("With the values of requests", asked),
+        ("With the values of completions", "With the values of requests"),
+        overriding,
+        asked,
         reason,
         UNDECIDED_ANSWERS,
         only_convictions=True,
@@ -200,8 +148,9 @@ def either_of_orders(name: str, of_file: PreparedCheck, of_times: PreparedCheck)
 
     return EitherCheck(
         name,
-        Reading("In the order of the ops", of_file),
-        Reading("In the order of the times, with op numbers of this order", of_times),
+        ("In the order of the ops", "In the order of the times, with op numbers of this order"),
+        of_file,
+        lambda: of_times,
         reason,
         UNDECIDED_ORDER,
     )

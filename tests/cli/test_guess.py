@@ -75,8 +75,8 @@ def test_an_undecided_guess_shows_both_verdicts():
     result, drawn = check.check(time_limit_s=9, draw=True)
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, UNDECIDED_MODEL)
     assert drawn is None
-    assert result.explanation[0].startswith("As set: ")
-    assert result.explanation[-1].startswith("As set-full: ")
+    assert result.explanation[0].startswith("As set, invalid: ")
+    assert result.explanation[-1].startswith("As set-full, valid: ")
 
 
 def test_a_milder_model_that_does_not_convict_is_enough():
