@@ -1,5 +1,6 @@
 """A suggested model convicts only if a milder model of the same operations convicts, too."""
 
+import dataclasses
 import json
 
 import pytest
@@ -68,6 +69,12 @@ def test_what_the_milder_model_cannot_read_is_judged_by_the_suggested_one():
     ops = [*STALE, ("0+", "read", [1]), ("0!", "remove", 1), ("0+", "remove", 1)]
     check = guessed("set", History(written(*ops), foreign=True), ModelSettings())
     assert check.check(time_limit_s=9, draw=False)[0].verdict is Verdict.INVALID
+
+
+def test_a_history_that_the_suggested_model_accepts_is_not_read_by_the_milder_one():
+    check = guessed("set", History(written(*CASES["valid"][1]), foreign=True), ModelSettings())
+    alone = dataclasses.replace(check, second=None)
+    assert alone.check(time_limit_s=9, draw=False)[0].verdict is Verdict.VALID
 
 
 def test_an_undecided_guess_shows_both_verdicts():
