@@ -109,8 +109,14 @@ class Search:
         If the failure hardly depends on the seed, candidates that never fail then cost few trials.
         """
         listed = list(candidates)
-        place = self.first(listed, words, seeds=1)
-        return self.first(listed, words, seeds=seeds) if place is None else place
+        return self._in_rounds(lambda: listed, words, (1, self._seeds if seeds is None else seeds))
+
+    def _in_rounds(
+        self, candidates: Callable[[], Iterable[Case]], words: str, rounds: Iterable[int]
+    ) -> int | None:
+        """Try all candidates as `first` does, with one number of seeds after the other."""
+        places = (self.first(candidates(), words, seeds=each) for each in dict.fromkeys(rounds))
+        return next((place for place in places if place is not None), None)
 
     def first(
         self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
@@ -220,12 +226,11 @@ class Search:
         """
         begins = range(at, len(items), size)
         usual = min(seeds, self._seeds)
-        for tried in dict.fromkeys((1, usual, min(seeds, max(usual, 2 * seeds // len(begins))))):
-            rests = ([*items[:begin], *items[begin + size :]] for begin in begins)
-            place = self.first(map(made, rests), words, seeds=tried)
-            if place is not None:
-                return place
-        return None
+        return self._in_rounds(
+            lambda: (made([*items[:begin], *items[begin + size :]]) for begin in begins),
+            words,
+            (1, usual, min(seeds, max(usual, 2 * seeds // len(begins)))),
+        )
 
     def _failing_seeds(self) -> int:
         """Return with how many other seeds the best case also fails."""
