@@ -2,17 +2,14 @@
 
 import pytest
 
-from harness.ops import History, ModelSettings, Verdict
-from harness.registry import load_plugin
-from tests.support.histories import written
+from harness.ops import History, Verdict
+from tests.support.histories import judged_by, written
 
 READ = [["r", "x", None]]
 
 
 def judged(kind, *lines):
-    history = History(written(*lines), foreign=True)
-    check = load_plugin("checkers", kind).prepare(history, ModelSettings(independent=False))
-    return check.check(time_limit_s=60, draw=False)[0]
+    return judged_by(kind, History(written(*lines), foreign=True), independent=False)[0]
 
 
 @pytest.mark.parametrize(("kind", "f"), [("list-append", "append"), ("rw-register", "w")])

@@ -2,9 +2,8 @@
 
 import pytest
 
-from harness.ops import History, ModelSettings, Verdict
-from harness.registry import load_plugin
-from tests.support.histories import written
+from harness.ops import History, Verdict
+from tests.support.histories import judged_by, written
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
@@ -18,9 +17,7 @@ def keyed(lines):
 
 
 def judged(model, lines, **settings):
-    history = History(written(*lines), foreign=True)
-    check = load_plugin("checkers", model).prepare(history, ModelSettings(**settings))
-    return check.check(time_limit_s=60, draw=False)[0]
+    return judged_by(model, History(written(*lines), foreign=True), **settings)[0]
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -4,9 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.foreign.readings import UNDECIDED_ORDER, in_order_of_time
-from harness.ops import History, ModelSettings, Verdict
-from harness.registry import load_plugin
-from tests.support.histories import written
+from harness.ops import History, Verdict
+from tests.support.histories import judged_by, written
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 ORDERED = [
@@ -31,8 +30,7 @@ def by_client(lines):
 
 
 def judged(model, history, **settings):
-    check = load_plugin("checkers", model).prepare(history, ModelSettings(**settings))
-    return check.check(time_limit_s=60, draw=False)[0]
+    return judged_by(model, history, **settings)[0]
 
 
 def test_ops_in_the_order_of_clients_convict_no_system():

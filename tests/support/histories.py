@@ -149,7 +149,7 @@ def table(text: str, **named: str) -> list[list[str]]:
     return rows
 
 
-def judged_by(model: str, ops: list[Op], **settings: Any) -> Any:
+def judged_by(model: str, ops: Iterable[Op], **settings: Any) -> Any:
     """Return the model's verdict and drawing."""
     check = load_plugin("checkers", model).prepare(ops, ModelSettings(**settings))
     return check.check(time_limit_s=300, draw=True)
