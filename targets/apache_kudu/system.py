@@ -63,7 +63,6 @@ class ApacheKuduSystem(KuduSystem):
         )
         self._flags = FlagFaults(self._rpc, {**layout.all_masters, **layout.tservers})
         self._java: JavaClients | None = None
-        self._java_is_ready = False
         if java is not None:
             self._java = JavaClients(
                 env,
@@ -126,11 +125,7 @@ class ApacheKuduSystem(KuduSystem):
     @override
     async def ready(self) -> Convergence:
         state = await super().ready()
-        if not state.ok or self._java is None or self._java_is_ready:
-            return state
-        pending = await self._java.pending()
-        self._java_is_ready = not pending
-        return Convergence(ok=not pending, pending=pending)
+        return state if self._java is None else await self._java.ready(state)
 
     @override
     async def roles(self) -> Roles:

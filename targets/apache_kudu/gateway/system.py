@@ -53,7 +53,6 @@ class JavaKuduSystem(KuduSystem):
             tservers=tservers,
             uuids=self._gateway.uuids,
         )
-        self._java_is_ready = False
 
     @override
     def client(self, process: int) -> Client:
@@ -66,9 +65,6 @@ class JavaKuduSystem(KuduSystem):
     @override
     async def ready(self) -> Convergence:
         state = await super().ready()
-        if not state.ok or self._java_is_ready:
-            return state
-        self._gateway.start()
-        pending = await self._java.pending()
-        self._java_is_ready = not pending
-        return Convergence(ok=not pending, pending=pending)
+        if state.ok:
+            self._gateway.start()
+        return await self._java.ready(state)

@@ -16,7 +16,7 @@ from typing import Final
 from harness.env import ClientEnv
 from harness.errors import UsageError, clipped
 from harness.ops import Attempt, OpType
-from harness.plugins import Client, Completion, Request
+from harness.plugins import Client, Completion, Convergence, Request
 from harness.vocabularies import ddl, rows
 from targets.apache_kudu.javaclient import catalog, rowset
 from targets.apache_kudu.javaclient.attempts import OK, OPEN, Sent, read_frames, recorded
@@ -69,6 +69,7 @@ class JavaClients:
         self.leads = Leads(self.looker, env.clock)
         self.numbers = itertools.count(_FIRST_NUMBER + 1)
         self._is_watching = False
+        self._is_ready = False
         self._led: set[str] = set()
         """Tables whose tablets were seen to have leaders."""
 
@@ -76,6 +77,14 @@ class JavaClients:
         """Return a new client for one process."""
         del process
         return JavaClient(self)
+
+    async def ready(self, servers: Convergence) -> Convergence:
+        """Return `servers`, or once these are ready, whether the program is ready as well."""
+        if not servers.ok or self._is_ready:
+            return servers
+        pending = await self.pending()
+        self._is_ready = not pending
+        return Convergence(ok=not pending, pending=pending)
 
     async def pending(self) -> tuple[str, ...]:
         """Start the program early, since it is slow; return the conditions that do not hold yet.

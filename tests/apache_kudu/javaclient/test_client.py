@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import OpType
-from harness.plugins import Request
+from harness.plugins import Convergence, Request
 from targets.apache_kudu.javaclient.client import JavaClients
 from targets.apache_kudu.javaclient.program import Reply
 from targets.apache_kudu.wire.session import Lead
@@ -195,3 +195,16 @@ def test_the_program_starts_before_the_first_operation():
     assert asyncio.run(pending(listed, ["m1:7051"])) == ()
     assert asyncio.run(pending(listed, ["m1:7051", "m2:7051"])) != ()
     assert asyncio.run(pending(Reply(None, ("TIMED_OUT", "x")), ["m1:7051"])) != ()
+
+
+async def test_the_program_is_asked_after_the_servers_are_ready_and_until_it_is():
+    program = FakeProgram(Reply(None, ("TIMED_OUT", "x")))
+    clients = JavaClients(FakeEnv(), program, {}, masters=["m1:7051"], tservers=[])
+    clients.looker = clients.leads = FakeLooks()
+    servers, starting = Convergence(ok=True), Convergence(ok=False, pending=("no leader",))
+    assert await clients.ready(starting) == starting
+    assert not (await clients.ready(servers)).ok
+    program.said = Reply({"tables": []}, None)
+    assert (await clients.ready(servers)).ok
+    program.said = Reply(None, ("TIMED_OUT", "x"))
+    assert await clients.ready(servers) == servers
