@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Any, Final
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -22,9 +23,12 @@ from targets.apache_hive.messages import Exchange, error_of, exchange_for, greet
 from targets.hive import api
 from targets.hive.channel import ChannelError
 from targets.hive.client.classify import INTERNAL
+from targets.hive.client.connection import Connect, ask_once
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
+_DEFAULT: Final = "default"
+"""The database that every metastore has."""
 
 
 class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
@@ -163,3 +167,15 @@ class ThriftDoor:
         except (OSError, ChannelError) as error:
             raise ChannelError(f"connect to {address} failed: {error}", sent=False) from error
         return connection
+
+
+async def make_databases(
+    connect: Connect, address: Address, names: Iterable[str], *, timeout_s: float
+) -> bool:
+    """Create databases unless they exist; return whether all of them exist now."""
+    replies = [
+        await ask_once(connect, address, api.CreateDatabase(name), timeout_s=timeout_s)
+        for name in names
+        if name != _DEFAULT
+    ]
+    return all(reply is not None and reply.error in {"", api.ALREADY_EXISTS} for reply in replies)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from harness.env import Address, ClientEnv
 from harness.plugins import Convergence, override
-from targets.apache_hive.connection import ThriftDoor
+from targets.apache_hive.connection import ThriftDoor, make_databases
 from targets.apache_hive.database import read_rows
 from targets.apache_hive.kdc import KDC_NODE
 from targets.apache_hive.tokens import Token
@@ -21,7 +21,6 @@ from targets.hive.zookeeper.ensemble import SILENCE_S
 
 _START_S: Final = 50.0
 """Seconds that an administrator waits for an added metastore to serve; Java starts slowly."""
-_DEFAULT: Final = "default"
 
 
 class ApacheHiveSystem(MetastoreSystem):
@@ -48,9 +47,9 @@ class ApacheHiveSystem(MetastoreSystem):
     async def ready(self) -> Convergence:
         """Create the workload's databases if they are missing, then check as `converged` does."""
         if not self._has_databases:
-            wanted = [name for name in self._layout.databases if name != _DEFAULT]
-            made = [await self._made(name) for name in wanted]
-            self._has_databases = all(made)
+            first, names = self._members.listed[0], self._layout.databases
+            made = await make_databases(self._connect, first, names, timeout_s=self.ask_s)
+            self._has_databases = made
         return await self.converged()
 
     async def converged(self) -> Convergence:
@@ -94,8 +93,3 @@ class ApacheHiveSystem(MetastoreSystem):
         except ChannelError:
             return None
         return address.node
-
-    async def _made(self, database: str) -> bool:
-        """Create a database unless it exists; return whether it exists now."""
-        reply = await self._reply(self._members.listed[0], api.CreateDatabase(database))
-        return reply is not None and reply.error in {"", api.ALREADY_EXISTS}

@@ -8,7 +8,6 @@ events.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,7 +20,7 @@ from harness.errors import UsageError
 from harness.permits import Permit
 from harness.plugins import TargetSettings, override
 from targets.apache_hive.artefacts import HIVE3
-from targets.apache_hive.connection import ThriftDoor
+from targets.apache_hive.connection import ThriftDoor, make_databases
 from targets.apache_hive.database import database_node
 from targets.apache_hive.metastore import event_settings, metastore_node
 from targets.apache_hive.target import START_WITHOUT_DATABASE, USUAL, require_libraries
@@ -113,12 +112,9 @@ class RealMetastores(Metastores):
         """Create the workload's databases if they are missing, then ask all metastores."""
         if not self._has_databases:
             hive = self._layout.hive
-            wanted = [name for name in hive.databases if name != "default"]
-            calls = [self._reply(hive.metastores[0], api.CreateDatabase(name)) for name in wanted]
-            made = await asyncio.gather(*calls)
-            self._has_databases = all(
-                reply is not None and reply.error in {"", api.ALREADY_EXISTS} for reply in made
-            )
+            first, names = hive.metastores[0], hive.databases
+            made = await make_databases(self._connect, first, names, timeout_s=self.ask_s)
+            self._has_databases = made
         more = () if self._has_databases else ("the metastore's databases do not exist yet",)
         return (*await super().pending(), *more)
 

@@ -14,7 +14,7 @@ from thrift.TSerialization import serialize
 
 from harness.env import Address
 from targets.apache_hive import connection
-from targets.apache_hive.connection import ThriftDoor
+from targets.apache_hive.connection import ThriftDoor, make_databases
 from targets.apache_hive.messages import event_of, exchange_for
 from targets.hive import api
 from targets.hive.channel import ChannelError
@@ -261,3 +261,40 @@ def test_events_are_read_from_hives_messages():
     assert event("DROP_TABLE", "tableObjJson") == api.Event(7, 5000, "DROP_TABLE", TABLE, None)
     altered = event("ALTER_TABLE", "tableObjBeforeJson", "tableObjAfterJson")
     assert altered == api.Event(7, 5000, "ALTER_TABLE", TABLE, TABLE)
+
+
+class FakeConnection:
+    """A connection to a metastore that answers calls with `replies`; `None` is no answer."""
+
+    def __init__(self, *replies):
+        self.replies = [*replies]
+        self.asked = []
+
+    async def connect(self, address, *, timeout_s):
+        return self
+
+    async def call(self, call, *, timeout_s):
+        self.asked.append(call)
+        reply = self.replies.pop(0)
+        if reply is None:
+            raise ChannelError("no answer", sent=True)
+        return reply
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("first", "exist"),
+    [
+        (api.Reply(), True),
+        (api.Reply(error=api.ALREADY_EXISTS), True),
+        (api.Reply(error=api.META), False),
+        (None, False),
+    ],
+)
+async def test_databases_are_made_unless_they_exist(first, exist):
+    fake, names = FakeConnection(first, api.Reply()), ("default", "db1", "db2")
+    made = await make_databases(fake.connect, Address("hms1", 1), names, timeout_s=1)
+    assert made is exist
+    assert fake.asked == [api.CreateDatabase("db1"), api.CreateDatabase("db2")]

@@ -186,11 +186,8 @@ class Metastores:
             yield "the metastore's entries have not been compared since the masters changed"
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
-        reply = await self._reply(address, call)
+        reply = await ask_once(self._connect, address, call, timeout_s=self.ask_s)
         return None if reply is None or reply.error else reply.result
-
-    async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
-        return await ask_once(self._connect, address, call, timeout_s=self.ask_s)
 
 
 def _row(table: api.MetaTable) -> list[Any]:
