@@ -130,7 +130,7 @@ class ApacheHiveTarget(
         names = [address.node for address in (*layout.metastores, *layout.spares)]
         before = [DATABASE_NODE, *names]
         database = database_node(place)
-        events = event_settings(_event_ttl_s(settings))
+        events = event_settings(whole_seconds(settings, "event-ttl-ms", "metastores"))
         if not settings.options["kdc"]:
             if settings.options["token_store"]:
                 raise UsageError(
@@ -199,13 +199,16 @@ def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
     return [*map(as_member, metastores[:count]), *map(as_spare, metastores[count:])]
 
 
-def _event_ttl_s(settings: TargetSettings) -> int:
-    """Return `--event-ttl-ms` in seconds, Hive's unit. Raises `UsageError` for a fraction."""
-    given_ms: int = settings.options["event_ttl_ms"]
+def whole_seconds(settings: TargetSettings, option: str, who: str) -> int:
+    """Return an option in ms as seconds, the unit of real `who`.
+
+    Raises `UsageError` for a fraction of a second.
+    """
+    given_ms: int = settings.options[option.replace("-", "_")]
     seconds, rest = divmod(given_ms, 1000)
     if rest:
         raise UsageError(
-            f"--event-ttl-ms is {given_ms}, but real metastores count in whole seconds; give "
+            f"--{option} is {given_ms}, but real {who} count in whole seconds; give "
             f"{seconds * 1000 or 1000} or {seconds * 1000 + 1000}"
         )
     return seconds

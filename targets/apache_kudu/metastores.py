@@ -16,14 +16,18 @@ import msgspec
 
 from harness.cluster import NodeSpec
 from harness.env import ClientEnv
-from harness.errors import UsageError
 from harness.permits import Permit
 from harness.plugins import TargetSettings, override
 from targets.apache_hive.artefacts import HIVE3
 from targets.apache_hive.connection import ThriftDoor, make_databases
 from targets.apache_hive.database import database_node
 from targets.apache_hive.metastore import event_settings, metastore_node
-from targets.apache_hive.target import START_WITHOUT_DATABASE, USUAL, require_libraries
+from targets.apache_hive.target import (
+    START_WITHOUT_DATABASE,
+    USUAL,
+    require_libraries,
+    whole_seconds,
+)
 from targets.apache_kudu.wire import WireRpc
 from targets.apache_kudu.wire.administration import applies_events
 from targets.hive import api
@@ -58,13 +62,7 @@ class RealHms(HmsLayout):
         super().__init__(msgspec.structs.replace(settings, profile=PROFILE, bugs=()))
         self.repairs = False
         self.members_change = settings.options["spare_masters"] > 0
-        poll_ms: int = settings.options["hms_poll_ms"]
-        if poll_ms % 1000:
-            raise UsageError(
-                f"--hms-poll-ms is {poll_ms}, but real masters count in whole seconds; give "
-                f"{poll_ms // 1000 * 1000 or 1000} or {poll_ms // 1000 * 1000 + 1000}"
-            )
-        self.poll_s = poll_ms // 1000
+        self.poll_s = whole_seconds(settings, "hms-poll-ms", "masters")
 
     @override
     def nodes(self) -> Iterator[NodeSpec]:
