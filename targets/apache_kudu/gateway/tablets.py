@@ -60,11 +60,12 @@ async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.
 
 def _known(columns: Mapping[str, m.Column], asked: Sequence[Values]) -> tuple[m.Column, ...]:
     """Return the columns that a client names. Raises `_MismatchError` if the tablet lacks one."""
-    unknown = [column["name"] for column in asked if column["name"] not in columns]
-    if unknown and columns:  # the server itself refuses a request for an absent tablet
+    names = [column["name"] for column in asked]
+    unknown = [name for name in names if name not in columns]
+    if unknown:
         text = f"Some columns are not present in the current schema: {', '.join(unknown)}"
         raise _MismatchError(text)
-    return tuple(columns[column["name"]] for column in asked if column["name"] in columns)
+    return tuple(columns[name] for name in names)
 
 
 # --- writes -----------------------------------------------------------------------------------
