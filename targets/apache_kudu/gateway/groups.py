@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from targets.apache_kudu.gateway.link import Handler, Link, Request
@@ -26,15 +26,14 @@ async def _get_status(link: Link, request: Request) -> Values:
 
 
 async def _master_groups(link: Link, request: Request) -> Values:
-    asked = request.values.get("tablet_ids") or [SYSTEM_TABLET_ID]
-    return {"tablets": [state for each in asked for state in await _group(link, request, each)]}
+    return await _groups(link, request, request.values.get("tablet_ids") or [SYSTEM_TABLET_ID])
 
 
 async def _tserver_groups(link: Link, request: Request) -> Values:
     """Answer with the requested groups or, if none are requested, with all terms and leaders."""
     asked = request.values.get("tablet_ids")
     if asked:
-        return {"tablets": [state for each in asked for state in await _group(link, request, each)]}
+        return await _groups(link, request, asked)
     answer = await link.ask(m.ListTabletsRequest(), request)
     return {
         "tablets": [
@@ -46,6 +45,11 @@ async def _tserver_groups(link: Link, request: Request) -> Values:
             if tablet.data_state == "READY"
         ]
     }
+
+
+async def _groups(link: Link, request: Request, asked: Sequence[str]) -> Values:
+    """Answer with the states of those requested groups that this server has."""
+    return {"tablets": [state for each in asked for state in await _group(link, request, each)]}
 
 
 async def _group(link: Link, request: Request, tablet_id: str) -> list[Values]:

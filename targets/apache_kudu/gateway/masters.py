@@ -16,7 +16,7 @@ from targets.apache_kudu.gateway.link import Handler, Link, Request
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.methods import Method
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
-from targets.apache_kudu.wire.tables import ROLES, column_values, read_schema
+from targets.apache_kudu.wire.tables import ROLES, read_schema, stored_schema
 from targets.kudu import messages as m
 
 ROLE_NUMBERS: Final = {name: number for number, name in ROLES.items()}
@@ -181,11 +181,7 @@ async def _get_table_schema(link: Link, request: Request) -> Values:
     except _NotSupportedError as refusal:
         return not_supported(str(refusal))
     return {
-        "schema": {
-            "columns": [
-                {"id": column.id, **column_values(column)} for column in answer.schema.columns
-            ]
-        },
+        "schema": stored_schema(answer.schema.columns),
         "num_replicas": answer.num_replicas,
         "table_id": answer.table_id,
         "partition_schema": partitioning,

@@ -31,7 +31,7 @@ from targets.apache_kudu.wire.connection import Reply
 from targets.apache_kudu.wire.methods import Method
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import pack_rows, read_cell, read_operations
-from targets.apache_kudu.wire.tables import column_values, read_schema
+from targets.apache_kudu.wire.tables import read_schema, stored_schema
 from targets.apache_kudu.wire.tablets import DATA_STATES, TABLET_STATES
 from targets.kudu import messages as m
 from targets.kudu.messages import AppStatus, TabletErrorCode
@@ -224,7 +224,6 @@ async def _list_tablets(link: Link, request: Request) -> Values:
 
 
 def _listed(tablet: m.HostedTablet) -> dict[str, Any]:
-    columns = [{"id": column.id, **column_values(column)} for column in tablet.columns]
     return {
         "status": {
             "tablet_id": tablet.tablet_id,
@@ -234,7 +233,7 @@ def _listed(tablet: m.HostedTablet) -> dict[str, Any]:
             "partition": {"start": tablet.partition.start, "end": tablet.partition.end},
             "table_id": tablet.table_id,
         },
-        "schema": {"columns": columns},
+        "schema": stored_schema(tablet.columns),
         "schema_version": tablet.schema_version,
         "role": ROLE_NUMBERS.get(tablet.role),
     }

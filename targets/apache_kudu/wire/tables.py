@@ -15,7 +15,7 @@ but only if they are certain; otherwise the answer stays without them:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -300,6 +300,11 @@ def column_values(column: m.Column) -> Values:
         "is_key": column.is_key,
         "is_nullable": column.is_nullable,
     }
+
+
+def stored_schema(columns: Iterable[m.Column]) -> Values:
+    """Encode the schema of a table for an answer, with the ids of columns."""
+    return {"columns": [{"id": column.id, **column_values(column)} for column in columns]}
 
 
 def _step(step: m.AlterStep) -> Values:
