@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from targets.apache_kudu.gateway.link import Handler, Link, Request
-from targets.apache_kudu.gateway.masters import MEMBER_TYPES
 from targets.apache_kudu.wire import methods as w
+from targets.apache_kudu.wire.members import peer_values
 from targets.apache_kudu.wire.methods import Method
 from targets.apache_kudu.wire.protobuf import Values
 from targets.kudu import messages as m
@@ -70,15 +70,7 @@ async def _group(link: Link, request: Request, tablet_id: str) -> list[Values]:
 def _config(link: Link, config: m.RaftConfig | None) -> Values | None:
     if config is None:
         return None
-    peers = [
-        {
-            "uuid": peer.uuid,
-            "member_type": MEMBER_TYPES[peer.member_type],
-            "address": link.host_port(peer.address),
-            "attrs": {"promote": peer.promote, "replace": peer.replace},
-        }
-        for peer in config.peers
-    ]
+    peers = [peer_values(peer, link.host_port(peer.address)) for peer in config.peers]
     return {"opid_index": config.opid_index, "peers": peers}
 
 

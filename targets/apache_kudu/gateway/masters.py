@@ -11,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from harness.ops import NS_PER_S
 from targets.apache_kudu.gateway.errors import master_error, not_supported
 from targets.apache_kudu.gateway.link import Handler, Link, Request
 from targets.apache_kudu.wire import methods as w
+from targets.apache_kudu.wire.members import MEMBER_NUMBERS
 from targets.apache_kudu.wire.methods import Method
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
-from targets.apache_kudu.wire.tables import ROLES, read_schema, stored_schema
+from targets.apache_kudu.wire.tables import ANY_REPLICA, ROLE_NUMBERS, read_schema, stored_schema
 from targets.kudu import messages as m
 
-ROLE_NUMBERS: Final = {name: number for number, name in ROLES.items()}
 _FOLLOWER: Final = 0
-MEMBER_TYPES: Final = {"NON_VOTER": 0, "VOTER": 1}
 _LOCATIONS: Final = 10
 """How many tablets an answer has if the request names no number (`master.proto`)."""
-_ANY_REPLICA: Final = 0
 _UNTRANSLATED: Final = ("new_extra_configs", "new_table_owner", "new_table_comment")
 """Fields of alters for which bundled masters have no equivalent."""
-_NS_PER_S: Final = 1_000_000_000
 
 
 class _NotSupportedError(Exception):
@@ -48,17 +46,16 @@ async def _connect_to_master(link: Link, request: Request) -> Values:
 
 async def _get_master_registration(link: Link, request: Request) -> Values:
     answer = await link.ask(m.GetMasterRegistrationRequest(), request)
-    started = answer.start_ns // _NS_PER_S
     return {
         **(master_error(answer) or {}),
         "instance": {"uuid": answer.meta.master_uuid, "seqno": answer.start_ns},
         "registration": {
             "rpc_addresses": [link.host_port(link.address)],
             "software_version": answer.software_version,
-            "start_time": started,
+            "start_time": answer.start_ns // NS_PER_S,
         },
         "role": ROLE_NUMBERS.get(answer.role, _FOLLOWER),
-        "member_type": MEMBER_TYPES.get(answer.member_type, 0),
+        "member_type": MEMBER_NUMBERS.get(answer.member_type, 0),
     }
 
 
@@ -220,7 +217,7 @@ async def _get_table_locations(link: Link, request: Request) -> Values:
         values.get("key_start", b""),
         values.get("key_end", b""),
         values.get("max_returned_locations", _LOCATIONS),
-        any_replica=values.get("replica_type_filter") == _ANY_REPLICA,
+        any_replica=values.get("replica_type_filter") == ANY_REPLICA,
     )
     answer = await link.ask(asked, request)
     return master_error(answer) or {

@@ -25,13 +25,13 @@ from targets.apache_kudu.gateway.errors import (
     tablet_error,
 )
 from targets.apache_kudu.gateway.link import CallError, Handler, Link, Request, Scanner
-from targets.apache_kudu.gateway.masters import ROLE_NUMBERS, ping
+from targets.apache_kudu.gateway.masters import ping
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.connection import Reply
 from targets.apache_kudu.wire.methods import Method
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import pack_rows, read_cell, read_operations
-from targets.apache_kudu.wire.tables import read_schema, stored_schema
+from targets.apache_kudu.wire.tables import ROLE_NUMBERS, read_schema, stored_schema
 from targets.apache_kudu.wire.tablets import DATA_STATES, TABLET_STATES
 from targets.kudu import messages as m
 from targets.kudu.messages import AppStatus, TabletErrorCode

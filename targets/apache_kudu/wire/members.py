@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from harness.ops import NS_PER_S
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.errors import RpcLayerError, consensus_error, master_error
 from targets.apache_kudu.wire.protobuf import Values
@@ -19,7 +20,7 @@ from targets.kudu.rpc import RpcConnectionError
 HostOf = Callable[[str], Awaitable[Values]]
 """Finds the host and port that the server at "node:port" advertises."""
 _MEMBER_TYPES: Final = {0: "NON_VOTER", 1: "VOTER"}
-_MEMBER_NUMBERS: Final = {name: number for number, name in _MEMBER_TYPES.items()}
+MEMBER_NUMBERS: Final = {name: number for number, name in _MEMBER_TYPES.items()}
 _HEALTH: Final = {
     0: m.PeerHealth.FAILED,
     1: m.PeerHealth.HEALTHY,
@@ -81,7 +82,7 @@ async def get_master_registration(
         address=s.registered_name(s.uuid, registered),
         role="LEADER" if consensus.get("leader_uuid") == s.uuid else "FOLLOWER",
         member_type=_MEMBER_TYPES.get(reply.get("member_type", 1), "VOTER"),
-        start_ns=registered.get("start_time", 0) * 1_000_000_000,
+        start_ns=registered.get("start_time", 0) * NS_PER_S,
         committed_config=committed,
         active_index=-1 if active is None else active.opid_index,
         software_version=registered.get("software_version", ""),
@@ -145,7 +146,7 @@ def _master(s: Session, entry: Values) -> m.MasterEntry:
         s.registered_name(uuid, registered),
         _MEMBER_TYPES.get(entry.get("member_type", -1), "UNKNOWN_MEMBER_TYPE"),
         _role(entry, "UNKNOWN_ROLE"),
-        registered.get("start_time", 0) * 1_000_000_000,
+        registered.get("start_time", 0) * NS_PER_S,
         None if error is None else str(error.get("message", "")),
     )
 
@@ -264,13 +265,7 @@ async def bulk_change_config(
             where = s.memory.hosts.get(peer.uuid, {"host": host, "port": int(port or 0)})
         else:
             where = None
-        values = {
-            "uuid": peer.uuid,
-            "member_type": _MEMBER_NUMBERS[peer.member_type],
-            "address": where,
-            "attrs": {"promote": peer.promote, "replace": peer.replace},
-        }
-        changes.append({"type": _CHANGES[change.type], "peer": values})
+        changes.append({"type": _CHANGES[change.type], "peer": peer_values(peer, where)})
     asked = {
         "dest_uuid": request.dest_uuid or s.uuid,
         "tablet_id": request.tablet_id,
@@ -291,6 +286,16 @@ def _meta(s: Session, consensus: Values) -> m.Meta:
 
 def _role(reply: Values, missing: str = "FOLLOWER") -> str:
     return ROLES.get(reply["role"], "UNKNOWN_ROLE") if "role" in reply else missing
+
+
+def peer_values(peer: m.PeerConfig, where: Values | None) -> Values:
+    """Encode a member of a Raft group; `where` is the host and port that others dial."""
+    return {
+        "uuid": peer.uuid,
+        "member_type": MEMBER_NUMBERS[peer.member_type],
+        "address": where,
+        "attrs": {"promote": peer.promote, "replace": peer.replace},
+    }
 
 
 def _config(s: Session, config: Values | None) -> m.RaftConfig | None:

@@ -34,7 +34,10 @@ UNSTATED: Final = -1
 """A schema version that the answer does not state."""
 _ROUNDS_MAX: Final = 3
 ROLES: Final = {0: "FOLLOWER", 1: "LEADER", 2: "LEARNER", 3: "NON_PARTICIPANT"}
-_VOTERS, _ANY_REPLICA = 1, 0
+ROLE_NUMBERS: Final = {name: number for number, name in ROLES.items()}
+_VOTERS: Final = 1
+ANY_REPLICA: Final = 0
+"""A filter of replicas in a request for locations: every kind of replica."""
 R = TypeVar("R", bound=m.MasterResponse)
 
 
@@ -209,7 +212,7 @@ async def get_table_locations(
             "key_start": request.key_start or None,
             "key_end": request.key_end or None,
             "max_returned_locations": request.max_returned_locations,
-            "replica_type_filter": _ANY_REPLICA if request.any_replica else _VOTERS,
+            "replica_type_filter": ANY_REPLICA if request.any_replica else _VOTERS,
         }
         return await s.ask(w.GET_TABLE_LOCATIONS, values)
 
