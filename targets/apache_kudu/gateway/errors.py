@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from targets.apache_kudu.gateway.link import CallError
+from targets.apache_kudu.wire.errors import RpcCode
 from targets.apache_kudu.wire.protobuf import Values
 from targets.kudu import messages as m
 from targets.kudu.messages import AppStatus, MasterErrorCode
@@ -64,7 +65,7 @@ def tablet_error(answer: m.TabletResponse) -> Values | None:
     if error is None:
         return None
     if error.code is Code.REQUEST_STALE:
-        raise CallError(CallError.REQUEST_STALE, error.message)
+        raise CallError(RpcCode.REQUEST_STALE, error.message)
     if error.indeterminate:
         return error_values(Code.UNKNOWN_ERROR, AppStatus.ABORTED, error.message)
     code = int(error.code) if error.code <= _CODE_MAX else int(Code.UNKNOWN_ERROR)

@@ -7,6 +7,7 @@ import uuid  # determinism: not simulated
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from targets.apache_kudu.wire.errors import RpcCode
 from targets.apache_kudu.wire.frames import RowsId
 from targets.apache_kudu.wire.protobuf import Values
 from targets.kudu import messages as m
@@ -17,15 +18,9 @@ _SCANNERS_MAX: Final = 100
 
 
 class CallError(Exception):
-    """An answer that is an error of the RPC layer; `code` is a code of Kudu's `ErrorStatusPB`."""
+    """An answer that is an error of the RPC layer."""
 
-    NO_SUCH_METHOD: Final = 2
-    TOO_BUSY: Final = 4
-    INVALID_REQUEST: Final = 5
-    REQUEST_STALE: Final = 6
-    APPLICATION: Final = 1
-
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: RpcCode, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -80,7 +75,7 @@ class Link:
         try:
             return await self._rpc.call(self.address, call, timeout_s=request.timeout_s)
         except ValueError as error:  # nothing was sent
-            raise CallError(CallError.INVALID_REQUEST, str(error)) from error
+            raise CallError(RpcCode.INVALID_REQUEST, str(error)) from error
 
     def change_id(self) -> m.RequestId:
         """Return a new id for one change of the catalog."""

@@ -23,6 +23,7 @@ from targets.apache_kudu.gateway.link import CallError, Handler, Link, Request
 from targets.apache_kudu.gateway.masters import MASTER_CALLS
 from targets.apache_kudu.gateway.tablets import TSERVER_CALLS
 from targets.apache_kudu.wire.connection import Reply
+from targets.apache_kudu.wire.errors import RpcCode
 from targets.apache_kudu.wire.frames import (
     CONTEXT_ID,
     GREETING,
@@ -167,7 +168,7 @@ class Gateway:
                     continue
                 if len(tasks) >= _CALLS_MAX:
                     text = f"{len(tasks)} calls of this connection wait for an answer already"
-                    writer.write(error_frame(asked.call_id, CallError.TOO_BUSY, text))
+                    writer.write(error_frame(asked.call_id, RpcCode.TOO_BUSY, text))
                     continue
                 call = self._answer(link, asked, writer)
                 task = self.env.spawn(call, name=f"{asked.method} at {address}")
@@ -221,7 +222,7 @@ class Gateway:
         named = self._calls[link.address].get((asked.service, asked.method))
         if named is None:
             text = f"the bundled servers have no method {asked.service}.{asked.method}"
-            return error_frame(asked.call_id, CallError.NO_SUCH_METHOD, text)
+            return error_frame(asked.call_id, RpcCode.NO_SUCH_METHOD, text)
         method, handler = named
         limit_s = min(asked.timeout_ms / 1000 or _CALL_S_MAX, _CALL_S_MAX)
         try:
@@ -230,11 +231,11 @@ class Gateway:
         except CallError as error:
             return error_frame(asked.call_id, error.code, str(error))
         except WireFormatError as error:
-            return error_frame(asked.call_id, CallError.INVALID_REQUEST, str(error))
+            return error_frame(asked.call_id, RpcCode.INVALID_REQUEST, str(error))
         except RpcBusyError as error:
-            return error_frame(asked.call_id, CallError.TOO_BUSY, str(error))
+            return error_frame(asked.call_id, RpcCode.TOO_BUSY, str(error))
         except RpcRemoteError as error:
-            return error_frame(asked.call_id, CallError.APPLICATION, str(error))
+            return error_frame(asked.call_id, RpcCode.APPLICATION, str(error))
         sidecars = reply.sidecars if isinstance(reply, Reply) else ()
         return answer_frame(asked.call_id, encode(method.answer, reply), sidecars)
 

@@ -28,6 +28,7 @@ from targets.apache_kudu.gateway.link import CallError, Handler, Link, Request, 
 from targets.apache_kudu.gateway.masters import ping
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.connection import Reply
+from targets.apache_kudu.wire.errors import RpcCode
 from targets.apache_kudu.wire.methods import Method
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import pack_rows, read_cell, read_operations
@@ -74,7 +75,7 @@ def _known(columns: Mapping[str, m.Column], asked: Sequence[Values]) -> tuple[m.
 async def _write(link: Link, request: Request) -> Values:
     values, identity = request.values, request.rows_id
     if identity is None:
-        raise CallError(CallError.INVALID_REQUEST, "a write without a request id")
+        raise CallError(RpcCode.INVALID_REQUEST, "a write without a request id")
     tablet_id = values.get("tablet_id", "")
     columns = await _columns(link, request, tablet_id)
     if not columns:

@@ -40,9 +40,7 @@ from targets.kudu import messages as m
 from targets.kudu.consensus.messages import ConsensusError, ConsensusErrorCode
 from targets.kudu.rpc import RpcBusyError, RpcError
 
-_TOO_BUSY: Final = 4
-REQUEST_STALE: Final = 6
-_NEVER_EXECUTED: Final = frozenset({2, 3, _TOO_BUSY, 5, *range(12, 19)})
+_NEVER_EXECUTED: Final = frozenset({2, 3, 4, 5, *range(12, 19)})
 _NOT_LEADING: Final = (
     "Not the leader",
     "not yet ready",
@@ -71,6 +69,16 @@ _CONSENSUS_CODES: Final = {
 E = TypeVar("E", bound=enum.IntEnum)
 
 
+class RpcCode(enum.IntEnum):
+    """The code of an error of the RPC layer (part of Kudu's `ErrorStatusPB`)."""
+
+    APPLICATION = 1
+    NO_SUCH_METHOD = 2
+    TOO_BUSY = 4
+    INVALID_REQUEST = 5
+    REQUEST_STALE = 6
+
+
 class RpcLayerError(RpcError):
     """A server's RPC layer answered with an error, whose number is `code`."""
 
@@ -83,7 +91,7 @@ def rpc_error_of(address: Address, method: str, error: Values) -> RpcError:
     """Build the exception for an error of the RPC layer."""
     code = int(error.get("code", 0))
     text = f"{address} refused {method} with code {code}: {error.get('message', '')}"
-    return RpcBusyError(text, sent=False) if code == _TOO_BUSY else RpcLayerError(text, code)
+    return RpcBusyError(text, sent=False) if code == RpcCode.TOO_BUSY else RpcLayerError(text, code)
 
 
 def master_error(answer: Values) -> m.MasterError | None:

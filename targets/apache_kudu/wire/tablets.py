@@ -34,7 +34,7 @@ import msgspec
 
 from targets.apache_kudu.wire import methods as w
 from targets.apache_kudu.wire.connection import Reply
-from targets.apache_kudu.wire.errors import REQUEST_STALE, RpcLayerError, row_error, tablet_error
+from targets.apache_kudu.wire.errors import RpcCode, RpcLayerError, row_error, tablet_error
 from targets.apache_kudu.wire.frames import RowsId
 from targets.apache_kudu.wire.protobuf import Values, WireFormatError
 from targets.apache_kudu.wire.rows import pack, unpack
@@ -93,7 +93,7 @@ async def write(
         try:
             return _written(await s.ask(w.WRITE, values, rows_id=rows_id))
         except RpcLayerError as error:
-            if error.code != REQUEST_STALE:
+            if error.code != RpcCode.REQUEST_STALE:
                 raise
             stale = m.TabletErrorCode.REQUEST_STALE
             return m.WriteResponse(m.TabletError(stale, str(error), indeterminate=True))

@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from targets.apache_kudu.gateway import server
-from targets.apache_kudu.gateway.link import CallError
 from targets.apache_kudu.wire import frames
 from targets.apache_kudu.wire import methods as w
-from targets.apache_kudu.wire.errors import RpcLayerError
+from targets.apache_kudu.wire.errors import RpcCode, RpcLayerError
 from targets.apache_kudu.wire.frames import RowsId
 from targets.apache_kudu.wire.messages import EMPTY
 from targets.apache_kudu.wire.methods import Method
@@ -330,14 +329,14 @@ async def test_calls_that_nothing_serves_are_refused():
     bundled.answers[m.ListTablesResponse] = ValueError("does not fit into a frame")
     with pytest.raises(RpcLayerError) as caught:
         await raw(bundled, MASTER, w.LIST_TABLES, {})
-    assert caught.value.code == CallError.INVALID_REQUEST
+    assert caught.value.code == RpcCode.INVALID_REQUEST
     for unknown in (w.PING_MASTER, Method("kudu.tserver.TabletServerService", "Nap", EMPTY, EMPTY)):
         with pytest.raises(RpcLayerError) as caught:
             await raw(Bundled(), TSERVER, unknown, {})
-        assert caught.value.code == CallError.NO_SUCH_METHOD
+        assert caught.value.code == RpcCode.NO_SUCH_METHOD
     with pytest.raises(RpcLayerError) as caught:
         await raw(Bundled(), TSERVER, w.WRITE, {"tablet_id": "T"})
-    assert caught.value.code == CallError.INVALID_REQUEST
+    assert caught.value.code == RpcCode.INVALID_REQUEST
 
 
 NEGOTIATED = frames.GREETING + frames.negotiate_frame() + frames.initiate_frame("u")
