@@ -15,7 +15,7 @@ from harness.plugins.options import default_values
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.apache_kudu.fetching import VERSIONS, require, require_libraries
 from targets.apache_kudu.flags import FLAG_FAULTS
-from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, check_real
+from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, NATIVE, check_real
 from targets.apache_kudu.javaclient.fetching import require as require_java
 from targets.apache_kudu.metastores import RealHms, hms_permits
 from targets.apache_kudu.servers import UPGRADED, parse_flags, server_nodes
@@ -28,7 +28,6 @@ from targets.kudu.target import KuduTarget
 if TYPE_CHECKING:
     from targets.apache_kudu.system import ApacheKuduSystem
 
-NATIVE: Final = "native"
 _OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag", "hms", "hms-poll-ms")
 """Options that mean the same for real and for bundled servers."""
 

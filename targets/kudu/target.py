@@ -24,7 +24,7 @@ from harness.plugins import (
     override,
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
-from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, check_bundled
+from targets.apache_kudu.javaclient.choice import JAVA, JAVA_DOC, NATIVE, check_bundled
 from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.differences import DIFFERENCES
 from targets.kudu.flags import draw_flags
@@ -107,7 +107,7 @@ class KuduTarget(
     state_pages=("/", "/dump-entities", "/tablets"),
     original="apache-kudu",
     clients={
-        "native": "the harness's own, over the bundled RPC",
+        NATIVE: "the harness's own, over the bundled RPC",
         JAVA: JAVA_DOC,
     },
 ):

@@ -8,6 +8,7 @@ from harness.errors import UsageError
 from harness.plugins import TargetSettings
 from targets.kudu.bugs import PROFILES, Bug
 
+NATIVE: Final = "native"
 JAVA: Final = "java"
 JAVA_DOC: Final = "Kudu's Java client (harness fetch kudu-client), for ddl and rows"
 _VOCABULARIES: Final = ("ddl", "rows")
@@ -45,5 +46,5 @@ def _check_vocabulary(settings: TargetSettings) -> None:
     if settings.vocabulary not in {None, *_VOCABULARIES}:
         raise UsageError(
             f"--client java with the vocabulary {settings.vocabulary!r}: the Java client does "
-            f"{' and '.join(_VOCABULARIES)}; give --client native, or --workload ddl"
+            f"{' and '.join(_VOCABULARIES)}; give --client {NATIVE}, or --workload ddl"
         )
