@@ -8,7 +8,7 @@ events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -131,12 +131,9 @@ class RealMetastores(Metastores):
             return None
         return min(newest) if done else None
 
-    async def learn_names(self, masters: Mapping[str, str]) -> None:
+    async def learn_names(self, masters: Iterable[str]) -> None:
         """Learn the addresses that masters advertise, if they are still unknown."""
-        for address in sorted({*masters.values()} - {*self._names.values()}):
-            advertised = await self._rpc.advertised(address, timeout_s=_CALL_S)
-            if advertised is not None:
-                self._names[advertised] = address
+        await self._rpc.learn_advertised(masters, self._names, timeout_s=_CALL_S)
 
     @override
     async def snapshot(self) -> dict[str, Any] | None:

@@ -247,7 +247,7 @@ class ApacheKuduSystem(KuduSystem):
         """
         if self._hms is None or roles.leader is None:
             return None
-        await self._hms.learn_names(self._layout.all_masters)
+        await self._hms.learn_names(self._layout.all_masters.values())
         leader = self._layout.all_masters[roles.leader]
         last = await self._hms.applied(leader)
         says = await self._ask(leader, m.ConnectToMasterRequest())

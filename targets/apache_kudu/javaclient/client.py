@@ -111,13 +111,7 @@ class JavaClients:
             self._is_watching = True
             for address in (*self.masters, *self.tservers):
                 self.env.spawn(self.leads.watch(address), name=f"who leads at {address}")
-        learned = set(self.advertised.values())
-        missing = [address for address in self.masters if address not in learned]
-        for address, host_port in zip(
-            missing, await asyncio.gather(*map(self.looker.advertised, missing)), strict=True
-        ):
-            if host_port is not None:
-                self.advertised[host_port] = address
+        await self.looker.learn_advertised(self.masters, self.advertised)
         return len(self.advertised) == len(self.masters)
 
     async def wait_led(self, table: str) -> None:

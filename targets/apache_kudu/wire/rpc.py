@@ -12,7 +12,7 @@ import asyncio
 import functools
 import itertools
 import uuid  # determinism: not simulated
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from harness.env import Address, ClientEnv
@@ -150,6 +150,20 @@ class WireRpc:
         except RpcError:
             return None
         return f"{host['host']}:{host['port']}"
+
+    async def learn_advertised(
+        self, addresses: Iterable[str], known: dict[str, str], *, timeout_s: float = LOOK_S
+    ) -> None:
+        """Add the missing ones of `addresses` to `known`, which maps advertised addresses to them.
+
+        A master that does not answer stays missing.
+        """
+        learned = set(known.values())
+        missing = [address for address in addresses if address not in learned]
+        ask = functools.partial(self.advertised, timeout_s=timeout_s)
+        answers = await asyncio.gather(*map(ask, missing))
+        pairs = zip(missing, answers, strict=True)
+        known.update({place: address for address, place in pairs if place is not None})
 
     async def _host_of(self, address: str, *, deadline: float) -> Values:
         session = await self._session(parse_address(address), deadline)

@@ -9,6 +9,7 @@ from harness.ops import OpType
 from harness.plugins import Convergence, Request
 from targets.apache_kudu.javaclient.client import JavaClients
 from targets.apache_kudu.javaclient.program import Reply
+from targets.apache_kudu.wire import WireRpc
 from targets.apache_kudu.wire.session import Lead
 from targets.apache_kudu.wire.tables import Version
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
@@ -55,7 +56,9 @@ class FakeLooks:
         after = self.after.get((address, group))
         return after if after is not None and after == self.before.get((address, group)) else None
 
-    async def advertised(self, address):
+    learn_advertised = WireRpc.learn_advertised
+
+    async def advertised(self, address, *, timeout_s):
         return MASTER.removeprefix("master-") if address == "m1:7051" else None
 
     async def confirmed(self, address, tablet_id, lead):
