@@ -35,7 +35,7 @@ from targets.apache_kudu.upgrade import UPGRADE, Upgrade
 from targets.apache_kudu.wire import WireRpc
 from targets.kudu import messages as m
 from targets.kudu.consensus.messages import GetConsensusStateRequest, LeaderStepDownRequest
-from targets.kudu.hms.deployment import HmsLayout, Metastores
+from targets.kudu.hms.deployment import HmsLayout
 from targets.kudu.rpc import RpcError
 from targets.kudu.system import KuduSystem, Layout
 
@@ -47,6 +47,7 @@ class ApacheKuduSystem(KuduSystem):
     """Real masters and tablet servers of one deployment."""
 
     _rpc: WireRpc
+    _metastores: RealMetastores | None
 
     def __init__(
         self, env: ClientEnv, layout: Layout, *, java: tuple[str, str] | None = None
@@ -56,7 +57,6 @@ class ApacheKuduSystem(KuduSystem):
         """Addresses ("t1:7050") by the uuids of the servers; all RPC clients share this map."""
         self._orphans: dict[str, dict[str, float]] = {}
         """When each replica of a removed table was first seen, by server and tablet."""
-        self._hms: RealMetastores | None = None
         super().__init__(env, layout)
         self._upgrade = Upgrade(
             self._rpc, layout.all_masters, layout.tservers, self._is_ready, self._leader
@@ -87,11 +87,10 @@ class ApacheKuduSystem(KuduSystem):
         return WireRpc(self._env, self._names, hms=self._layout.hms is not None)
 
     @override
-    def _open_metastores(self, layout: HmsLayout) -> Metastores:
+    def _open_metastores(self, layout: HmsLayout) -> RealMetastores:
         if not isinstance(layout, RealHms):
             raise TypeError(f"real masters need real metastores, not {type(layout).__name__}")
-        self._hms = RealMetastores(self._env, layout, self._rpc)
-        return self._hms
+        return RealMetastores(self._env, layout, self._rpc)
 
     @override
     def operations(self) -> Mapping[str, Operation]:
@@ -229,7 +228,8 @@ class ApacheKuduSystem(KuduSystem):
         masters = dict(zip(roles.candidates, rows_of_all, strict=True))
         leads = masters.get(roles.leader or "")
         if followed is not None and leads is not None and leads["ready"]:
-            leads |= followed | {"hms": {**followed["hms"], "masters": self._voters(leads)}}
+            leads |= followed
+            leads["hms"]["masters"] = self._voters(leads)
         owners = {
             tablet["id"]: tablet["table_id"]
             for rows in rows_of_all
@@ -245,11 +245,11 @@ class ApacheKuduSystem(KuduSystem):
 
         `None` without metastores, or if the leader does not answer.
         """
-        if self._hms is None or roles.leader is None:
+        if self._metastores is None or roles.leader is None:
             return None
-        await self._hms.learn_names(self._layout.all_masters.values())
+        await self._metastores.learn_names(self._layout.all_masters.values())
         leader = self._layout.all_masters[roles.leader]
-        last = await self._hms.applied(leader)
+        last = await self._metastores.applied(leader)
         says = await self._ask(leader, m.ConnectToMasterRequest())
         if last is None or says is None or says.error is not None:
             return None
