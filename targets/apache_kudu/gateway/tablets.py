@@ -126,35 +126,38 @@ def _not_here(tablet_id: str) -> Values:
 
 
 async def _scan(link: Link, request: Request) -> Values:
+    new = request.values.get("new_scan_request")
+    if new is None:
+        return await _continue(link, request)
+    columns = await _columns(link, request, new.get("tablet_id", ""))
+    if not columns:
+        return _not_here(new.get("tablet_id", ""))
+    unknown = [name for name in _UNTRANSLATED if new.get(name)]
+    if new.get("limit", _NO_LIMIT) < _NO_LIMIT:
+        unknown.append("limit")
+    if unknown:
+        return _bad_scan(f"the bundled servers have no scans with {', '.join(unknown)}")
+    try:
+        scanner = _scanner(columns, new)
+    except _MismatchError as error:
+        return mismatched(str(error))
+    except (ValueError, KeyError) as error:
+        return _bad_scan(f"the scan is not readable: {error}")
+    return await _next_page(link, request, scanner)
+
+
+async def _continue(link: Link, request: Request) -> Values:
+    """Answer a request for a further page of an open scanner, or for its end."""
     values = request.values
-    new = values.get("new_scan_request")
-    ident = values.get("scanner_id")
-    if new is not None:
-        columns = await _columns(link, request, new.get("tablet_id", ""))
-        if not columns:
-            return _not_here(new.get("tablet_id", ""))
-        unknown = [name for name in _UNTRANSLATED if new.get(name)]
-        if new.get("limit", _NO_LIMIT) < _NO_LIMIT:
-            unknown.append("limit")
-        if unknown:
-            return _bad_scan(f"the bundled servers have no scans with {', '.join(unknown)}")
-        try:
-            scanner = _scanner(columns, new)
-        except _MismatchError as error:
-            return mismatched(str(error))
-        except (ValueError, KeyError) as error:
-            return _bad_scan(f"the scan is not readable: {error}")
-    else:
-        held = link.take_scanner(ident or b"")
-        if held is None:
-            return error_values(SCANNER_EXPIRED, AppStatus.NOT_FOUND, "Scanner not found")
-        scanner = held
-        if values.get("call_seq_id", 0) != scanner.next_call:
-            text = "Invalid call sequence ID in scan request"
-            return error_values(INVALID_SCAN_CALL, AppStatus.INVALID_ARGUMENT, text)
-        if values.get("close_scanner") and not values.get("batch_size_bytes"):
-            return {"has_more_results": False}
-    return await _next_page(link, request, scanner, ident)
+    scanner = link.take_scanner(values.get("scanner_id", b""))
+    if scanner is None:
+        return error_values(SCANNER_EXPIRED, AppStatus.NOT_FOUND, "Scanner not found")
+    if values.get("call_seq_id", 0) != scanner.next_call:
+        text = "Invalid call sequence ID in scan request"
+        return error_values(INVALID_SCAN_CALL, AppStatus.INVALID_ARGUMENT, text)
+    if values.get("close_scanner") and not values.get("batch_size_bytes"):
+        return {"has_more_results": False}
+    return await _next_page(link, request, scanner)
 
 
 def _bad_scan(text: str) -> Values:
@@ -186,7 +189,7 @@ def _scanner(columns: Mapping[str, m.Column], new: Values) -> Scanner:
     return Scanner(scan, tuple(compared), wanted, len(projected), 0)
 
 
-async def _next_page(link: Link, request: Request, scanner: Scanner, ident: bytes | None) -> Values:
+async def _next_page(link: Link, request: Request, scanner: Scanner) -> Values:
     limit_ms = max(1, int(request.timeout_s * 1000))
     scan = msgspec.structs.replace(scanner.scan, timeout_ms=limit_ms)
     answer = await link.ask(scan, request)
@@ -212,7 +215,7 @@ async def _next_page(link: Link, request: Request, scanner: Scanner, ident: byte
     if more:
         scan = msgspec.structs.replace(scan, page_token=answer.page_token)
         later = scanner._replace(scan=scan, next_call=scanner.next_call + 1)
-        reply["scanner_id"] = link.keep_scanner(later, ident)
+        reply["scanner_id"] = link.keep_scanner(later, request.values.get("scanner_id"))
     return reply
 
 
