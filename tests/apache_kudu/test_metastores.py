@@ -6,7 +6,7 @@ from harness.errors import UsageError
 from harness.plugins import TargetSettings
 from harness.plugins.options import with_defaults
 from targets.apache_hive.artefacts import HIVE3
-from targets.apache_kudu import ApacheKuduTarget, target
+from targets.apache_kudu import ApacheKuduTarget
 from targets.apache_kudu.metastores import RealMetastores
 from targets.apache_kudu.target import layout_of
 from targets.apache_kudu.wire import WireRpc
@@ -23,11 +23,9 @@ def settings(**options):
 
 
 @pytest.fixture
-def fetched(tmp_path, monkeypatch):
+def fetched(place, monkeypatch):
     """Pretend that Kudu and Hive were fetched."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
-    monkeypatch.setattr(target, "require_libraries", lambda _: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
     with HIVE3.folder().filled() as (new, _):
         schema = new / HIVE3.schema
         schema.parent.mkdir(parents=True)
@@ -50,10 +48,8 @@ def test_masters_start_after_the_metastores_and_know_them(fetched):
     assert [*{n.name for n in ApacheKuduTarget().nodes(settings())} & {"hms1", "db"}] == []
 
 
-def test_what_is_missing_or_impossible_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
-    monkeypatch.setattr(target, "require_libraries", lambda _: None)
+def test_what_is_missing_or_impossible_is_refused(place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
     with pytest.raises(UsageError, match=r"harness fetch hive 3\.1\.3"):
         ApacheKuduTarget().nodes(settings(hms=True))
     with pytest.raises(UsageError, match="give 1000 or 2000"):

@@ -15,14 +15,12 @@ from targets.apache_kudu.wire import administration as admin
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcConnectionError
 from tests.apache_kudu.scripted import Scripted, failed
-from tests.apache_kudu.test_target import flags_of, place, program_of, settings
+from tests.apache_kudu.test_target import flags_of, program_of, settings
 from tests.support.virtual import run
 
 MASTERS = {"m1": "m1:7051", "m2": "m2:7051"}
 TSERVERS = {"t1": "t1:7050", "t2": "t2:7050"}
 SERVERS = {**MASTERS, **TSERVERS}
-
-__all__ = ["place"]  # pytest finds this fixture by its name in this module
 
 
 class Cluster:

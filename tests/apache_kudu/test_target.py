@@ -19,13 +19,6 @@ def settings(environment="process", **options):
     return TargetSettings(profile="modern", bugs=(), options=values, environment=environment)
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
-    monkeypatch.setattr(target, "require_libraries", lambda _: None)
-    return tmp_path
-
-
 def flags_of(node):
     words = [word for word in node.command if word.startswith("--")]
     flags = dict(word.removeprefix("--").split("=", 1) for word in words)

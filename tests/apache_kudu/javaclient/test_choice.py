@@ -6,8 +6,7 @@ import pytest
 from harness.errors import UsageError
 from harness.plugins import Deployment, TargetSettings
 from harness.plugins.options import with_defaults
-from targets.apache_kudu import ApacheKuduTarget, target
-from targets.apache_kudu.javaclient import fetching
+from targets.apache_kudu import ApacheKuduTarget
 from targets.apache_kudu.javaclient.client import JavaClient
 from targets.kudu import KuduTarget
 from targets.kudu.client import KuduClient
@@ -15,15 +14,9 @@ from tests.apache_kudu.test_target import settings
 from tests.support.env import FakeEnv
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
-    monkeypatch.setattr(target, "require_libraries", lambda _: None)
-    monkeypatch.setattr(target, "require_java", lambda: ("java", "classes"))
-
-
+@pytest.mark.usefixtures("place", "java_client")
 @pytest.mark.parametrize(("name", "kind"), [("native", KuduClient), ("java", JavaClient)])
-def test_the_system_has_the_chosen_client(place, name, kind):
+def test_the_system_has_the_chosen_client(name, kind):
     chosen = settings(client=name)
     nodes = {node.name: node for node in ApacheKuduTarget().nodes(chosen)}
     system = ApacheKuduTarget().open(Deployment(FakeEnv(), chosen, nodes))
@@ -35,7 +28,8 @@ def test_clients_that_do_not_exist_are_refused():
         settings(client="jav")
 
 
-def test_the_java_client_is_refused_where_it_cannot_work(place):
+@pytest.mark.usefixtures("place", "java_client")
+def test_the_java_client_is_refused_where_it_cannot_work():
     mixed = msgspec.structs.replace(settings(client="java"), vocabulary="mixed")
     with pytest.raises(UsageError, match="--workload ddl"):
         ApacheKuduTarget().nodes(mixed)
@@ -48,14 +42,15 @@ def bundled(profile="modern", environment="process", **options):
     return TargetSettings(profile=profile, bugs=(), options=values, environment=environment)
 
 
-def test_bundled_servers_have_the_java_client_behind_a_gateway(monkeypatch):
-    monkeypatch.setattr(fetching, "require", lambda: ("java", "classes"))
+@pytest.mark.usefixtures("java_client")
+def test_bundled_servers_have_the_java_client_behind_a_gateway():
     chosen = bundled()
     nodes = {node.name: node for node in KuduTarget().nodes(chosen)}
     system = KuduTarget().open(Deployment(FakeEnv(), chosen, nodes))
     assert isinstance(system.client(1), JavaClient)
 
 
+@pytest.mark.usefixtures("java_client")
 def test_a_dry_run_knows_no_environment():
     assert KuduTarget().nodes(bundled(environment=None))
 
@@ -75,9 +70,7 @@ def test_bundled_servers_refuse_what_the_java_client_cannot_do(chosen, fix):
         KuduTarget().nodes(chosen)
 
 
-def test_the_client_must_be_fetched_first(place, monkeypatch, tmp_path):
-    monkeypatch.undo()
-    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_the_client_must_be_fetched_first(place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
     with pytest.raises(UsageError, match=r"harness fetch kudu-client|Java"):
         ApacheKuduTarget().nodes(settings(client="java"))

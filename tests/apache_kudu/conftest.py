@@ -1,0 +1,21 @@
+"""Programs that tests pretend were fetched."""
+
+import pytest
+
+from targets.apache_kudu import target
+from targets.apache_kudu.javaclient import fetching
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Pretend that every version of Kudu was fetched; return the folder that has them."""
+    monkeypatch.setattr(target, "require", lambda version: tmp_path / version)
+    monkeypatch.setattr(target, "require_libraries", lambda _: None)
+    return tmp_path
+
+
+@pytest.fixture
+def java_client(monkeypatch):
+    """Pretend that Kudu's Java client was fetched, for real and for bundled servers."""
+    for module, name in ((target, "require_java"), (fetching, "require")):
+        monkeypatch.setattr(module, name, lambda: ("java", "classes"))
