@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.errors import InfrastructureError, counted
+from harness.errors import counted
 from harness.replay.view import NodeView, Stopped
-from harness.support.atomic_file import replacing
+from harness.support.atomic_file import write_whole
 from harness.support.html_template import filled
 
 PAGE: Final = "stopped.html"
@@ -23,11 +23,7 @@ PAGE: Final = "stopped.html"
 
 def write_page(state: Stopped, path: Path) -> None:
     """Write the page to a file; raises `InfrastructureError` if that fails."""
-    try:
-        with replacing(path) as file:
-            file.write(page_of(state))
-    except OSError as error:
-        raise InfrastructureError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    write_whole(path, page_of(state).encode())
 
 
 def page_of(state: Stopped) -> str:

@@ -91,8 +91,11 @@ def model_names(kind: str) -> list[str]:
     """Return the names of the checkers of imported histories with this `HistoryModel.kind`; the
     kind is also the option of `harness check` that selects one of these checkers.
     """
-    models = ((name, plugin) for name, plugin in load_all("checkers"))
-    return [n for n, plugin in models if isinstance(plugin, HistoryModel) and plugin.kind == kind]
+    return [
+        name
+        for name, plugin in load_all("checkers")
+        if isinstance(plugin, HistoryModel) and plugin.kind == kind
+    ]
 
 
 def checker_names(case: Case) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ from harness.errors import UsageError, unknown_name
 from harness.ops import Verdict
 from harness.plan.planning import plan_case
 from harness.plan.random_case import ANY
-from harness.plugins import BugSwitch, Environment, Target, Workload
-from harness.registry import load_all, load_plugin, plugin_names
+from harness.plugins import BugSwitch, Environment, Target
+from harness.registry import load_plugin, load_working, plugin_names
 from harness.run.keep import SIM
 from harness.soak.planting import load_defects
 from harness.soak.result import SeedResult
@@ -190,8 +190,8 @@ def _clean(name: str, target: Target, seeds: range, refused: dict[str, str]) -> 
     environment: Environment = load_plugin("environments", SIM)
     workloads = [
         workload
-        for workload, plugin in load_all("workloads")
-        if isinstance(plugin, Workload) and plugin.vocabulary in target.vocabularies
+        for workload, plugin in load_working("workloads")
+        if plugin.vocabulary in target.vocabularies
     ]
     for profile in target.profiles:
         for workload in workloads:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.ops import NS_PER_S, History
+from harness.ops import NS_PER_MS, NS_PER_S, History
 from harness.timeline import faults_of, reigns_of
 from harness.trials.trials import Kind, Trials
 from results.statistics.estimates import ALPHA, fisher_exact
@@ -32,7 +32,6 @@ JUMP_MIN: Final = 0.15
 """Intervals over which the rate changes by less than this are not halved."""
 BETWEEN_MAX: Final = 6
 RESEED_AT: Final = "reseed_at_s"
-_MS: Final = 1_000_000
 
 
 def with_futures(case: Case, at_ns: int, reseeds: int) -> Iterator[Case]:
@@ -68,7 +67,8 @@ def find_points(
                 on_trial()
 
     last = POINTS_FIRST - 1
-    measure(sorted({until_ns * number // last // _MS * _MS for number in range(POINTS_FIRST)}))
+    times = (until_ns * number // last for number in range(POINTS_FIRST))
+    measure(sorted({time_ns // NS_PER_MS * NS_PER_MS for time_ns in times}))
     while len(counts) < POINTS_MAX and not trials.exhausted:
         middle = _widest(counts)
         if middle is None:
@@ -89,7 +89,7 @@ def _widest(counts: dict[int, Count]) -> int | None:
         if right - left >= 2 * GAP_NS_MIN
     ]
     jump, gap, left = max(jumps, default=(0.0, 0, 0))
-    return None if jump < JUMP_MIN else (left + gap // 2) // _MS * _MS
+    return None if jump < JUMP_MIN else (left + gap // 2) // NS_PER_MS * NS_PER_MS
 
 
 def inevitable_from(points: Sequence[Point], history: History) -> Inevitable:

@@ -6,7 +6,7 @@ import itertools
 from typing import Final
 
 from harness.errors import clipped, counted, listed
-from harness.ops import NS_PER_S
+from harness.ops import NS_PER_MS, NS_PER_S
 from results.statistics.estimates import zero_bound
 from results.why.answer import (
     IMPOSSIBLE,
@@ -23,7 +23,6 @@ from results.why.causes import can_show_necessary, seeds_to_show
 
 ROWS_MAX: Final = 22
 PART_MAX: Final = 58
-_MS: Final = 1_000_000
 PARTS_MAX: Final = 6
 """The most parts that one sentence names."""
 REASON_MAX: Final = 150
@@ -160,7 +159,7 @@ def inevitable_in_words(why: Why) -> list[str]:
     if inevitable.from_ns is None:
         last = max(point.at_ns for point in why.points)
         passed = f"some runs that equal this run until {seconds(last)} pass"
-        if why.cut and last < why.shown_ns - _MS:
+        if why.cut and last < why.shown_ns - NS_PER_MS:
             return [f"So far not inevitable: {passed}, and later times were not tried. {shows}"]
         return [f"It never became inevitable: {passed}. {shows}"]
     by_time = {point.at_ns: point for point in why.points}
