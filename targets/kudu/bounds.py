@@ -249,8 +249,8 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     16 ms and then after twice the previous wait: 13 times in the first minute. With slow disks, 8.6
     DeleteTablet calls per replica were measured, of which 1.02 were carried out.
 
-    Each new leader resends the creations and deletions that its catalog holds as unfinished. If
-    updates hold few entries, the catalog lags, and all may be unfinished.
+    Each new leader resends the calls that its catalog holds as unfinished. If updates hold few
+    entries, the catalog lags, and all may be unfinished.
 
     A move needs one ChangeConfig call, which evicts the old replica (1.03 measured). A fault may
     hit all replicas, each of which is then added elsewhere and evicted.
@@ -280,11 +280,11 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
         _limit(
             "deletions", "calls", f"{service}.DeleteTablet {CARRIED_OUT}", 30,
             "a replica is deleted once, and again if an answer was lost",
-            replica_made=1.2, replica_copied=1.2, fault=5,
+            replica_made=1.2, replica_copied=1.2, replica_made_per_term=resent, fault=5,
         ),
         _limit(
             "calls of AlterSchema", "calls", f"{service}.AlterSchema", 60, why,
-            tablet_altered=2, fault=10,
+            tablet_altered=2, replica_made_per_term=resent, fault=10,
         ),
         _limit(
             "calls of RequestConsensusVote", "calls", "ConsensusService.RequestConsensusVote", 500,

@@ -488,13 +488,16 @@ SINGLE_ENTRIES = Flags(consensus_max_batch_size_bytes=1)
         (CREATE, 2000, 252, 24, SINGLE_ENTRIES, "valid"),
         (CREATE, 2000, 252, 24, Flags(), "invalid"),
         (CREATE, 2000, 252, 2, SINGLE_ENTRIES, "invalid"),
+        (f"{DELETE} {CARRIED_OUT}", 9984, 1998, 14, SINGLE_ENTRIES, "valid"),
+        (f"{DELETE} {CARRIED_OUT}", 9984, 1998, 14, Flags(), "invalid"),
     ],
 )
 def test_calls_are_resent_after_conflicts_and_by_new_leaders(
     name, calls, made, term, flags, verdict
 ):
     master = master_of(made, term=term)
-    declared = describe_bounds({"m1": master}, {"t1": {"calls": {name: calls}}}, flags)
+    server = {"calls": {name.removesuffix(f" {CARRIED_OUT}"): calls}, "put_off": {}}
+    declared = describe_bounds({"m1": master}, {"t1": server}, flags)
     limits = [each for each in declared.pop("limits") if each["of"] == name]
     assert judge(Timeline(), *limits, **{**declared, "quorum": []}).verdict == verdict
 
