@@ -1,8 +1,7 @@
-"""Support for coroutines as tests: each runs in an event loop of its own, chosen by its `loop`
-mark.
+"""Runs tests that are coroutines, each in its own event loop.
 
-Without the mark, a test runs in `asyncio.run`. A module whose tests run in virtual time sets
-`pytestmark = pytest.mark.loop(run=run)`, where `run` takes a coroutine and returns when it ends.
+By default, `asyncio.run` runs a test. The mark `loop(run=...)` names another function that runs the
+coroutine, for example in virtual time: `pytestmark = pytest.mark.loop(run=run)`.
 """
 
 import asyncio
@@ -24,9 +23,9 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 def on(drive, *args, **options):
-    """Decorate a test whose body runs inside `drive(body, *args, **options)`.
+    """Decorate a test so that `drive(body, *args, **options)` runs its body.
 
-    `drive` passes the first argument of the body; all other arguments are fixtures and parameters.
+    `drive` passes the body's first argument. The other arguments are fixtures and parameters.
     """
 
     def decorate(body):

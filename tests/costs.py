@@ -1,13 +1,14 @@
-"""The CPU cost of tests: `--costs FILE` writes a table; HARNESS_CPU_LIMIT=1 enforces a limit.
+"""Measures the CPU cost of each test: `--costs FILE` writes a table of all tests. With
+HARNESS_CPU_LIMIT=1, tests that cost too much fail.
 
-The cost is the CPU time of this process and of the children that it has waited for, during the test
-and its own fixtures. Shared fixtures (of a module or wider) do not count, because the first test to
-use them depends on the order. Wall time is only shown.
+The cost is the CPU time of pytest's process and of the children that it has waited for, during the
+test and the fixtures of this test alone. Shared fixtures (of a module or wider) do not count,
+because the first test to use them depends on the order. Wall time is only shown.
 
 A test without a heavy mark may take one second of CPU on a quiet machine. On busy or slow machines
-the same test takes up to twice as long, so with HARNESS_CPU_LIMIT=1 it fails only above `LIMIT_S`.
-A test above the limit runs again, because the first run may include imports and caches; the second
-run decides. Hypothesis tests are measured only with the profile `quick`.
+the same test takes up to twice as long, so the limit is `LIMIT_S`. A test above the limit runs
+again, because the first run may include imports and caches; the second run decides. Hypothesis
+tests are measured only with the profile `quick`.
 """
 
 import csv
@@ -36,7 +37,6 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Measure if a limit or a table is requested; xdist's controller writes the table."""
     worker = hasattr(config, "workerinput")
     path = config.workerinput[OPTION] if worker else getattr(config.option, OPTION)
     limited = os.environ.get("HARNESS_CPU_LIMIT") == "1"
@@ -60,8 +60,6 @@ def cpu_s():
 
 
 class Meter:
-    """Measurement of each test; repeats a quick test that takes too long."""
-
     def __init__(self, *, limited):
         self.limited = limited
         self.cpu_s = self.began_s = self.shared_s = self.began_wall_s = 0.0
@@ -91,7 +89,6 @@ class Meter:
         return runtestprotocol(item, log=False, nextitem=nextitem)
 
     def judge(self, reports):
-        """Fail the test whose repetition took too long as well."""
         for report in reports:
             if report.when == "call" and report.passed and self.cpu_s > LIMIT_S:
                 report.outcome = "failed"
@@ -139,8 +136,6 @@ class Meter:
 
 
 class Table:
-    """The table of costs, with the most expensive tests first."""
-
     def __init__(self, path, marks):
         self.path, self.marks, self.rows = path, marks, []
 

@@ -21,7 +21,6 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Draw the seed, or take the seed that this worker's controller drew."""
     told = getattr(config, "workerinput", {}).get(OPTION)
     if told is not None:
         setattr(config.option, OPTION, told)

@@ -41,14 +41,12 @@ def missing_docker():
 
 @functools.cache
 def missing_spark():
-    """Return why Spark cannot be started, or `None`."""
     there, detail = SparkAndJava().look()
     return None if there else detail
 
 
 @functools.cache
 def missing_browser():
-    """Return why no page can be opened in a browser, or `None`."""
     if importlib.util.find_spec("playwright") is None:
         return "playwright is not installed"
     fix = "apt-get install chromium-headless-shell"
@@ -57,29 +55,24 @@ def missing_browser():
 
 @functools.cache
 def missing_fuse():
-    """Return why faulty disks are not available, or `None`."""
     return why_missing()
 
 
 def missing_lake():
-    """Return why lakes are not available, or `None`."""
     there = all(importlib.util.find_spec(name) for name in ("deltalake", "tenacity"))
     return None if there else "there is no deltalake; pip install 'catalog-harness[report]'"
 
 
 def missing_s3():
-    """Return why no S3 server can be started, or `None`."""
     there = all(importlib.util.find_spec(name) for name in ("moto", "flask", "flask_cors"))
     return None if there else "there is no moto; pip install 'moto[s3]' flask flask-cors"
 
 
 def missing_etcd():
-    """Return why no etcd can be started, or `None`."""
     return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
 
 
 def missing_postgres():
-    """Return why no PostgreSQL can be started and used, or `None`."""
     try:
         require_driver()
     except UsageError as error:
@@ -89,13 +82,11 @@ def missing_postgres():
 
 
 def missing_redis():
-    """Return why no Redis can be started, or `None`."""
     there = shutil.which("redis-server")
     return None if there else "there is no Redis; apt-get install redis-server"
 
 
 def missing_zookeeper():
-    """Return why no ZooKeeper can be started and used, or `None`."""
     try:
         require_kazoo()
     except UsageError as error:
@@ -105,7 +96,6 @@ def missing_zookeeper():
 
 
 def missing_hive():
-    """Return why no real metastore can be started, or `None`; download nothing."""
     try:
         check_java("Hive")
         HIVE4.require()
@@ -116,7 +106,6 @@ def missing_hive():
 
 
 def missing_kudu():
-    """Return why no real Kudu can be started, or `None`; download nothing."""
     try:
         kudu.require_libraries(kudu.require(kudu.VERSIONS[0]))
     except HarnessError as error:
@@ -125,7 +114,6 @@ def missing_kudu():
 
 
 def missing_kudu_client():
-    """Return why Kudu's Java client cannot be run, or `None`; download nothing."""
     try:
         kudu_client.require()
     except HarnessError as error:
@@ -134,7 +122,6 @@ def missing_kudu_client():
 
 
 def missing_kdc():
-    """Return why no KDC can be started or used, or `None`."""
     programs = ("krb5kdc", "kadmin.local", "kdb5_util", "ktutil")
     if not all(shutil.which(each, path="/usr/sbin:/sbin:/usr/bin:/bin") for each in programs):
         return "there is no KDC; apt-get install krb5-kdc krb5-admin-server krb5-user"
@@ -143,7 +130,6 @@ def missing_kdc():
 
 
 def missing_faketime():
-    """Return why no process can have a wrong clock, or `None`."""
     return None if find_library() else "there is no libfaketime; apt-get install libfaketime"
 
 

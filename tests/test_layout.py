@@ -145,12 +145,10 @@ LARGE = {
 
 @functools.cache
 def sources():
-    """Return every Python file of the distribution."""
     return [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
 
 
 def module_of(path):
-    """Return the dotted module name of a file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -215,7 +213,6 @@ def test_imports_point_downwards():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """Imports in functions and imports only for types count as well."""
     modules = {module_of(path): path for path in sources()}
     left = {}
     for module, path in modules.items():
@@ -316,7 +313,6 @@ def test_nothing_is_unfinished():
 
 
 def test_public_names_exist():
-    """Every name in `__all__` exists; a forgotten rename fails here."""
     for path in sources():
         listed = []
         for node in tree_of(path).body:

@@ -106,7 +106,6 @@ def test_it(n, group):
 
 @pytest.mark.slow
 def test_groups_of_tests_stay_together(pytester):
-    """Tests that must not run at the same time (real processes, Docker) run on one worker."""
     root = Path(__file__).parent.parent
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     pytester.makeconftest(

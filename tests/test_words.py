@@ -54,7 +54,6 @@ def headless(node):
 
 
 def counted(package):
-    """Count the occurrences of each pattern in a package."""
     counts = dict.fromkeys([*TEXTS, "first line", *VARIABLES], 0)
     for path in sorted((ROOT / package).rglob("*.py")):
         source = path.read_text()

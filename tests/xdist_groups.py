@@ -1,16 +1,14 @@
-"""A fix of `--dist loadgroup`, so that tests of one `xdist_group` run on one worker.
+"""Keeps the tests of one `xdist_group` on one worker, and starts the longest tests first.
 
-pytest-xdist 3.8 passes groups to its scheduler as a suffix of the node id, which it writes into
-`Item._nodeid`. pytest 9.2 keeps the id in `Item._id` and never reads the other field, so groups
-were silently ignored, and tests that exclude each other ran concurrently. This module writes the
-suffix into the field that pytest reads.
+pytest-xdist 3.8 passes the group to its scheduler as a suffix of the node id, which it writes into
+`Item._nodeid`. pytest 9.2 keeps the id in `Item._id` and never reads the other field. Groups were
+therefore ignored, and tests that exclude each other ran at the same time. This module writes the
+suffix into the field that pytest reads. Tests that share an expensive fixture (a browser, a store)
+also form a group, because two workers would start the fixture twice.
 
-Tests that share an expensive fixture (a browser, a store) are also a group; on two workers, the
-fixture would be started twice.
-
-After each test, the scheduler of xdist also counts all units of work, finished ones included,
-searches all tests for the position of the next one, and sends it alone. Most tests are separate
-units, and with thousands of them this takes seconds.
+After each test, the scheduler of xdist counts all units of work, searches all tests for the next
+unit, and sends this unit alone. Most tests are separate units, and with thousands of units this
+takes seconds. `Scheduling` is faster.
 
 xdist starts the units with the most tests first. Here, those that will probably take the longest
 start first, so that at the end no worker is alone with a run of several minutes.
@@ -22,7 +20,7 @@ import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 SECONDS = {"hive": 40.0, "docker": 15.0, "spark": 15.0, "browser": 5.0, "process": 5.0, "slow": 3.0}
-"""The seconds that a test with this mark takes; `slow(s=60)` says it of one test."""
+"""The seconds that a test with each mark takes; `slow(s=60)` states the seconds of one test."""
 SECONDS_OF_OTHERS = 0.1
 UNITS_AT_ONCE = 16
 UNITS_LEFT = 500
@@ -37,7 +35,6 @@ class Collection(list):
         self._places = {nodeid: place for place, nodeid in enumerate(ids)}
 
     def index(self, nodeid):
-        """Return the position of a test."""
         return self._places[nodeid]
 
 
@@ -45,7 +42,6 @@ class Scheduling(LoadGroupScheduling):
     """A scheduler that drops finished units, finds the next one directly, and sends several."""
 
     def add_node_collection(self, node, collection):
-        """Take the tests that a worker collected."""
         super().add_node_collection(node, collection)
         if node in self.registered_collections:
             self.registered_collections[node] = Collection(collection)
@@ -103,7 +99,6 @@ def unit_of(item):
 
 
 def seconds_of(item):
-    """Return the time that a test will probably take."""
     return max(
         (
             mark.kwargs.get("s", SECONDS.get(mark.name, SECONDS_OF_OTHERS))

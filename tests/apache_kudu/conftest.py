@@ -1,4 +1,4 @@
-"""Programs that tests pretend were fetched."""
+"""Fixtures that make downloads of `harness fetch` look present without fetching anything."""
 
 import pytest
 
@@ -16,6 +16,5 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture
 def java_client(monkeypatch):
-    """Pretend that Kudu's Java client was fetched, for real and for bundled servers."""
     for module, name in ((target, "require_java"), (fetching, "require")):
         monkeypatch.setattr(module, name, lambda: ("java", "classes"))

@@ -1,4 +1,4 @@
-"""A scripted Kudu server: an object in place of a connection, or a server on a socket."""
+"""Kudu servers with scripted answers: a fake connection, and a server on a real socket."""
 
 import asyncio
 import contextlib
@@ -22,20 +22,19 @@ METHODS = {
 
 
 def raft_state(group, term, leader=HERE):
-    """Build an answer to GetConsensusState."""
     state = {"current_term": term, "leader_uuid": leader, "committed_config": {"peers": []}}
     return {"tablets": [{"tablet_id": group, "state": state}]}
 
 
 def failed(code, status=0, text=""):
-    """Build an answer that contains an application error."""
     return {"error": {"code": code, "status": {"code": status, "message": text}}}
 
 
 class Scripted:
-    """A connection with scripted answers for each method; the last answer of a list is repeated.
+    """A fake connection with scripted answers for each method.
 
-    An answer may be an exception. `asked` lists the requests.
+    The last answer of a list repeats, and an exception in a list is raised. `asked` lists the
+    requests.
     """
 
     address = ADDRESS
@@ -77,7 +76,6 @@ def answer_frame(call_id, body, *, is_error=False):
 
 
 def read_request(data):
-    """Read a request; return the id of the call and the name of its method."""
     size, at = pb.decode_varint(data, 0)
     head = pb.decode(REQUEST_HEADER, data[at : at + size])
     return head["call_id"], head.get("remote_method", {}).get("method")
@@ -85,11 +83,9 @@ def read_request(data):
 
 @contextlib.asynccontextmanager
 async def serving(answer, *, status=STATUS):
-    """Run a server that shakes hands, reports its status, and then answers as `answer` says.
-
-    Without `status`, `answer` also answers requests for the status.
-
-    `answer(name)` returns an answer's values, ("error", code), `None` for silence, or "hang up".
+    """Run a server that shakes hands, reports its `status`, and answers other calls by
+    `answer(name)`. `answer` returns the values of the answer, ("error", code), `None` for silence,
+    or "hang up". Without `status`, it also answers the requests for the status.
     """
 
     async def read_frame(reader):

@@ -1,4 +1,4 @@
-"""`harness fetch kudu`: download, hash, unpacked folder, and messages about failed downloads."""
+"""`harness fetch kudu`: the download, its hash, the unpacked folder, and error messages."""
 
 import hashlib
 import threading
@@ -52,7 +52,6 @@ def repository(tmp_path, monkeypatch):
 
 
 def refused(capsys, *words):
-    """Return the single line of the error message with which `harness fetch` is refused."""
     assert main(["fetch", "kudu", *words]) == 254
     out, err = capsys.readouterr()
     assert out == ""

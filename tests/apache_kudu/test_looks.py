@@ -1,4 +1,4 @@
-"""Observations of Kudu's servers, which give a term to answers that contain none."""
+"""Observations of Kudu's servers, which supply the term of an answer that states none."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,6 @@ M1 = "m1:7051"
 
 
 class Scene:
-    """A fake client that reports these leads (role, term) by group; without any, it is down."""
-
     def __init__(self, **by_group):
         self.by_group = by_group
 
@@ -27,7 +25,6 @@ class Scene:
 
 
 async def watched(leads, address):
-    """Let `leads` observe a server once."""
     task = asyncio.create_task(leads.watch(address))
     await asyncio.sleep(0)
     task.cancel()

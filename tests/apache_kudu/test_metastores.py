@@ -1,4 +1,4 @@
-"""Real metastores next to real Kudu: nodes, the events that the leader has applied, differences."""
+"""Real Hive Metastores next to real Kudu: nodes, applied events, differences of the catalogs."""
 
 import pytest
 
@@ -24,7 +24,6 @@ def settings(**options):
 
 @pytest.fixture
 def fetched(place, monkeypatch):
-    """Pretend that Kudu and Hive were fetched."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
     with HIVE3.folder().filled() as (new, _):
         schema = new / HIVE3.schema
@@ -106,7 +105,7 @@ def test_a_difference_that_stays_is_no_work_that_is_under_way():
     assert seen.work([table], [ENTRY]) == []
     assert len(seen.work([], [ENTRY])) == len(seen.work([table], [])) == 1
     seen.now_s = 100.0
-    assert len(seen.work([], [ENTRY])) == 1  # new again: the opposite difference came in between
+    assert len(seen.work([], [ENTRY])) == 1  # new again after its opposite
     seen.now_s = 200.0
     assert seen.work([], [ENTRY]) == []
     assert len(seen.work([], [ENTRY], last=6)) == 1

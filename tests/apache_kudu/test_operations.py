@@ -1,4 +1,4 @@
-"""Operations on real servers, tested on scripted ones: the rolling upgrade, flags as faults."""
+"""Operations on real servers (rolling upgrade, faults that set flags), tested on scripted ones."""
 
 import asyncio
 from functools import partial
@@ -24,7 +24,10 @@ SERVERS = {**MASTERS, **TSERVERS}
 
 
 class Cluster:
-    """Scripted servers. `told` records each request and its node; nodes in `down` do not answer."""
+    """A cluster of scripted servers.
+
+    `told` records each request and its node; nodes in `down` do not answer.
+    """
 
     def __init__(self):
         self.told = []
@@ -82,8 +85,6 @@ class Cluster:
 
 
 class Asked(Scripted):
-    """One server of the cluster."""
-
     def __init__(self, cluster, node):
         super().__init__()
         self.cluster, self.node = cluster, node
@@ -173,7 +174,7 @@ def test_maintenance_that_could_not_end_ends_when_all_nodes_are_healed():
     upgrade = cluster.upgrade()
 
     async def restart(node, variant):
-        cluster.down = {"m1"}  # m1 leads the masters, and would have to end the maintenance
+        cluster.down = {"m1"}  # m1 leads the masters, so it would have to end the maintenance
         return await cluster.restart(node, variant)
 
     async def main():

@@ -1,4 +1,4 @@
-"""Real Kudu as local processes: runs with faults break no promise of the profile `modern`."""
+"""Runs with faults against real Kudu as local processes, judged by the profile `modern`."""
 
 import json
 
@@ -12,7 +12,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.kudu]
 
 
 def verdicts_of(store, *words):
-    """Run a case; return its verdicts by checker."""
     start = ["run", "--env", "process", "--target", "apache-kudu", "--store", str(store)]
     # On a busy machine the run may test too little for a verdict, which is not Kudu's fault.
     assert main([*start, "--name", "t", *words]) in {EXIT_VALID, EXIT_UNKNOWN}

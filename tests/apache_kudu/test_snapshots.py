@@ -143,7 +143,6 @@ def cluster(monkeypatch):
 
 
 async def dumped(cluster):
-    """Return the dumps of all masters and tablet servers."""
     masters = {}
     for number, uuid in enumerate(MASTERS, start=1):
         role = LEADER if number == 1 else FOLLOWER

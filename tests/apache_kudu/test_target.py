@@ -1,4 +1,4 @@
-"""The declaration of real Kudu: nodes, flags, permits, and parts of the system that send no RPC."""
+"""Real Kudu as a target: its nodes, flags and permits."""
 
 import json
 import subprocess
@@ -103,7 +103,6 @@ STORED = [("127.1.2.1", 7051), ("m5", 7051)]
     ],
 )
 def test_masters_start_with_the_members_that_they_have_stored(place, stored, listed):
-    """A fake `kudu pbc dump` prints the file in which a master stores changed members."""
     nodes = {n.name: n for n in ApacheKuduTarget().nodes(settings(masters=3, spare_masters=2))}
     assert [*nodes] == ["m1", "m2", "m3", "m4", "m5", "t1", "t2", "t3"]
     shell, option, script, tool, file, declared, *program = nodes["m5"].command

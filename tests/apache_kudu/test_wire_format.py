@@ -198,7 +198,6 @@ VALUES = {
 
 @st.composite
 def tables(draw):
-    """Draw columns, of which the first is the key, and rows with a value or null for each."""
     types = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=9))
     nullable = draw(st.booleans())
     columns = tuple(

@@ -401,7 +401,6 @@ async def test_the_role_of_a_master_is_of_its_term_or_later():
 
 @pytest.mark.parametrize(("leader", "role"), [(HERE, "LEADER"), ("another", "FOLLOWER")])
 async def test_the_role_in_a_registration_is_of_its_term(leader, role):
-    """A master deposed between two observations still counts as leader of the earlier term."""
     states = [raft_state(SYSTEM_TABLET_ID, 3, leader)]
     connection = Scripted(GetMasterRegistration=[{"role": 1}], GetConsensusState=states)
     request = m.GetMasterRegistrationRequest()

@@ -1,4 +1,4 @@
-"""A stored run for tests of verbs, and the `harness` program as users start it."""
+"""Fixtures for tests of the command line: a stored run, and `harness` as users start it."""
 
 import sys
 

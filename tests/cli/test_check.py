@@ -70,7 +70,7 @@ def test_every_supplied_history_has_its_verdict(capsys):
     found = {o["path"]: (o["model"], o["verdict"]) for o in objects(out)}
     assert found == expected
     assert code == EXIT_INVALID
-    assert "skipped 2 files" in err  # the licences of the data
+    assert "skipped 2 files" in err  # the skipped files are licences
 
 
 ELLE_SAMPLE = 25  # every 25th row; tests/checkers/elle checks the whole table
@@ -184,7 +184,6 @@ def test_folders_are_searched_and_other_files_skipped(tmp_path, capsys):
 
 @pytest.mark.parametrize("hidden", [".soak/a.log", ".results/tables/t.parquet", ".x.edn"])
 def test_hidden_files_are_histories_only_if_named(hidden, tmp_path, capsys):
-    """Soaks and reports keep hidden files in a store."""
     (tmp_path / "seen.edn").write_text(GOOD)
     path = tmp_path / hidden
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -291,7 +290,7 @@ def test_nothing_in_a_history_can_become_markup():
     assert "alert(1)</script>" not in text
     assert text.count("</script>") == 2
     assert "\u2028" not in text.partition('id="data">')[2]
-    assert "http" not in text.replace("http-equiv", "")  # loads nothing from elsewhere
+    assert "http" not in text.replace("http-equiv", "")  # the page loads nothing from the network
     data = embedded(text)
     assert (data["reason"], data["ops"][0][5]) == (evil, evil)
 

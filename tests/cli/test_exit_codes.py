@@ -65,7 +65,6 @@ def unruly(tmp_path, monkeypatch):
 
 
 def process(words, plugins, **variables):
-    """Run `harness` as a separate process and return how it ended."""
     return run_program(*PROGRAM, *words, PYTHONPATH=str(plugins), **variables)
 
 

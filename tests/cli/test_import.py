@@ -21,7 +21,6 @@ WRONG = [*SURE[:-1], SURE[-1].replace("[2 0]", "[2 9]")]
 
 
 def imported(tmp_path, capsys, lines, *arguments):
-    """Import these lines; return the run, and the output on stderr."""
     file = tmp_path / "history.edn"
     file.write_text("\n".join(lines) + "\n")
     assert main(["import", str(file), "--store", str(tmp_path / "store"), *arguments]) == 0

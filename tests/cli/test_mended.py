@@ -119,7 +119,6 @@ def test_an_imported_history_is_a_finished_run(run_folder, tmp_path, capsys):
 
 
 def test_a_refused_import_leaves_nothing(run_folder, tmp_path, capsys):
-    """A refused import once left a folder without a history, which broke `check` and `report`."""
     named = tmp_path / "named.edn"
     named.write_text("{:process :alice, :type :invoke, :f :read, :value nil}\n")
     store = tmp_path / "a" / "store"

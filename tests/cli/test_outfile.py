@@ -28,7 +28,6 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path):
 
 @pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
 def test_an_open_file_is_written_on_where_it_stands(tmp_path, name):
-    """Earlier output must remain, for example with `--summary-json /dev/stdout > FILE`."""
     with (tmp_path / "out").open("w") as opened:
         print("before", file=opened, flush=True)
         with replacing(Path(name.format(opened.fileno()))) as file:

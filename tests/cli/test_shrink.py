@@ -1,4 +1,4 @@
-"""`harness shrink`: wrong calls, and a failure from its run to the shrunk run's page."""
+"""`harness shrink`: wrong calls, and the way from a failed run to the page of the shrunk run."""
 
 import json
 

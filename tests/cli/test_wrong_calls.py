@@ -187,8 +187,6 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def answer_to(capsys):
-    """Return the message of a refused call."""
-
     def call(arguments):
         code = main(arguments)
         out, answer = capsys.readouterr()

@@ -49,7 +49,7 @@ UNUSED_PORT = 7001
 PAGES_PORT = 8000
 TURNS, TURNS_MAX = 5000, 160_000  # each turn takes 2 to 20 µs
 ONE, OTHER = map(client_end, range(2))
-SILENCE_S = 0.5  # an answer that takes longer will never come
+SILENCE_S = 0.5  # an answer that takes longer counts as silence
 LEASE_S = 60.0
 ROUNDING_NS = 1_000
 SLEW_NS = 50_000_000  # how far the host's time daemon may adjust the wall clock meanwhile
@@ -246,7 +246,6 @@ def raising(kind: type[Exception], otherwise: str, text: str = "") -> Iterator[N
 
 
 async def tell(env: Env, node: str, order: dict[str, Any], *, timeout_s: float = LIMIT_S) -> Any:
-    """Send a node an order over a new connection, and return its answer."""
     async with asyncio.timeout(timeout_s):
         conn = await env.net.connect(Address(node, PORT))
         try:

@@ -50,7 +50,6 @@ class Group:
         return answer.data
 
     async def leader(self, *, among: list[str] | None = None, timeout_s: float = 30.0) -> str:
-        """Return a node that leads and can confirm its leadership."""
         async with asyncio.timeout(timeout_s):
             while True:
                 for name in among or self.names:
@@ -93,7 +92,6 @@ class Group:
     async def change_at(
         self, leader: str, kind: msg.ChangeType, name: str, member_type: str = "VOTER", **more: Any
     ) -> msg.ChangeConfigResponse:
-        """Like `change`, but ask the node `leader`."""
         cas = more.pop("cas", None)
         peer = PeerConfig(f"uuid-{name}", f"{name}:{PORT}", member_type, **more)
         request = msg.ChangeConfigRequest(
@@ -106,7 +104,6 @@ class Group:
         return await self.consensus(node, request)
 
     async def voters(self) -> list[str]:
-        """Return the voters in the leader's committed configuration, by node."""
         config = (await self.state(await self.leader())).committed_config
         assert config is not None
         voters = [peer.uuid for peer in config.peers if peer.member_type == "VOTER"]
@@ -120,7 +117,6 @@ class Group:
                 await asyncio.sleep(0.1)
 
     async def restart(self, *names: str, **how: bool) -> None:
-        """Kill these nodes, then start them."""
         for name in names:
             await self.session.cluster.kill(name, **how)
         for name in names:

@@ -135,7 +135,6 @@ class _Member:
         await self.replica.start()
 
     async def tombstone(self, request: Tombstone, peer: str) -> Told:
-        """Turn the replica into a tombstone, as a tablet server does on request."""
         if self.replica is not None:
             await self.replica.stop()
             await self.replica.keep_last_logged()

@@ -1,14 +1,12 @@
-"""Random schedules that also change the membership.
+"""Random schedules that also change the membership of the group; they extend `schedule.py`.
 
-These schedules extend `schedule.py`. Members are added (as voters or not, to be promoted or not),
-demoted and removed. Servers are lost for good, and empty servers replace them. Replicas become
-tombstones, which still vote, and are filled again. A new leader often gets a change at once and is
-often cut off at once, because then the rules about changes matter. Leaders hand over their role.
-Logs are short, so that new members need snapshots. All clocks run at different rates.
+Members are added with or without a vote, promoted, demoted and removed. Servers are lost for good,
+and empty servers replace them. Replicas become tombstones, which still vote, and are filled again.
+A new leader often gets a change at once, and is often cut off at once, because then the rules about
+changes matter most.
 
-A schedule never destroys a group: if a server is lost for good, a majority of every known
-configuration remains, and in such a run only servers outside all configurations become tombstones.
-Every group must therefore serve again once the faults stop.
+A schedule never destroys a group: a majority of every known configuration remains. Every group must
+therefore serve again once the faults stop.
 """
 
 import random
@@ -142,7 +140,6 @@ class MemberSchedule(Schedule):
         self.rng.choice((self.do_add, self.do_remove, self.do_demote))()
 
     def do_add(self, node: Node | None = None) -> None:
-        """Add a new server or a former member."""
         node = node or self.any_leader()
         if node is None or len(node.core.config.peers) >= MEMBERS_MAX:
             return
@@ -173,7 +170,6 @@ class MemberSchedule(Schedule):
             self.change(node, (ChangeType.REMOVE_PEER, gone))
 
     def do_demote(self) -> None:
-        """Demote a voter, or promote a non-voter."""
         node = self.any_leader()
         others = [] if node is None else [p for p in node.core.config.peers if p.uuid != node.uuid]
         if node is None or not others:
@@ -328,7 +324,6 @@ class MemberSchedule(Schedule):
         self.counts[COMMITTED] += entry.kind is EntryKind.CONFIG
 
     def totals(self) -> dict[str, int]:
-        """Count the events of each kind."""
         return {
             "events": self.events,
             "entries committed": len(self.committed),

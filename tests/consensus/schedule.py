@@ -110,7 +110,7 @@ class Node:
 
 
 class Schedule:
-    """One random run; `cores` is a mutated core for all nodes, or maps node numbers to cores."""
+    """One random run. `cores` is a mutated core for all nodes, or maps node numbers to cores."""
 
     def __init__(
         self, seed: int, *, nodes: int = 3, make: type[RaftCore] = RaftCore, forgetful: bool = False
@@ -254,7 +254,6 @@ class Schedule:
             self.step(node, ev.Propose(EntryKind.WRITE, b"w%d" % self.proposals, None))
 
     def do_config(self) -> None:
-        """Turn another voter into a non-voter, or a non-voter into a voter."""
         node = self.any_node()
         others = [peer for peer in node.core.config.peers if peer.uuid != node.uuid]
         if node.core.role is not Role.LEADER or not others:
@@ -311,7 +310,6 @@ class Schedule:
     # --- carrying out the core's effects ----------------------------------------------------
 
     def local_ns(self, node: Node) -> int:
-        """Return the time on a node's own clock."""
         return self.now_ns
 
     def step(self, node: Node, event: ev.Event) -> None:

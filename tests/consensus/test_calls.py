@@ -15,7 +15,10 @@ DATA = bytes(range(30))
 
 
 class Receiver:
-    """A fake core with what incoming calls use; it installs every complete snapshot."""
+    """A fake core with only the parts that incoming calls use.
+
+    It installs every complete snapshot.
+    """
 
     uuid = "a"
 

@@ -242,9 +242,6 @@ class TestElections:
         assert only(core.step(ev.Synced(1), 0), ev.Committed).index == 1
 
     def test_a_vote_of_an_older_term_does_not_count(self):
-        """The counter of elections starts again after a restart, so the number alone does not
-        identify an election.
-        """
         core = core_of(term=4)
         core.step(ev.RunElection(), 0)
 

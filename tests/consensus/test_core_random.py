@@ -87,7 +87,7 @@ FIRST_NOTICED = {
     mutants.ForgetsGivenUpLog: 134,
     mutants.ChangesBeforeItsTerm: 182,
 }
-"""Seeds that reveal each mutant quickly; update them if the draws of a schedule change."""
+"""Seeds that reveal each mutant quickly. Choose others if the draws of a schedule change."""
 
 
 @pytest.mark.parametrize("make", mutants.MUTANTS)

@@ -90,9 +90,6 @@ def test_a_lone_survivor_leads_and_commits_its_log():
 
 
 def test_a_pending_configuration_is_overruled_and_counts_for_nothing():
-    """The forced configuration derives from the committed one; the pending one commits before
-    it.
-    """
     grown = config_of("a", "b", "c", "d")
     pending = msg.Entry(2, 1, msg.EntryKind.CONFIG, encode_config(grown))
     core = core_of(term=2, entries=(pending,))
@@ -178,7 +175,6 @@ def test_a_history_that_contradicts_what_is_committed_is_refused(preceding, entr
 
 
 def test_a_leader_that_is_not_known_yet_is_followed_if_it_has_what_is_committed():
-    """Only the log shows whether a member has just joined or was removed."""
     core = forced_leader()
     effects = core.step(update("new", 9, msg.OpId(3, 4), entry(9, 5), committed=4), 0)
     assert all_of(effects, ev.Reply) == []  # the answer must wait for the disk

@@ -15,8 +15,6 @@ from targets.kudu.consensus.messages import Entry, EntryKind, OpId
 
 
 class Machine:
-    """A state machine that answers every write with its payload."""
-
     def apply(self, index: int, term: int, payload: bytes) -> Any:
         del index, term
         return payload

@@ -19,8 +19,6 @@ ADD, REMOVE, MODIFY = ChangeType.ADD_PEER, ChangeType.REMOVE_PEER, ChangeType.MO
     ("snapshot_every", "batch_bytes"), [(500, 1024 * 1024), (40, 1024 * 1024), (40, 500)]
 )
 def test_a_server_without_data_becomes_a_voter(snapshot_every, batch_bytes):
-    """The server receives the log, one snapshot, or a snapshot in many chunks."""
-
     async def main(group: Group) -> None:
         await group.write_all(120)
         answer = await group.change(ADD, "n4", "NON_VOTER", promote=True)
@@ -61,7 +59,6 @@ async def test_a_non_voter_is_filled_but_neither_counts_nor_is_promoted_unasked(
 
 @on(simulate, spares=1, snapshot_every=40)
 async def test_a_lost_member_is_replaced_without_losing_a_majority(group):
-    """3-4-3: add, promote, evict; the group then survives the loss of another member."""
     await group.write_all(100)
     leader = await group.leader()
     lost, kept = sorted(set(group.names) - {leader})
@@ -310,7 +307,6 @@ async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group):
 
 @on(simulate)
 async def test_a_refilled_tombstone_still_rejects_shorter_logs(group):
-    """The new replica's log is empty, but the old one acknowledged entries that others lack."""
     await group.write_all(3)
     leader = await group.leader()
     buried, behind = (name for name in group.names if name != leader)

@@ -60,7 +60,6 @@ async def test_only_a_new_group_does_not_wait(group):
 
 
 def test_without_pre_elections_a_new_group_waits_too():
-    """A late member's real election would depose the leader of the others."""
     flags = {"raft_enable_pre_election": False}
     assert 1.5 <= simulate(_first_leader_s, flags=flags) < 3
 

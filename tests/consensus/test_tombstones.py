@@ -18,7 +18,7 @@ class SlowDisk(MemoryDisk):
 
 
 class Surroundings:
-    """The parts of `Env` and of the consensus service that a tombstone needs."""
+    """The parts of `Env` and of the consensus service that a tombstone uses."""
 
     def __init__(self) -> None:
         self.disk = SlowDisk()

@@ -75,7 +75,6 @@ async def recovered(disk: MemoryDisk, base: OpId = EMPTY) -> list[Entry]:
 
 
 async def written(entries: list[Entry], *, segment_bytes: int = 10_000) -> MemoryDisk:
-    """Write a log with one group commit per entry, and return its disk."""
     disk = MemoryDisk()
     log = Log(disk, segment_bytes=segment_bytes)
     await log.wal.recover(EMPTY)
@@ -107,8 +106,6 @@ async def test_appends_queued_together_share_one_record_and_one_sync():
 
 
 async def test_what_a_recovery_returns_is_durable():
-    """Recovery syncs bytes that a killed process left in the page cache."""
-
     disk = await written([entry(1, 1), entry(1, 2)])
     (path,) = disk.files
     disk.durable[path] = 20
@@ -218,8 +215,6 @@ async def test_a_last_segment_with_nothing_in_it_is_removed():
 
 
 async def test_entries_that_do_not_continue_the_snapshot_are_left_out():
-    """A snapshot of another history was installed, and power failed before the log was removed."""
-
     disk = await written([entry(1, index) for index in range(1, 8)])
 
     assert await recovered(disk, OpId(1, 4)) == [entry(1, index) for index in range(5, 8)]

@@ -22,7 +22,6 @@ cas = { request = "POST /cas", body = '{"old": {old}, "new": {new}}', refused = 
 
 
 def declaration(*, top="", nodes=NODES, client=CLIENT, operations=OPERATIONS, more=""):
-    """Return the text of a declaration; each part can be replaced."""
     return "\n".join(part for part in (top, nodes, client, operations, more) if part)
 
 
@@ -43,7 +42,6 @@ def kept(folder, text, **files):
 
 
 def refused(folder, text, **files):
-    """Return the message with which this declaration is refused."""
     try:
         kept(folder, text, **files)
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""The client of a declared system, over a protocol that fails on request: outcomes, next nodes."""
+"""The client of a declared system, with a fake protocol that fails on request."""
 
 import asyncio
 import random
@@ -55,8 +55,9 @@ class FakeSession(Session):
 
 
 class FakeProtocol:
-    """A protocol that opens `FakeSession`s; nodes in `down` refuse. It knows the leaders unless
-    they are `None`.
+    """A protocol that opens a `FakeSession` per node; nodes in `down` refuse the connection.
+
+    It knows the leaders unless `leaders` is `None`.
     """
 
     name, joins_as_follower = "fake", False

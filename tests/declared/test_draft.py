@@ -1,4 +1,4 @@
-"""`harness init --compose`: what it takes from the file, asks, and writes; the result must load."""
+"""`harness init --compose`: what it takes from the file, what it asks, and what it writes."""
 
 import io
 import tomllib

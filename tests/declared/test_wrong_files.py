@@ -27,7 +27,6 @@ def of_leader(line, *quoted, leads, more=""):
 
 
 def composed(line, services, *quoted, file=COMPOSE, top=""):
-    """Build a declaration that uses a Compose file with these services."""
     text = declaration(top=f'compose = "compose.yaml"\n{top}', nodes="")
     return text, {"compose__yaml": f"services:\n{services}"}, (file, line), quoted
 

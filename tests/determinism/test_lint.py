@@ -1,4 +1,4 @@
-"""The lint finds code that a seed cannot replay, and accepts all other code."""
+"""The determinism linter finds code that a seed cannot replay, and accepts all other code."""
 
 from pathlib import Path
 

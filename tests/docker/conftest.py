@@ -6,7 +6,6 @@ from harness.environments.docker.engine.engine import Engine
 
 @pytest.fixture(scope="session")
 def engine():
-    """A connection to the engine."""
     connected = Engine()
     yield connected
     connected.close()

@@ -100,7 +100,7 @@ else:
 
 
 class Sending(NamedTuple):
-    """The datagrams that each end sends to the other."""
+    """The datagrams that each end sends to the other: how many, how large, and how often."""
 
     datagrams: int = 1000
     size: int = 100  # bytes, headers included
@@ -194,7 +194,6 @@ async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float
 
 
 def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
-    """Run the probe in a node's container, and return its output."""
     command = ["python3", "-c", probe, *words]
     result = engine.exec(container_name(run_id, node), command, user="65532")
     if result.code != 0:
@@ -206,8 +205,11 @@ def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -
 
 LINK: Final = Link("b", "a")
 GONE_MS: Final = 1200.0
-"""A connection that lasts this long after its first bytes is not reset any more. When the probe
-closes it, a real Toxiproxy with a `reset_peer` turns the close into a reset."""
+"""A connection that lasts this long after its first bytes will not be reset.
+
+When the probe then closes the connection, a real Toxiproxy with a `reset_peer` turns the close into
+a reset.
+"""
 
 # One end of one TCP connection. Arguments: the peer to connect to (empty: listen), the port, the
 # bytes of each message (0: receive), the number of messages, the time between two, and how long to
@@ -252,8 +254,6 @@ class _End(msgspec.Struct, frozen=True):
 
 
 class Way(NamedTuple):
-    """The bytes that one end sent over one connection, and how they arrived."""
-
     came: int  # bytes that arrived
     piece_bytes: float | None  # median; `None` if nothing arrived
     gap_ms: float | None  # median time between two pieces

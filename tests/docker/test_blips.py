@@ -57,7 +57,6 @@ class Door:
                 threading.Thread(target=self._relay, args=(client,), daemon=True).start()
 
     def _relay(self, client):
-        """Relay one connection until it ends; both sockets are always closed."""
         with client, socket.socket(socket.AF_UNIX) as engine, contextlib.suppress(OSError):
             engine.connect(ENGINE)
             with self._lock:
@@ -113,7 +112,6 @@ def door(engine, tmp_path, monkeypatch):
 
 
 def heard(session):
-    """Return a list that collects all further events."""
     events = []
     session.cluster.subscribe(events.append)
     return events

@@ -1,4 +1,4 @@
-"""Parsing of an engine's answers and names: freezing, statistics, archives, labels (no engine)."""
+"""Parsing of what a Docker engine answers, without an engine."""
 
 import io
 import os

@@ -69,7 +69,6 @@ def test_the_extras_for_executors_and_drivers_are_wanted():
 
 
 def test_all_that_is_installed_here_is_in_the_image():
-    """The image contains the harness, the plug-ins, and metadata for the registry."""
     distributions = installed.plugin_distributions()
     with tarfile.open(fileobj=io.BytesIO(image._above(distributions))) as tar:
         names = set(tar.getnames())
@@ -168,7 +167,6 @@ def containers_of(documents):
 
 
 def defaults_of(documents):
-    """Return the settings of spark-defaults.conf; none if the file is missing."""
     texts = [
         document["data"]["spark-defaults.conf"]
         for document in documents
@@ -184,7 +182,6 @@ def documents(request):
 
 
 def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, entered):
-    """The test needs no cluster; no cluster has run the manifests yet (docs/spark.md)."""
     for document in documents:
         assert document["apiVersion"]
         assert document["metadata"]["name"]
@@ -205,7 +202,6 @@ def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, enter
 
 
 def test_manifests_name_what_they_define(documents):
-    """The test covers secrets and their keys, the cluster's address, mounts, service accounts."""
     secrets = {
         document["metadata"]["name"]: document["stringData"]
         for document in documents
@@ -244,7 +240,6 @@ def test_manifests_name_what_they_define(documents):
 
 
 def test_drivers_and_executors_know_the_object_store(documents):
-    """A driver uses its environment; executors use Spark settings, or else the driver's values."""
     (driver,) = [each for each in containers_of(documents) if each["args"][0] == "harness"]
     names = {each["name"] for each in driver["env"]}
     variables = {"AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}

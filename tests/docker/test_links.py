@@ -161,7 +161,6 @@ class Faults(Links):
         return await self.rules.set_links(wanted, lease_s)
 
     async def laid(self, what, *links):
-        """Apply a fault to links, and return its id."""
         name = f"{what.word}-{next(self.names)}"
         await self.lay(name, what, links, 600.0)
         return name
@@ -219,7 +218,6 @@ class Model:
 
 
 async def step(engine, faults, model, verb, argument):
-    """Execute one step, and check its effect."""
     names = list(model.links)
     name = names[argument] if isinstance(argument, int) and argument < len(names) else None
     match verb:
@@ -356,7 +354,7 @@ def test_an_id_of_a_case_becomes_a_label_that_rules_can_hold():
         assert len(label) <= 40
         rules.mark(
             label, Link("m1", "m2"), "del=200,jit=50"
-        )  # raises an error if the text is not a quality
+        )  # raises an error if the text is no valid quality
 
 
 class KernelEngine:

@@ -35,7 +35,6 @@ def packet(number, bits=1, size=1000, flow=FLOW):
 
 
 def releases(scheduler, until_s=1000.0):
-    """Return the times at which packets leave."""
     went = []
     while (due_s := scheduler.next_due_s()) is not None and due_s <= until_s:
         went += [(round(due_s, 6), number) for number, _ in scheduler.verdicts(due_s)]

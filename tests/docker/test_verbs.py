@@ -135,7 +135,6 @@ async def events_of_nodes_arrive_within_a_tenth_of_a_second(session):
 
 
 async def a_node_that_gets_no_processor_is_told(session):
-    """The engine runs on this machine, so the processes of its containers are visible."""
     starved = set()
     session.cluster.subscribe(
         lambda e: e.kind == "starvation" and starved.update(e.data["waited_s"])

@@ -1,4 +1,4 @@
-"""Runs of a healthy target are never invalid, although another program interferes with them."""
+"""Docker runs of a healthy target are never invalid, although another program interferes."""
 
 import subprocess
 import sys
@@ -13,7 +13,6 @@ RUN = ("run", "--target", "kudu", "--env", "docker", "--time-limit", "12", "--se
 
 
 def run_of(engine, pid):
-    """Return the run that this process controls."""
     for row in engine.networks(RUN_LABEL):
         if row.labels[CONTROLLER_LABEL].startswith(f"{pid}:"):
             return row.labels[RUN_LABEL]
@@ -24,7 +23,6 @@ def run_of(engine, pid):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name, _ in WAYS])
 def test_interference_of_others_never_convicts(engine, tmp_path, name):
-    """The affected node usually leads; whether it returns depends on the interference."""
     nemesis = "partition-some-clients" if "relay" in name else "none"
     words = [*RUN, "--nemesis", nemesis, "--store", str(tmp_path)]
     driver = subprocess.Popen(

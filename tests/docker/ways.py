@@ -1,7 +1,7 @@
 """Ways in which another program interferes with a run: it kills, stops or cuts off parts of it.
 
-Each function takes a `Victim` and acts at once and permanently. None of the effects is the target's
-fault. A function that affects the relay needs a nemesis that distinguishes clients.
+Each function takes a `Victim`, and acts at once and permanently. The target is never to blame for
+the effect. A function that affects the relay needs a nemesis that distinguishes clients.
 """
 
 import os
@@ -43,7 +43,6 @@ class Victim(NamedTuple):
         return name if any(row.name == name for row in rows) else None
 
     def in_namespace(self, script: str) -> None:
-        """Run a script as root in the node's network namespace."""
         done = self.engine.exec(self.keeper, ["sh", "-c", script])
         assert done.code == 0, done
 

@@ -67,12 +67,10 @@ class Block:
         return found
 
     def values(self, key):
-        """All values of one key."""
         return [value for found, value in self.words if found == key]
 
     @property
     def place(self):
-        """The block's place, for messages."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
@@ -86,7 +84,6 @@ class Block:
 
     @property
     def needs(self):
-        """The marks that the block requires."""
         return {mark for value in self.values("needs") for mark in value.split(",")}
 
     @cached_property
@@ -133,18 +130,15 @@ def stop(code, place):
 
 
 def pages():
-    """Every page whose commands must work."""
     listed = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md")]
     return sorted(page for page in listed if "api" not in page.parts)
 
 
 def name_of(page):
-    """Return the test id of a page."""
     return str(page.relative_to(ROOT))
 
 
 def blocks_of(page):
-    """All fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(
@@ -171,7 +165,6 @@ def run_page(blocks, folder):
 
 
 def timeout_s(block):
-    """Return the time limit for the commands of a block."""
     return max([float(value) for value in block.values("timeout")], default=TIMEOUT_S)
 
 

@@ -82,7 +82,6 @@ def help_of(*words):
 
 @functools.cache
 def options_of(verb):
-    """Return all options of a verb, including the options of all workloads and targets."""
     texts = [help_of(verb)]
     if verb in TAKES_WORKLOADS:
         texts += [help_of(verb, "--workload", name) for name in plugin_names("workloads")]

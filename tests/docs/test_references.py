@@ -17,7 +17,6 @@ def slugs(page):
 
 
 def missing(text):
-    """Return the broken references in a text."""
     for reference in NAMED.findall(text):
         path, _, anchor = reference.partition("#")
         page = ROOT / path

@@ -1,12 +1,13 @@
-"""A brute-force oracle for every consistency model, on tiny histories, from definitions without
-graphs.
+"""A brute-force oracle of every consistency model for tiny histories, based on no graphs.
 
-An abstract execution (Cerone, Bernardi, Gotsman, 2015) has a total arbitration order of the
-transactions that took effect, and says which transactions are visible to each of them. The oracle
-tries all orders and all visibilities. A transaction's reads return its own writes, or the last
-visible version in arbitration order; models differ in their conditions on visibility. Models weaker
-than atomic visibility are decided by arbitration alone: by the version that each read returned, and
-its position in the order.
+An abstract execution (Cerone, Bernardi, Gotsman, 2015) puts the transactions that took effect in a
+total order, called the arbitration. It also says which other transactions each of them sees. The
+oracle tries all orders and all visibilities. A read returns its own transaction's last write or,
+without one, the last visible version in the order. The models differ in their conditions on
+visibility.
+
+Models weaker than atomic visibility depend on the order alone: on the version that each read
+returned, and on that version's position.
 """
 
 import random
@@ -412,7 +413,6 @@ class _Answers:
         ]
 
     def of(self, number: int) -> Transaction:
-        """Return the transaction with its answers, if it has any."""
         plan, rng = self._plans[number], self._rng
         if plan.type is not OpType.OK:
             return Transaction(plan.value, plan.call, None, plan.type, plan.process)

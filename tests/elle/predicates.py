@@ -82,13 +82,11 @@ class Store:
         self.writes: list[set[str]] = [set()]
 
     def begin(self) -> int:
-        """Return the version that a transaction sees."""
         newest = len(self.versions) - 1
         behind = self.rng.randint(0, 3) if self.level == "stale" else 0
         return max(0, newest - behind)
 
     def rows(self, client: _Client) -> dict[str, Any]:
-        """Return the rows that a transaction sees now, including its own writes."""
         base = self.versions[-1 if self.level == "committed" else client.start]
         seen = {**base, **client.own}
         return {key: value for key, value in seen.items() if value is not None}
@@ -112,7 +110,6 @@ class Store:
             client.done.append(mop)
 
     def commit(self, client: _Client) -> bool:
-        """Commit a transaction; return whether it took effect."""
         late: set[str] = set().union(*self.writes[client.start + 1 :])
         if self.level != "committed" and late & set(client.own):
             return False
@@ -141,7 +138,10 @@ def run(
     once: bool = False,
     lost_answers: float = 0.0,
 ) -> tuple[dict[str, int], list[Transaction]]:
-    """Build a universe and a history of a store; with `once`, each key is written once."""
+    """Build the initial rows of a store (the universe) and a history of its clients.
+
+    With `once`, each key is written once.
+    """
     rng = random.Random(f"{level}/{seed}")
     universe = {key: rng.randint(0, 1) for key in keys if rng.random() < 0.5}
     store = Store(level, rng, universe)

@@ -79,7 +79,6 @@ class Store:
         return True
 
     def commit(self, client: _Client) -> bool:
-        """Whether the transaction took effect."""
         self.locks = {key: owner for key, owner in self.locks.items() if owner != client.process}
         since = range(client.start + 1, len(self.versions))
         keys = set(client.own)
@@ -114,7 +113,6 @@ def run(
     lost_answers: float = 0.0,
     final_read: bool = False,
 ) -> list[Transaction]:
-    """Build a history of a store that guarantees `level`."""
     rng = random.Random(f"{level}/{seed}")
     store = Store(level, rng)
     history: list[Transaction] = []

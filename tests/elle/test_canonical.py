@@ -40,7 +40,6 @@ def told(result: ElleResult, places: list[int]) -> Any:
 
 
 def renamed(history: list[Transaction], rng: random.Random) -> list[Transaction]:
-    """Rename all keys and values."""
     keys: dict[Any, Any] = {}
     values: dict[Any, Any] = {}
     fresh = iter(rng.sample(range(10**6), 10**4))

@@ -32,12 +32,11 @@ CONFORMANCE = Path(
 )
 FOLDER = CONFORMANCE / "elle"
 
-# Upstream searches a component once for each kind of cycle. It explains the first candidate, and
-# explanations prefer data to process order and real time. If the explained cycle has another kind,
-# upstream drops kinds with anti-dependencies, and reports G0 or G1c under the other name
-# (`cycle-in-scc-of-type` in `elle/txn.clj`). This implementation continues to a cycle of the kind.
-# In eight rows the types differ by more than the data set's README allows; values are (types only
-# upstream, types only here).
+# Upstream searches a component once for each kind of cycle, and explains the first candidate. If
+# the explained cycle has another kind, upstream drops kinds with anti-dependencies, and reports G0
+# or G1c under the other name (`cycle-in-scc-of-type` in `elle/txn.clj`). This implementation
+# continues until it finds a cycle of the kind. In eight rows the types therefore differ by more
+# than the data set's README allows. Values: (types only upstream, types only here).
 DIFFERENT = {
     # Upstream explains a candidate for G0-process by its data, as G-nonadjacent-item-process.
     ("list-append/000926.edn", "strong-session-serializable"): (
@@ -70,7 +69,6 @@ Row = dict[str, str]
 
 
 def rows() -> dict[str, list[Row]]:
-    """Group the requests by history."""
     found: dict[str, list[Row]] = {}
     for table in ("list-append.csv", "rw-register.csv"):
         if (FOLDER / table).is_file():
@@ -89,12 +87,10 @@ pytestmark = pytest.mark.skipif(
 
 @cache
 def history(file: str) -> History:
-    """Load a history of the data set."""
     return load_edn(FOLDER / file)
 
 
 def check(row: Row) -> ElleResult:
-    """Run the request of a row."""
     if row["checker"] == "list-append":
         return check_list_append(history(row["file"]), consistency_models=(row["model"],))
     options = {name.replace("-", "_"): True for name in row["options"].split()}
@@ -123,7 +119,7 @@ BEYOND = {
 
 
 PARTS = 20
-"""Histories per test: there are hundreds, each of which takes a few milliseconds."""
+"""The number of tests that share the histories, of which there are hundreds."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))

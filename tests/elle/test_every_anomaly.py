@@ -106,7 +106,6 @@ VARIANTS = {
 
 @pytest.mark.parametrize("case", sorted(set(CASES) - VARIANTS))
 def test_the_history_is_minimal(case):
-    """Without any transaction or micro-operation, the history no longer shows the anomaly."""
     kind, options, history = CASES[case]
     found = found_in(case)
 
@@ -121,7 +120,6 @@ def test_the_history_is_minimal(case):
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_exactly_the_models_beyond_the_boundary_fall(case):
-    """Each model is checked separately: it is invalid exactly if the boundary refutes it."""
     kind, options, history = CASES[case]
     asked = {key: value for key, value in options.items() if key != "consistency_models"}
     strict = check(kind, history, **asked)

@@ -1,4 +1,4 @@
-"""Explanations for people: cycles as sentences and as drawings, and cases of other anomalies."""
+"""Explanations for readers: cycles as sentences and drawings, and cases of other anomalies."""
 
 import xml.etree.ElementTree as ET
 

@@ -83,7 +83,6 @@ def test_similar_elements_are_distinct(pair, swapped):
 @pytest.mark.parametrize("said", [{"code": "CONFLICT"}, "conflict", 7, [["w", 1]]])
 @pytest.mark.parametrize("checker", [ElleListAppend(), ElleRwRegister()])
 def test_reads_of_failed_transactions_are_ignored(checker, said):
-    """A client may record an error as the value of a transaction; invoked writes still count."""
     write, seen = ("append", [1]) if isinstance(checker, ElleListAppend) else ("w", 1)
 
     def judged(value: Any) -> CheckResult:

@@ -1,4 +1,4 @@
-"""Transactions of which no read was answered: nothing could contradict, so they are not valid."""
+"""Histories in which no read was answered: nothing can contradict them, so they are not valid."""
 
 import pytest
 

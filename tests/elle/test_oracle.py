@@ -36,7 +36,6 @@ def serializable(history: list[Transaction], *, strict: bool) -> bool:
 
 
 def mutated(history: list[Transaction], rng: random.Random) -> list[Transaction]:
-    """Return the history with one changed read."""
     changed = list(history)
     places = [
         (i, j)

@@ -18,7 +18,7 @@ from tests.support.orders import has_order
 
 HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "30"))
 TINY = 40 * HISTORIES
-"""`HARNESS_ELLE_HISTORIES` histories per level, and forty times as many tiny ones."""
+"""The number of tiny histories per level."""
 
 # level of the store -> (model that it guarantees, anomaly types that it may show)
 KEEPS = {

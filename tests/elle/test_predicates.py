@@ -139,7 +139,6 @@ BY_EXISTENCE = {
 
 @pytest.mark.parametrize("model", BY_EXISTENCE)
 def test_existence_alone_refutes_the_same(model, monkeypatch):
-    """In components too large for a search, no cycle has only two transactions."""
     name, asked = BY_EXISTENCE[model]
     history, universe, _, not_ = CASES[name]
     monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)

@@ -65,7 +65,6 @@ def test_a_stretch_that_is_too_long_stays(monkeypatch):
 
 
 def test_no_way_is_shorter():
-    """The result is compared with all forward paths through the cycle."""
     rng = random.Random(4)
     fewer = 0
     for _ in range(400):

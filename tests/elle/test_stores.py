@@ -1,4 +1,4 @@
-"""The checker never blames a store at its own isolation level, and soon at a stronger one."""
+"""The checker never blames a store at its own isolation level, but soon blames a stronger one."""
 
 import os
 import random
@@ -40,7 +40,6 @@ def test_no_level_is_blamed_for_its_own_guarantees(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_many_shapes_of_histories(level):
-    """Checks HARNESS_ELLE_HISTORIES histories of various sizes at each isolation level."""
     kept, _ = LEVELS[level]
     for seed in range(HISTORIES):
         rng = random.Random(f"shape {seed}")

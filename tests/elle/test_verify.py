@@ -80,7 +80,6 @@ def test_nothing_that_is_found_in_random_histories_is_refused(level, kind):
 
 
 def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open():
-    """The longest read of x lacks 2, which another read shows, so 2 may or may not come last."""
     history = concurrent(
         "a x 1, a y 2", "a x 2, a y 1", "a x 3", "r x [1 3]", "r x [2]", "r y [1 2]", "a x 4"
     )
@@ -106,7 +105,6 @@ def _all(history: list[Transaction]) -> list[Case]:
 
 
 def test_two_longest_reads_that_differ_do_not_prove_one_cycle_together():
-    """Either order of x is possible alone; a case that uses both orders contradicts itself."""
     history = concurrent("a x 1", "a x 2", "r x [1 2]", "r x [2 1]")
     steps = (
         Step(0, 1, Reason("ww", "", "x", "1", "2")),
@@ -193,7 +191,6 @@ def test_altered_cases_are_refused(name):
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - BEYOND))
 def test_without_the_promise_nothing_is_derived_from_it(name):
-    """Every promise that cases about registers rely on is necessary."""
     kind, options, history = CASES[name]
     if kind == "register" and any(options.get(flag) for flag in OPTIONS):
         told = [outcome(history, case, "rw-register") for case in cases_of(name)]
@@ -435,9 +432,6 @@ SOUND = placed(("a x 1", 0, 9), ("r y []", 1, 2), ("r x []", 3, 4))
 
 
 def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
-    """The mutated code treats operations as instantaneous, so overlapping transactions seem
-    ordered.
-    """
     history = recorded(SOUND)
     plugin = ElleListAppend().check(history, None, time_limit_s=300)
     assert plugin.verdict is Verdict.VALID
@@ -461,7 +455,6 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
 
 
 def test_underivable_cases_keep_their_verdict_and_say_so():
-    """The verifier is limited: a case that it cannot derive may still be true."""
     history = recorded(CASES["list/G0"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})
@@ -483,7 +476,6 @@ def test_underivable_cases_keep_their_verdict_and_say_so():
 
 
 def test_a_verified_case_need_not_refute_the_weakest_model():
-    """A case that refutes a strong model proves no violation of a weaker model."""
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})

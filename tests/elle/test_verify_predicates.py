@@ -36,7 +36,6 @@ def outcome(history: list[Transaction], universe: dict[str, int], case: Case) ->
 
 
 def found(history: list[Transaction], universe: dict[str, int]) -> Iterator[Case]:
-    """Return all cases of a history, under real-time models and session models."""
     for model in MODELS:
         result = check_closed_predicate(history, universe=universe, consistency_models=(model,))
         for name, cases in result.anomalies.items():
@@ -96,7 +95,6 @@ def test_nothing_that_is_found_in_stores_is_refused(level):
 
 
 def test_nothing_that_is_found_in_invented_histories_is_refused():
-    """Only two kinds of dirty reads have no certificate."""
     told: dict[str, int] = {}
     for seed in range(500):
         universe, history = invented(random.Random(seed))
@@ -373,7 +371,6 @@ def test_a_history_that_declares_no_universe_has_a_certificate(tmp_path):
 
 
 def test_a_check_broken_on_purpose_gives_no_verdict(tmp_path, monkeypatch):
-    """The mutated inference assumes that no predicate matches a written value."""
     genuine = Predicate.matches
     monkeypatch.setattr(
         Predicate, "matches", lambda self, value: value == 7 or genuine(self, value)

@@ -22,7 +22,6 @@ SHORT = ("large-tables", "majority-down", "minority-down", "single-master-paused
 
 
 def run(name, seed):
-    """Run a case in the simulation, and assert that it is valid."""
     case = msgspec.structs.replace(load_case(FOLDER / f"{name}.json"), seed=seed)
     done = simulated(case)
     judgement = done.judgement(time_limit_s=300)
@@ -31,7 +30,6 @@ def run(name, seed):
 
 
 def within(history, nemesis):
-    """Return the operations that lie within a fault of this nemesis."""
     windows = [
         (fault.begin.time, fault.heal.time)
         for fault in faults_of(history)

@@ -30,7 +30,7 @@ POWER_CUTS = (
 )
 STALE = {"linearizable-register"}
 LOST = {"linearizable-register", "crash", "liveness"}
-"""The judges of members that lost writes: some do not start on what their disks still have."""
+"""The checkers that convict members which lost writes. Some members do not even restart."""
 OLD_LEADER = ("--fault", "cut leader from others at 2s for 7s", "--time-limit", "10")
 """One cut during which clients keep writing to a leader that is replaced and gives up later."""
 CUT_AND_DEAD = (
@@ -40,7 +40,7 @@ CUT_AND_DEAD = (
 """The primary dies after a cut in which its clients wrote to it and the standby replaced it."""
 LOST_ELEMENTS = {"set-full-linearizable"}
 SPLIT_BRAIN = {"set-full-linearizable", "liveness"}
-"""The judges of two primaries: on a busy machine the old one may be back before it was replaced."""
+"""The checkers that convict two primaries. On a busy machine, the old primary may return early."""
 
 
 def row(name, *values, needs=(), nightly=False):

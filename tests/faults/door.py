@@ -1,4 +1,4 @@
-"""Short calls of link faults for tests; each session has one ledger of its active faults."""
+"""Methods that apply link faults in tests. Each session has one ledger of its active faults."""
 
 from harness.cluster import StreamQuality
 from harness.faults.door import Door

@@ -24,7 +24,6 @@ REQUESTS = {
 
 
 async def faulty(folder):
-    """Return a faulty disk, and its file "a" with the content "data"."""
     trouble = DiskTrouble(random.Random(1), "1/n")
     disk = FaultyDisk(RealDisk(folder), trouble)
     file = await disk.open("a")

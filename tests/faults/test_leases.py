@@ -19,8 +19,6 @@ UNDO = {"start", "resume"}
 
 
 def go(body):
-    """Run `body(leases)` in virtual time."""
-
     async def main(session):
         await body(Leases(session.env))
 
@@ -47,7 +45,6 @@ class Leases:
 
 
 def undone(cluster):
-    """Return how often the fault was undone."""
     good = [
         cluster.clocks.get("m1") == (0, 0),
         cluster.factors.get("m1") == 1.0,

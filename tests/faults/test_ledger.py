@@ -32,7 +32,6 @@ ROT = Disk(quality=DiskQuality(bitrot=0.25))
 
 
 def fresh(damage="minority"):
-    """Return an empty ledger and its cluster."""
     cluster = FakeCluster()
     return Ledger(cluster, FakeEnv(), damage=damage), cluster
 

@@ -136,7 +136,6 @@ def test_a_case_decides_whether_a_majority_may_be_damaged(damage):
 
 
 def test_an_operation_is_done_at_an_event_that_it_waits_for():
-    """An event triggers its fault outside any task, where operations would have no time limit."""
     text = "do rolling-restart on it when event leader group=master"
     history, judgement = run(text, 1, "kill leader every 3s for 1s")
     leaders = {(op.time, op.value["node"]) for op in history.facts("leader")}

@@ -37,7 +37,6 @@ def judged(model, lines, **settings_):
 
 
 def did(process, f, value, answer=None):
-    """Build an operation that completes at once."""
     return [(f"{process}!", f, value), (f"{process}+", f, value if answer is None else answer)]
 
 
@@ -377,7 +376,6 @@ NIL = [("1!", "read", None), ("1+", "read", None)]
 
 
 def rounds(*answers):
-    """Repeat a write and a read of the written value."""
     return [
         line
         for number, answer in enumerate(answers)

@@ -149,7 +149,6 @@ def test_only_the_permits_that_are_needed_count():
 
 
 def test_a_weak_system_within_its_permits_is_never_blamed():
-    """Random runs of a system that loses data at power cuts and answers stale reads."""
     verdicts = set()
     for seed in range(40):
         rng = random.Random(seed)

@@ -316,7 +316,6 @@ def test_long_forms_take_no_quadratic_time(tmp_path, text, count):
 
 @pytest.mark.slow
 def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
-    """A search with backtracking would need memory for each escape."""
     path = tmp_path / "h.edn"
     path.write_text('{:a "' + "\\\\" * 300_000 + '"}\n')
     tracemalloc.start()

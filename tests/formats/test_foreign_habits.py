@@ -53,7 +53,6 @@ def test_a_leading_zero_means_octal_digits_as_in_clojure(written, read, tmp_path
 
 
 def test_a_file_without_processes_is_the_history_of_one_client(tmp_path, capsys):
-    """The examples of Elle omit processes, and f as well."""
     ops = ["[[:append 1 1]]", "[[:append 2 1] [:r 1 [1]]]", "[[:r 1 [1]] [:r 2 [%s]]]"]
     lines = [f"{{:type :{kind}, :value {op}}}" for op in ops for kind in ("invoke", "ok")]
     assert checked(tmp_path, "\n".join(lines) % (1, 1), "h.edn") == EXIT_VALID

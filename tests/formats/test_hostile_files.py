@@ -98,7 +98,6 @@ def refusal(path, text, capsys, *options):
 
 
 def large(text, words):
-    """Mark a row of the table whose test takes seconds."""
     return pytest.param(text, words, marks=pytest.mark.slow)
 
 

@@ -1,4 +1,4 @@
-"""Ops in logs, in Jepsen's `history.txt` and in JSON; folders with other files; imports."""
+"""Ops read from logs, from Jepsen's `history.txt` and from JSON, and folders with other files."""
 
 import json
 
@@ -259,7 +259,6 @@ def test_an_imported_history_has_the_verdict_of_its_file(name, tmp_path, capsys)
     assert main(["check", str(tmp_path / "s"), "--json"]) == code
     stored = json.loads(capsys.readouterr().out)
     same = ("verdict", "model", "reason", "operations", "anomalies", "not")
-    # An import makes final what was decided from the form of the values.
     content["reason"] = content["reason"].replace(f"; {TAKEN}, if not: --no-independent", "")
     assert {key: stored[key] for key in same} == {key: content[key] for key in same}
     assert main(["export", str(run.folder)]) == EXIT_VALID

@@ -49,7 +49,6 @@ class Freezing(Up):
         return report
 
     def started(self, *words):
-        """Start a run, and yield it while it is in progress."""
         program, variables = self.program(*RUN, "--store", str(self.store), *words)
         return subprocess.Popen(
             program, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,

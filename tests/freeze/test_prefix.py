@@ -29,7 +29,6 @@ CUTS = 6
 
 
 def first_parts(history):
-    """Return some prefixes of a history, in order of length."""
     ops = list(history)
     return [ops[: len(ops) * number // CUTS] for number in range(1, CUTS + 1)]
 

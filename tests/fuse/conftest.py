@@ -1,4 +1,4 @@
-"""A mounted disk that is only controlled by its commands."""
+"""A fixture that mounts the native disk, which only its own commands control."""
 
 import json
 import os
@@ -58,7 +58,6 @@ class Mounted:
 
 @pytest.fixture
 def mounting(tmp_path):
-    """Provide a function that mounts disks."""
     made = []
 
     def mount(**named):

@@ -105,9 +105,6 @@ def test_torn_writes_survive_in_part_and_by_seed(mounting):
 
 
 def test_mapped_files_see_writes_and_power_cuts(disk):
-    """Like bbolt, the test reads through a mapping and writes with pwrite; no page survives a power
-    cut.
-    """
     disk.write("f", b"a" * 8192, sync=os.fsync)
     with (disk.root / "f").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=1) as mapped:
         assert mapped[:1] == b"a"

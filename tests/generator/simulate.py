@@ -1,7 +1,7 @@
-"""Running a generator against simulated completions, for tests of generators.
+"""Runs a generator against simulated completions.
 
-Like Jepsen's `jepsen.generator.test`, but in the interpreter's order: due completions are processed
-before the next operation is requested. The result depends only on the arguments.
+This is like Jepsen's `jepsen.generator.test`, but in the interpreter's order: due completions are
+processed before the next operation is requested. The result depends only on the arguments.
 """
 
 import heapq
@@ -93,7 +93,6 @@ class _Simulation:
         return numbered
 
     def _begin(self, draft: Draft, time_ns: int) -> Op | None:
-        """Start a draft's operation now; return the invocation for the generator."""
         process = draft.process
         assert process is not None, "an emitted draft has a process"
         self.ctx = self.ctx.busy(self.ctx.index_of(process), time_ns)

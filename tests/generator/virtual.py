@@ -67,7 +67,6 @@ class World:
         return list(self.recorder.history())
 
     def run(self, generator: Any, *, concurrency: int = 2, **options: Any) -> list[Op]:
-        """Interpret a generator and return all ops; no task may remain."""
         run(self.interpret(generator, concurrency=concurrency, **options))
         return self.ops
 

@@ -57,7 +57,6 @@ async def waits(task):
 
 @contextlib.asynccontextmanager
 async def two(database, isolation):
-    """Open two transactions in separate sessions."""
     async with transaction(database, isolation) as one, transaction(database, isolation) as other:
         yield one, other
 
@@ -360,8 +359,6 @@ async def test_serializable_transactions_that_only_read_never_fail(database):
 
 
 async def test_serializable_transactions_add_up(database):
-    """Concurrent transactions, each retried until it succeeds, all apply exactly once."""
-
     async def add():
         while True:
             async with transaction(database, SERIALIZABLE) as session:

@@ -45,7 +45,6 @@ def _with_database(body, spec, kind, seed, environment):
 
 
 async def answers(database):
-    """Wait until the database answers again."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(ConnectionLostError):

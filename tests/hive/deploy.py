@@ -17,10 +17,7 @@ from tests.support import deployed
 
 
 class Deployed(deployed.Deployed):
-    """Running metastores."""
-
     def new_client(self, **changes) -> MetastoreClient:
-        """Create a client with changed settings."""
         client = super().new_client()
         client._settings = dataclasses.replace(client._settings, **changes)
         return client

@@ -10,16 +10,13 @@ TARGET = ("--target", "hive", "--workload", "hms-ddl")
 
 
 def case_of(words, seed):
-    """Build a case with only the named nemeses."""
     arguments = [*TARGET, *shlex.split(words)]
     return case_from(parse_case_options(Parser(prog="exam"), arguments, nemesis="none"), seed)
 
 
 def run(words, seed=1):
-    """Return the result of one seed."""
     return run_seed(SeedJob(case=case_of(words, seed), store=None, name="exam", run_prefix=""))
 
 
 def verdicts(result):
-    """Map each checker to its verdict."""
     return {found.checker: found.verdict for found in result.checkers}

@@ -199,7 +199,6 @@ def test_tokens_are_refused_for_want_of_kerberos(maven):
 
 
 def deployed(**given):
-    """Return the declared metastores of a deployment, by name."""
     target = ApacheHiveTarget()
     options = with_defaults("target", target.name, target.options, given)
     settings = TargetSettings(profile="hive4", bugs=(), options=options, environment="process")

@@ -190,7 +190,6 @@ def test_only_behaviour_of_the_profile_is_permitted(permit, steps):
 
 
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
-    """The get alone is a contradiction; the named change shows where its answer came from."""
     told = check(written(CHANGED)).explanation
     assert any("It saw this change: Process 0 altered d.x (op " in line for line in told)
 
@@ -278,7 +277,6 @@ def test_two_drops_of_one_table_meet_although_it_was_renamed_between_their_reads
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_permitted_behaviour_is_found_among_lost_changes(logged):
-    """The test runs with and without hints from the log; effects of lost renames are tried last."""
     h = permitting(*EXPLAINING)
     h.gone(7, "rename", "d.x", "r", "e.y")
     h.gone(8, "create", "e.y", "s")
@@ -417,7 +415,6 @@ def test_the_checker_agrees_with_trying_every_order(made):
 @settings(max_examples=examples(300), deadline=None)
 @given(histories(), st.lists(st.integers(0, 6), max_size=6), st.integers(0, 3))
 def test_what_a_log_says_changes_no_verdict(made, logged, drops):
-    """Whether right or wrong, the log is only a hint for the search."""
     h, pairs = made
     if not metastore_history(History(h.lines)).operations:
         return
@@ -551,7 +548,6 @@ def test_a_place_is_behind_those_of_other_names():
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_permits_never_convict(made):
-    """Permits make no history invalid, and a history that they excuse is invalid without them."""
     h, _ = made
     strict = verdict(h)
     h.permitting(*((name, {}) for name in EXPLAINING))
@@ -563,7 +559,6 @@ def test_permits_never_convict(made):
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_the_model_is_consistent(made):
-    """Read-only operations change no state, and projections of valid histories are valid."""
     h, pairs = made
     found = metastore_history(History(h.lines)).operations
     model = Metastore()

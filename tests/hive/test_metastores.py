@@ -171,7 +171,6 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
 
 @on(deploy)
 async def test_a_metastore_paused_within_a_transaction_blocks_others_briefly(hms):
-    """A paused metastore may hold the sequence's lock, which the database then releases."""
     client = hms.new_client()
     for number in range(40):
         creating = asyncio.ensure_future(

@@ -180,8 +180,6 @@ def test_a_caller_that_stops_waiting_loses_the_session_and_its_locks():
 
 @worlds
 def test_an_orderly_stop_ends_sessions_and_keeps_commits(environment):
-    """In fast mode, the server does not wait for sessions, and the next start needs no recovery."""
-
     async def body(database, session):
         await put(database, table("x"))
         async with transaction(database) as idle:

@@ -52,8 +52,6 @@ def test_metastores_come_and_go_and_a_client_follows(kind):
 
 
 def test_the_store_keeps_its_protocol():
-    """All cases run one after another on one database, which is emptied by a restart in between."""
-
     async def body(database, session):
         for case in CASES:
             await case(database)

@@ -147,7 +147,6 @@ def test_a_run_without_any_fault_finds_drops_that_are_acknowledged_twice(
 
 
 async def too_slow_a_reader_is_told(hms: Deployed):
-    """The test sets the events' time to live to one second."""
     reader, writer = hms.new_client(), hms.new_client()
     await hms.ok(reader, "poll")
     await hms.ok(writer, "create", "db1.z")

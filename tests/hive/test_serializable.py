@@ -47,7 +47,6 @@ def statement(f, key, value):
 
 
 def seen(answer):
-    """Convert an answer into the oracle's form."""
     if isinstance(answer, list):
         return sorted((row["PARAM_KEY"], row["PARAM_VALUE"]) for row in answer)
     return answer

@@ -1,4 +1,4 @@
-"""The plug-in for metastores: nodes, options, groups, and workloads."""
+"""Metastores as a target: nodes, options, groups and workloads."""
 
 import itertools
 import random

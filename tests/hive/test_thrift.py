@@ -247,7 +247,7 @@ def test_a_change_of_kudus_entry_keeps_what_a_table_here_leaves_out():
     assert (written.tableType, written.owner, written.sd) == ("MANAGED_TABLE", "impala", entry.sd)
     objects = exchange_for(api.GetTableObjects("db1", ("t",)))
     (listed,) = objects.read(ttypes.GetTablesResult(tables=[entry]))
-    assert type(listed) is api.MetaTable  # what lists answer is converted by its exact type
+    assert type(listed) is api.MetaTable
     assert listed == api.MetaTable("db1", "t", COLUMNS, entry.parameters)
 
 

@@ -377,7 +377,6 @@ async def test_only_a_pipe_is_a_channel(path):
 
 @pytest.fixture(name="channel")
 def channel_fixture():
-    """Provide both ends of a node's input."""
     receiver, sender = os.pipe()
     yield receiver, sender
     for end in (receiver, sender):

@@ -1,4 +1,4 @@
-"""Files in a node's folder: paths and syncs; `test_power` compares them with a model."""
+"""Files in a node's folder: paths and syncs."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Output lines of nodes: which are events, which lines are kept, and truncation."""
+"""Output lines of nodes: which lines are events, which are kept, and which are cut short."""
 
 import re
 import time

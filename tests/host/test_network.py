@@ -99,7 +99,6 @@ async def test_try_send_stops_where_send_waits(pair):
 
 @on(drive)
 async def test_a_cancelled_recv_loses_nothing(pair):
-    """The critical moment is between a frame's header and its body."""
     release = asyncio.Event()
 
     async def slowly(conn):

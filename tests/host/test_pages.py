@@ -18,8 +18,6 @@ from harness.support import http1
 
 @contextlib.asynccontextmanager
 async def served(handler=None, *, bound="127.0.0.1"):
-    """Provide the port of a server."""
-
     async def hello(request):
         return PageResponse(200, "text/html", request.path.encode())
 

@@ -84,8 +84,6 @@ def check(model, found, *, torn):
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=3), st.booleans(), st.integers(0, 99))
 def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, seed):
-    """A kill between two incarnations loses nothing and syncs nothing."""
-
     async def live(folder, model, steps):
         disk = RealDisk(folder)
         for step in steps:

@@ -88,7 +88,6 @@ def test_a_failing_undo_does_not_keep_the_others(warden, tmp_path):
 
 
 def test_a_failed_undo_is_retried_at_the_end(warden, tmp_path):
-    """The command fails like the removal of a folder into which a dying process still writes."""
     first, again = tmp_path / "first", tmp_path / "again"
     fails_once = f"mkdir {first} && exit 1; touch {again}"
     warden.guard("removal", Run(["sh", "-c", fails_once]))

@@ -1,4 +1,4 @@
-"""The same test body as in the simulation, on real processes and sockets."""
+"""Runs the body of the simulated cluster test on real processes and sockets."""
 
 import pytest
 

@@ -145,7 +145,6 @@ async def test_a_partitioned_leader_does_not_answer_reads(cluster):
 
 @on(deploy, bugs=("NO-LEASE",))
 async def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader(cluster):
-    """The opposite of the previous test: with the switch, the deposed leader answers."""
     client, late = cluster.new_client(), cluster.new_client()
     await cluster.ok(client, "create", name="t")
     await cluster.ok(late, "get", name="t")

@@ -1,4 +1,4 @@
-"""Each profile permits exactly the defects that its rows in the ledger list."""
+"""Each profile permits exactly the defects that the ledger of bugs lists for it."""
 
 import pytest
 

@@ -19,7 +19,6 @@ SOON = "follower_unavailable_considered_failed_sec=3,tserver_unresponsive_timeou
 
 
 async def of_leader(cluster: Deployed) -> Mapping[str, Any]:
-    """Return the dump of the leading master."""
     leader = await cluster.leader()
     dump = (await cluster.system.snapshot())["masters"][leader]
     assert dump is not None
@@ -119,7 +118,6 @@ async def test_nothing_is_added_where_no_server_is_left_for_it(cluster):
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON)
 async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster):
-    """t1 fails and returns; then two others fail, and new copies replace t1's tombstones."""
     client, world = await with_table(cluster, 6), cluster.session.cluster
     first = await uuid_of(cluster, "t1")
     await world.kill("t1")
@@ -225,7 +223,6 @@ async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster):
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON + ",tablet_snapshot_every=4")
 async def test_rows_move_with_their_replicas(cluster):
-    """Every server is lost once, so no original replica remains at the end."""
     client, world = cluster.new_client(), cluster.session.cluster
     await cluster.ok(client, "create", name="t", columns=["a"], partitions=2)
     await cluster.until_converged()
@@ -266,7 +263,6 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster):
 
 @on(deploy, tservers=4, flags=SOON)
 async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
-    """With four servers, two replicas that leave concurrently could never both be replaced."""
     client, world = await with_table(cluster, 1), cluster.session.cluster
     (found,) = (await of_leader(cluster))["tablets"]
     held = [peer["address"].partition(":")[0] for peer in found["consensus"]["peers"]]
@@ -285,7 +281,6 @@ async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
 
 @on(deploy, tservers=4)
 async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster):
-    """The request is that of `kudu tablet change_config move_replica`; no server has failed."""
     await with_table(cluster, 1)
     rpc = RpcClient(cluster.env)
     for role in ("follower", "leader"):

@@ -50,8 +50,6 @@ async def lose_two_of_three(session, case):
 
 
 class Administered:
-    """The simulation with an administrator."""
-
     def __init__(self, case):
         self._case = case
 

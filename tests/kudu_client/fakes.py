@@ -14,8 +14,6 @@ Handler = Callable[[str, Any], Any]
 
 
 class FakeEnv(env.FakeEnv):
-    """A client's `Env` in virtual time."""
-
     def __init__(self) -> None:
         super().__init__("client", clock=VirtualClock())
 

@@ -314,7 +314,6 @@ def test_what_does_not_come_again_late(f, error, closed):
 @given(data=st.data())
 @settings(max_examples=examples(40))
 def test_random_attempts_against_the_definition(f, resend, data):
-    """Random sequences of answers; the oracle restates the definition."""
     kinds = data.draw(
         st.lists(
             st.sampled_from(["none", "unsent", "lost", "half-done", "refused", "done"]), max_size=6

@@ -26,7 +26,6 @@ CODE = m.TabletErrorCode
 def located(
     *, leader: int = 0, partitions: int = 1, ttl_ms: int = 60_000, table_id: str = "id"
 ) -> dict[tuple[str, str], list[Any]]:
-    """Return the master's answer about the table."""
     how = m.PartitionSchema(num_hash_buckets=partitions, hash_columns=("key",))
     replicas = tuple(
         m.ReplicaLocation(f"u{n}", address, "LEADER" if n == leader else "FOLLOWER", "VOTER")
@@ -291,7 +290,6 @@ def test_a_table_that_is_not_there(request_, kind):
 
 @pytest.mark.parametrize("ttl_ms", [60_000, 1])
 def test_known_tables_are_served_without_masters(ttl_ms):
-    """This also holds after the locations have expired."""
     script = located(ttl_ms=ttl_ms) | {(a, "Write"): [done(10)] for a in SERVERS}
 
     def lose_masters(rpc: FakeRpc) -> None:

@@ -119,7 +119,6 @@ async def test_a_new_leader_goes_on_in_the_log_where_the_old_one_was(kudu):
 
 
 async def migrate(kudu):
-    """Migrate the catalog from one master to three."""
     for node in ("m2", "m3"):
         assert await kudu.system.operations()["add-master"]([node]), node
     await kudu.until_ready()

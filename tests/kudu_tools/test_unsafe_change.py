@@ -27,7 +27,6 @@ async def _put(cluster: Deployed, client: Any, key: str, timeout_s: float = 10.0
 
 
 async def _replicas(cluster: Deployed) -> tuple[str, list[dict[str, str]]]:
-    """Return the tablet and its replicas, the leader first."""
     output = await _kudu(cluster, "table list --tablets --format json")
     (table,) = json.loads(output.text)["tables"]
     (tablet,) = table["tablets"]
@@ -106,7 +105,6 @@ async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster):
 
 @on(deploy, tservers=5, flags=SOON)
 async def test_those_that_were_left_out_may_return_and_harm_nobody(cluster):
-    """The removed members are a majority of the old configuration, so they still accept writes."""
     tablet, (first, second, survivor), client = await _lose_two(cluster)
     at = survivor["ts_address"]
     exits: list[Any] = []

@@ -271,7 +271,6 @@ def test_every_catalog_verdict_carries_a_proof():
 
 
 def test_an_optional_compare_and_set_follows_its_answer():
-    """A failed compare-and-set can never explain a read."""
     operations: Ops = [Operation(0, Cas(1, 4), 0, False, 1, 0), Operation(1, Read(), 2, 4, 3, 1)]
     assert proven(Register(0), operations).core == (1,)
     operations[0] = replace(operations[0], input=Cas(0, 4), output=UNKNOWN, return_time=None)

@@ -183,8 +183,6 @@ def test_times_that_cannot_be_are_refused_before_any_method():
 
 
 def test_a_method_that_contradicts_the_operations_is_no_verdict():
-    """The proof detects a wrong order or a wrong core."""
-
     class Wrong(Queue):
         def decide(self, operations: Sequence[Operation[Any, Any]], /) -> Decision:
             ids = tuple(o.id for o in operations)
@@ -219,11 +217,6 @@ class PlainMap(KeyValue):
 
 @pytest.mark.parametrize("origins_max", [64, 1])
 def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
-    """With `blurred`, `verify_core` refutes no core that it does not refute without `blurred`.
-
-    If `ORIGINS_MAX` is too small, it may fail to refute an illegal core, but it must never refute a
-    legal one.
-    """
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
     tally = Counter[tuple[bool, bool]]()
@@ -246,9 +239,6 @@ def test_states_equal_to_the_core_make_no_difference(origins_max, monkeypatch):
 @pytest.mark.parametrize("distance", [1, 2, 15, 16, 17, 18, 100])
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_chain_of_compare_and_sets_is_proven_however_long(distance, is_lost):
-    """The core needs the chain of compare-and-sets between the two reads, although some answers are
-    lost.
-    """
     chain: Ops = [
         Operation(0, Cas(n, n + 1), 10 * n, True, None if is_lost and n % 7 == 3 else 10 * n + 5, n)
         for n in range(120)

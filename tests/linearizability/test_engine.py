@@ -1,4 +1,4 @@
-"""The search, compared with oracles and between variants, and its guarantees."""
+"""The search for a legal order, compared with oracles and between its variants."""
 
 import itertools
 import random
@@ -381,8 +381,6 @@ def test_searches_share_the_remaining_steps():
 
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_projections_stay_within_the_steps_that_are_left(native, monkeypatch):
-    """A projection may use a whole round, and a catalog has one projection per name and per id."""
-
     class Projected(Searched):
         def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
             return [Projection(f"{n}", Register(0), tuple(operations)) for n in range(30)]

@@ -28,7 +28,6 @@ Ops = list[Operation[Any, Any]]
 
 
 def in_turn(*pairs: tuple[Any, Any]) -> Ops:
-    """Build consecutive operations."""
     return [Operation(0, i, 2 * n, o, 2 * n + 1) for n, (i, o) in enumerate(pairs)]
 
 

@@ -266,7 +266,6 @@ def test_optional_operations_that_complete_an_order(operations):
 
 
 def test_many_optional_operations_are_decided_in_few_steps():
-    """Sixteen optional operations have 65,536 subsets, of which only few matter."""
     writes: Ops = [Operation(n, Write(n), 0, None, 1, n) for n in range(1, 9)]
     lost: Ops = [Operation(20, Cas(n, 99), 0, UNKNOWN, None, 20 + n) for n in range(1, 9)]
     last = Operation(30, Read(), 5, 77, 6, 50)

@@ -1,9 +1,9 @@
-"""A master without a network, in virtual time: one object as its Raft replica, and scripted tablet
-servers.
+"""A master without a network, in virtual time.
 
-`FakeReplica` keeps a log and applies committed entries. Tests decide when entries commit: `hold()`
-keeps them uncommitted, `commit()` commits them, and `depose()` ends the leadership while the fate
-of held entries is unknown.
+`FakeReplica` is one object in place of the master's Raft replica: it keeps a log and applies
+committed entries. Tests decide when entries commit: `hold()` keeps them uncommitted, `commit()`
+commits them, and `depose()` ends the leadership while the fate of held entries is unknown.
+`FakeTServers` gives scripted answers of tablet servers.
 """
 
 from __future__ import annotations
@@ -226,7 +226,6 @@ class FakeMaster:
         self.handlers[request_type or request_type_of(handler)] = handler
 
     async def ask(self, request: Call[R_co]) -> R_co:
-        """Return the service's answer."""
         answer = self.handlers[type(request)](request, "client")
         return await answer if isinstance(answer, Coroutine) else answer
 
@@ -349,7 +348,6 @@ def create_request(
     seq_no: int | None = None,
     **changes: Any,
 ) -> m.CreateTableRequest:
-    """Build a create with a key column and the given columns."""
     names = columns or ("a",)
     schema = m.Schema((m.Column(0, "key", is_key=True), *(m.Column(0, column) for column in names)))
     identity = request_id(seq_no)

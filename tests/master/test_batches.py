@@ -56,7 +56,6 @@ def placed(tablet: TabletRecord, number: int) -> TabletRecord:
 
 
 def test_a_thousand_tablets_are_one_small_entry():
-    """The batch must stay far below the message limit of 8 MB."""
     created = new_tablets(1000)
     running = tuple(placed(tablet, n) for n, tablet in enumerate(created))
     dead = tuple(t.buried(TabletState.DELETED, WALL_NS, "the table was deleted") for t in running)
@@ -133,7 +132,6 @@ def test_equal_batches_give_equal_bytes(tablets):
 
 
 def test_every_field_of_a_tablet_is_packed():
-    """A new field of the record would be lost unless it is added to the packed form."""
     assert TabletRecord.__struct_fields__ == (
         "id",
         "table_id",

@@ -19,7 +19,9 @@ LEADER = m.PeerConfig("b" * 32, "m2:7051")
 
 
 class Follower(FakeMaster):
-    """A follower that has applied up to `replica.applied_index`; its leader answers with `told`."""
+    """A follower that has applied the log up to `replica.applied_index`; its leader answers with
+    `told`.
+    """
 
     def __init__(self, told: ReadIndexResponse) -> None:
         super().__init__()

@@ -51,8 +51,6 @@ async def tables(cluster: Deployed, node: str) -> list[str]:
 
 @pytest.mark.parametrize("snapshot_every", [60, 2])
 def test_a_new_master_joins_by_itself_and_has_everything(snapshot_every):
-    """The new master receives either the log or a snapshot."""
-
     async def body(cluster: Deployed) -> None:
         client = cluster.new_client()
         for name in ("a", "b", "c"):
@@ -148,7 +146,6 @@ async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster):
 
 @on(deploy, flags=BY_HAND)
 async def test_a_wiped_master_is_no_member(cluster):
-    """The new master receives either the log or a snapshot."""
     world = cluster.session.cluster
     leader = await cluster.leader()
     wiped = next(name for name in ("m1", "m2", "m3") if name != leader)

@@ -101,7 +101,6 @@ BATCHES = st.lists(
 
 @given(BATCHES, st.integers(1, 8))
 def test_snapshots_and_maps_equal_replay(batches, cut):
-    """The state is the same, no matter which batches come from a snapshot or a load."""
     whole, resumed = SystemTablet(), SystemTablet()
     catalog: Catalog | None = None
     first = ([(number, "z", TableState.RUNNING) for number in range(4)], [])

@@ -1,7 +1,8 @@
 """Additions and evictions of replicas: cases of Kudu's rules, and a model that must settle.
 
-Each peer in a case is one word: its name, followed by `!` failed, `x` unrecoverable, `?` unknown,
-`r` marked `replace`, `n` a non-voter, `p` a non-voter to be promoted. The first peer is the leader.
+Each word of a case is a peer: its name and its marks. The first peer is the leader. The marks are
+`!` failed, `x` unrecoverable, `?` unknown, `r` marked `replace`, `n` a non-voter, and `p` a
+non-voter to be promoted.
 """
 
 import dataclasses
@@ -261,7 +262,6 @@ class World:
         return True
 
     def promote(self) -> bool:
-        """Promote a member, as the leader replica does."""
         for uuid, peer in self.peers.items():
             if peer.promote and self.is_well(uuid):
                 self.peers[uuid] = PeerConfig(uuid, "")
@@ -286,7 +286,6 @@ def worlds(draw: st.DrawFn) -> World:
 
 @given(worlds(), st.randoms(use_true_random=False))
 def test_every_tablet_with_a_majority_settles(world, rng):
-    """Every start with a healthy majority settles, with all replicas if enough servers are up."""
     assume(world.can_commit())
     world.elect(rng)
     first = dict(world.peers)
@@ -306,7 +305,6 @@ def test_every_tablet_with_a_majority_settles(world, rng):
 
 @given(worlds())
 def test_without_a_healthy_majority_no_voter_is_touched(world):
-    """If lost voters were removed, the remaining ones would look complete."""
     assume(not world.can_commit())
     config = RaftConfig(1, tuple(world.peers.values()))
     for leader in world.healthy:

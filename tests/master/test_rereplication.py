@@ -165,7 +165,6 @@ async def test_a_failed_replica_is_replaced_step_by_step():
 
 
 async def test_tasks_settled_meanwhile_are_skipped():
-    """The leader was unreachable for a while, and by then all replicas were healthy again."""
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = UNREACHABLE
     await tablet.report(tablet.third)

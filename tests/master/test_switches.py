@@ -47,7 +47,6 @@ async def leader(*bugs: str) -> FakeMaster:
 
 
 async def table(*bugs: str, partitions: int = 1) -> FakeMaster:
-    """Like `with_table`, with switches."""
     master = await leader(*bugs)
     await master.create("t", "a", partitions=partitions)
     await asyncio.sleep(0.1)
@@ -93,7 +92,6 @@ async def test_followers_take_note_of_heartbeats(bugs, heard):
 @pytest.mark.parametrize("leads", [True, False])
 @pytest.mark.parametrize("names", [True, False])
 async def test_answers_to_heartbeats_name_the_masters(leads, names):
-    """The answer names the active configuration, so that servers already know future voters."""
     master = FakeMaster(flags=Flags(heartbeat_names_masters=names))
     if leads:
         await master.lead(tservers=0)

@@ -1,4 +1,4 @@
-"""Defects of the masters: DDL, reads, refusals, reports, calls."""
+"""Defects to plant in masters: in DDL, reads, refusals, reports and calls."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""Defects of Raft and of its files."""
+"""Defects to plant in Raft and in its files."""
 
 from targets.kudu.consensus import events as ev
 from targets.kudu.consensus.consensus_queue import Leader

@@ -89,7 +89,6 @@ class Calls:
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_defect_takes_the_arguments_of_the_replaced_function(mutant):
-    """Otherwise the soak would find a `TypeError` of the patch in place of the defect."""
     calls = Calls()
     MUTANTS[mutant].patch(calls)
     assert calls.pairs
@@ -124,7 +123,7 @@ OWN = frozenset(
         "tablets-run-unreported",
     )
 )
-"""Defects that are only tried nightly; a review once saw the other ones missed."""
+"""Defects that are tried only nightly."""
 
 
 def cases(values, *, nightly):

@@ -1,4 +1,4 @@
-"""Defects of tablet servers."""
+"""Defects to plant in tablet servers."""
 
 import msgspec
 

@@ -216,7 +216,6 @@ def test_numbers_out_of_range_are_errors_not_crashes():
 
 @needs_native
 def test_searching_a_register_leaves_the_interpreter_to_other_threads():
-    """Forty concurrent writes, and a read of a value that was never written, exceed the budget."""
     operations = [Operation(n, Write(n), 0, None, 100 + n) for n in range(40)]
     operations.append(Operation(99, Read(), 0, -1, 50))
 

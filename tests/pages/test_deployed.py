@@ -20,7 +20,6 @@ MASTERS = ("m1", "m2", "m3")
 
 
 async def every_page(cluster: Deployed):
-    """Request all pages of a master and a tablet server, with a hostile table name."""
     env = cluster.env
     await cluster.ok(cluster.new_client(), "create", name=HOSTILE)
     await cluster.until_converged()
@@ -130,7 +129,6 @@ def test_looking_is_part_of_a_run_and_replays():
 
 
 def marked(*marks):
-    """Put all these marks on one test."""
     return lambda test: functools.reduce(lambda done, mark: mark(done), marks, test)
 
 

@@ -1,4 +1,4 @@
-"""Runs in the process environment, and the checks after each run."""
+"""Fixtures that run nodes in the process environment, and check that nothing of a run remains."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,6 @@ def processes_of(run_id: str) -> list[int]:
 
 
 def roles_of(run_id: str) -> dict[str, int]:
-    """Return the processes of a run, by role."""
     return {procfs.environment_of(pid).get(ROLE_VARIABLE, "?"): pid for pid in processes_of(run_id)}
 
 
@@ -94,7 +93,7 @@ async def never(driver):
 
 
 class Driver:
-    """Short forms of what tests do in a session."""
+    """Shortcuts for what tests do in a session."""
 
     def __init__(self, session):
         self.session = session

@@ -11,7 +11,6 @@ PORT = 7000
 
 
 async def ask(env: Env, address: Address, request: dict[str, Any], timeout_s: float) -> Any:
-    """Send one request over a new connection."""
     async with asyncio.timeout(timeout_s):
         conn = await env.net.connect(address)
         try:

@@ -1,4 +1,6 @@
-"""One address for all callers: the socket identifies the caller, so links fail separately."""
+"""All callers use one address of a node; the socket identifies the caller, so links fail
+separately.
+"""
 
 import asyncio
 import os

@@ -344,7 +344,6 @@ def test_it_is_available_here():
 
 
 def test_a_starved_node_is_reported(run, monkeypatch):
-    """Four nodes compete for one processor, and a fifth needs none."""
     monkeypatch.setattr("harness.environments.host.starvation._LOOK_S", 0.25)
     specs = [shell(name, "while :; do :; done") for name in "abcd"]
 

@@ -79,7 +79,6 @@ def test_leases_end_although_the_controller_is_frozen():
 
 
 def test_a_slow_node_is_neither_left_stopped_nor_alive():
-    """The driver is frozen and then killed while the slow node is stopped."""
     run_id = f"death-{os.getpid()}-6"
 
     def frozen(process):

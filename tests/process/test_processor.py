@@ -62,7 +62,6 @@ class World:
         self.stopped = False
 
     def be_late(self, by_s):
-        """Fire the pending timer later by this amount."""
         self._timer.due_s += by_s
 
     def pass_time(self, time_s):

@@ -21,7 +21,6 @@ time.sleep(600)
 
 
 def segments():
-    """Return the ids of all segments."""
     return {int(line.split()[1]) for line in _SEGMENTS.read_text().splitlines()[1:]}
 
 

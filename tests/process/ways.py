@@ -49,7 +49,6 @@ class Bystander:
     run_id: str
 
     def roles(self) -> dict[str, procfs.ProcessId]:
-        """Map each role of the run to its first process."""
         identities: dict[str, procfs.ProcessId] = {}
         for process in procfs.all_processes():
             marks = procfs.environment_of(process.pid)
@@ -67,11 +66,9 @@ class Bystander:
         return last
 
     async def send(self, number: signal.Signals, role: str, *, child: bool = False) -> None:
-        """Send one signal."""
         procfs.send(await self.process(role, child=child), number)
 
     async def stop(self, role: str, *, child: bool = False, for_s: float = _STOPPED_S) -> None:
-        """Stop a process, and continue it later."""
         process = await self.process(role, child=child)
         procfs.send(process, signal.SIGSTOP)
         await asyncio.sleep(for_s)
@@ -87,7 +84,6 @@ class Bystander:
 
 
 Act = Callable[[Bystander], Awaitable[None]]
-"""The action of a bystander."""
 
 
 @dataclass(frozen=True)

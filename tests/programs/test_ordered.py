@@ -11,7 +11,6 @@ WORDS = "'delta', 'alpha', 'echo', 'bravo', 'charlie'"
 
 
 def run(source):
-    """Run a module of a program; return its globals."""
     scope = {"__builtins__": vars(builtins) | NAMES}
     exec(compile_ordered(source.encode(), "program.py"), scope)
     return scope

@@ -92,7 +92,6 @@ def night(tmp_path):
 
 
 def stand_in(folder):
-    """Put the stand-in for `harness` into the folder; return its path."""
     program = folder / "harness"
     program.write_text(STAND_IN)
     program.chmod(0o755)
@@ -259,7 +258,6 @@ def test_old_nights_are_forgotten(night, tmp_path):
 
 @pytest.fixture(scope="module")
 def workflow():
-    """Parse the workflow with a real YAML parser."""
     return yaml.safe_load(WORKFLOW.read_text())
 
 
@@ -342,7 +340,6 @@ def test_a_crashed_seed_costs_the_workflow_nothing_but_its_colour(github, tmp_pa
 
 
 def test_the_workflow_installs_the_harness_from_its_sources(workflow, tmp_path):
-    """pip resolves the name and its extra; nothing is installed."""
     (job,) = workflow["jobs"].values()
     (install,) = [step["run"] for step in job["steps"] if step.get("name") == "install"]
     (tmp_path / "pyproject.toml").write_text(

@@ -98,7 +98,6 @@ def text_of(result):
 
 
 def failure_of(result):
-    """Return the output of a suite whose only test fails."""
     result.assert_outcomes(failed=1)
     return text_of(result)
 

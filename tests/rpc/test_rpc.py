@@ -100,8 +100,6 @@ async def test_a_refusal_by_the_server_is_a_remote_error(session, request_, mess
 
 @pytest.mark.parametrize("answer", ODD_FRAMES)
 def test_an_invalid_answer_breaks_the_connection(answer):
-    """For example, a socket that is connected to itself receives its own request."""
-
     async def body(session: Session) -> None:
         client = RpcClient(session.env)
         await echo(client)
@@ -291,8 +289,6 @@ def test_sequential_calls_are_cheap():
 
 @pytest.mark.parametrize("once", [False, True])
 def test_a_name_is_resolved_again_after_an_error(once):
-    """With switch DNS-ONCE it is not resolved again, and the client keeps calling the old node."""
-
     async def main(session: Session) -> None:
         client = RpcClient(session.env, resolve_once=once)
         assert (await echo(client)).text == "n1 to client"

@@ -26,12 +26,10 @@ BRIEF = {"interval_s": 2.0, "duration_s": 1.5, "time_limit_s": 8.0}
 
 
 def kudu(seed, *nemeses, bugs=(), **fields):
-    """Build a short case on the bundled target."""
     return Case(seed=seed, nemeses=nemeses or ("none",), bugs=bugs, **{**SHORT, **fields})
 
 
 def toy(seed, *nemeses, **fields):
-    """Build a short case on the toy register."""
     return kudu(seed, *nemeses, target="toy-register", workload="register", **fields)
 
 
@@ -187,7 +185,6 @@ def test_a_clean_target_is_not_blamed(nemeses):
     ],
 )
 def test_a_switch_is_found(bug, nemesis, known, tries):
-    """The known seeds are tried first; after a change of the target, others may be needed."""
     for seed in itertools.chain(known, range(100, 100 + tries)):
         judgement = judged(kudu(seed, nemesis, bugs=(bug,)))
         assert judgement.verdict is not Verdict.UNKNOWN
@@ -293,8 +290,6 @@ def test_a_client_that_fails_the_probe_costs_an_operation_not_the_run(behave, wo
 
 @pytest.mark.parametrize("works", [0, 1, 2])
 def test_a_probe_that_fails_goes_on_with_another_process(works):
-    """For example, clients are pinned to nodes by their number, and two of three nodes are dead."""
-
     def pinned(env, process):
         async def behave(request):
             own = process % 3 == works
@@ -312,8 +307,6 @@ def test_a_probe_that_fails_goes_on_with_another_process(works):
 
 @pytest.mark.slow
 def test_a_probe_names_nodes_asked_after_the_bound():
-    """Clients that only ask nodes outside the core prove nothing about the core."""
-
     def astray(env, process):
         async def behave(request):
             if env.clock.monotonic_ns() < 5e9:
@@ -417,7 +410,6 @@ def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
 
 @pytest.mark.parametrize("calm_after", [0, 1, 2, 100])
 def test_what_is_disturbed_while_it_is_read_is_read_again(calm_after):
-    """A delayed call arrives after the target has settled, and the dump shows its effect."""
     snapshots = []
 
     async def settles():

@@ -80,7 +80,6 @@ def test_any_draws_only_faults_that_the_environment_supports():
     ],
 )
 def test_any_holds_no_faults_at_events_that_never_come(workload, options, wanted):
-    """A nemesis that hits nothing would make the run vacuous."""
     asked = Case(seed=1, target="hive", workload=workload, nemeses=(ANY,), target_options=options)
     names = expand_any(asked, SIM).nemeses
     assert ("restart-database" in names, "at-points" in names) == (wanted, wanted)

@@ -198,7 +198,6 @@ def test_a_judgement_that_cannot_be_tempered_convicts_of_nothing(monkeypatch):
 
 
 def test_a_report_has_the_signature_that_the_run_has(monkeypatch):
-    """A report adds names to ids, which changes the text of a reason, but not its signature."""
     table = "0e7fb6aa" * 4
     answer = {"table_id": table, "term": 1}
     ops = [

@@ -77,8 +77,6 @@ def test_all_else_stays_as_it_is_and_is_judged_once(result, forced):
     [(True, 5, Verdict.UNKNOWN), (True, 2, Verdict.INVALID), (False, 5, Verdict.INVALID)],
 )
 def test_every_judgement_is_tempered(forced, whole, verdict):
-    """The checker of this test rejects every history with a certain number of ops."""
-
     def check(part, *_, **__):
         found = convicts(0, checker="mine")
         return found if len(part) >= whole else CheckResult("mine", Verdict.VALID, "fine")

@@ -35,7 +35,6 @@ def test_planning_again_changes_nothing():
 
 
 def test_no_nemesis_strikes_only_while_another_does():
-    """If two nemeses each took all nodes down, each would hide the effect of the other."""
     for seed in range(40):
         case = Case(seed=seed, nemeses=("kill-all", "power-cut-all"), time_limit_s=30.0)
         faults = plan_case(case, None).case.faults

@@ -170,7 +170,6 @@ def test_without_terms_a_leader_that_ended_leads_again_once_it_has_started(asked
 
 
 def test_exits_before_the_first_subscriber_are_recorded():
-    """Events while nodes start go only to the first subscriber."""
     early = [event("m1", "node-exited", code=1, expected=False, log=[])]
 
     def subscribe(callback):

@@ -10,7 +10,6 @@ from tests.sim.toy import forever, run, specs
 
 
 async def announcer(env, config):
-    """Run a node that announces one event and continues."""
     env.event(config["kind"], **config["data"])
     await forever()
 

@@ -161,10 +161,6 @@ def test_a_sync_covers_what_was_appended_before_it_began():
 
 @pytest.mark.parametrize("moment", [0, 0.0005, 0.02])
 def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(moment):
-    """A replica that was stopped while it saved a snapshot once lost everything except the
-    snapshot.
-    """
-
     async def work(disk, store):
         await disk.replace("f", b"old")
         task = asyncio.create_task(disk.replace("f", b"new"))

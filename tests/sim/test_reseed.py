@@ -21,7 +21,6 @@ FAULTS = (Fault("f1", "kill-leader", 3 * NS_PER_S, 2 * NS_PER_S),)
 
 
 def recorded(tmp_path, name, *, ops=None, **knobs):
-    """Return a run's ops and the lines of its trace."""
     trace = tmp_path / name
     case = Case(
         seed=5,
@@ -37,7 +36,6 @@ def recorded(tmp_path, name, *, ops=None, **knobs):
 
 
 def split(lines, at_s=AT_S):
-    """Split the lines of a trace at the time `at_s`."""
     before = list(itertools.takewhile(lambda line: float(line.split()[0]) < at_s, lines))
     return before, lines[len(before) :]
 

@@ -546,7 +546,6 @@ def test_worlds_leave_nothing_behind():
 
 
 def test_a_tripwire_keeps_no_world_alive():
-    """Modules imported during a run and sleeping threads may hold a tripwire."""
     held: list[Any] = []
     worlds: list[weakref.ref[World]] = []
     inside, leave = threading.Event(), threading.Event()

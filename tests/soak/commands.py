@@ -89,7 +89,6 @@ def contents(store):
 
 
 def workers_of(pid):
-    """Return the running child processes of `pid`."""
     return sorted(filter(alive, procfs.family(pid)[1:]))
 
 

@@ -56,7 +56,6 @@ def essence(found):
 
 
 def runs(store):
-    """Return the folders of runs."""
     found = (store / "n").iterdir()
     return sorted(path for path in found if path.name[0] != "." and not path.is_symlink())
 

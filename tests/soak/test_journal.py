@@ -49,7 +49,6 @@ STEPS = st.one_of(
 @settings(max_examples=examples(100), deadline=None)
 @given(steps=st.lists(STEPS, max_size=20))
 def test_the_last_result_of_each_seed_counts_in_every_range(tmp_path_factory, steps):
-    """A tuple in the input reopens the journal with another range, sometimes with `fresh`."""
     path = tmp_path_factory.mktemp("j") / "j"
     journal = Journal(path, HEADER, 1, 9, fresh=True)
     recorded, forgotten, seeds = {}, set(), range(1, 10)

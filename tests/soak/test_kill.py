@@ -34,7 +34,6 @@ ENDLESS = (
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Run an undisturbed soak; return its store and results."""
     store = tmp_path_factory.mktemp("whole")
     code, found, _ = soak(store, *KUDU)
     assert code == EXIT_INVALID

@@ -108,7 +108,6 @@ def campaign_at(store, uri, fresh=False):
 
 
 def soak(store, uri, **how):
-    """Run the pending seeds in this process."""
     campaign = campaign_at(store, uri)
     try:
         for seed in list(campaign.pending()):
@@ -275,7 +274,6 @@ def test_a_merge_that_fails_is_no_failure_of_the_soak(tmp_path, expected, monkey
 
 
 def test_runs_of_other_code_stay_in_the_store(tmp_path):
-    """Another soak uses the same store, and has a run of the same seed there."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     name = soak(store, uri).run_name(1)
     folder = keep_run(store, "n", name, Case(seed=1), history(7), verdict=Verdict.VALID)
@@ -294,7 +292,6 @@ def test_fresh_takes_over_nothing(tmp_path):
 
 
 def test_runs_of_another_day_are_the_same(tmp_path, expected, monkeypatch):
-    """The journal is lost and the code has changed: seeds rerun, and the lake keeps its runs."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     soak(store, uri)
     shutil.rmtree(store)

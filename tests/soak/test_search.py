@@ -98,7 +98,6 @@ def test_searches_are_soaks_of_their_own(tmp_path):
 
 @pytest.mark.slow
 def test_a_crashed_seed_of_a_guided_soak_stays_crashed(tmp_path):
-    """Later cases follow from the crash, which taught the search nothing."""
     _, campaign = soak(tmp_path, most=0)
     spec = campaign.spec
     campaign = Campaign(spec, fresh=False)

@@ -69,7 +69,6 @@ def test_a_task_puts_its_runs_into_a_lake(tmp_path, monkeypatch):
 @pytest.mark.process
 @pytest.mark.parametrize("artefacts", [0, 1, 9])
 def test_a_task_makes_pages_of_the_first_that_fail(artefacts, tmp_path):
-    """Only the task still has the folder of a run after the run has moved into a lake."""
     case = Case(
         seed=0, nemeses=("partition-leader",), bugs=("NO-LEASE",), rate=20.0,
         time_limit_s=3.0, interval_s=1.0, duration_s=1.0,
@@ -195,9 +194,6 @@ def test_waves_grow_and_every_seed_is_taken_once(waves):
     ids=["slow", "quick", "a lake"],
 )
 def test_waves_are_as_long_as_they_should_be_and_never_of_few_seeds(lake, took_s, sizes, waves):
-    """Each task has a cost, and each append an even larger one, so only the last wave may be one
-    seed.
-    """
     waves.took_s = took_s
     SparkSoak().run(job(lake=lake), iter(range(100, 200)), url="x", take=lambda _: True)
     assert [len(wave) for wave in waves] == sizes

@@ -346,7 +346,6 @@ def test_replays_drop_only_options_that_a_run_lacks():
 
 
 def test_every_option_of_the_soak_is_known_to_replays(capsys):
-    """An option that is not removed would be passed to `run`, which would refuse it."""
     assert main(["soak", "--help"]) == 0
     flags = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
     assert main(["run", "--help-all"]) == 0
@@ -376,8 +375,6 @@ def test_signals_are_taken_only_where_they_can_be(block):
 
 
 class Drawing:
-    """A reporter that leaves a marker file."""
-
     def write(self, folder):
         (folder / "drawing").write_text("x")
         return folder / "drawing"

@@ -38,7 +38,10 @@ __all__ = [
 ]
 
 BROWSER_MARKS = [pytest.mark.browser, pytest.mark.xdist_group("spark")]
-"""One worker runs all browser tests with one Chromium; it also has the reported store."""
+"""The marks of all browser tests.
+
+One worker runs them with one Chromium, and also the tests that share the reported store.
+"""
 
 
 def browser_test(test):
@@ -49,10 +52,10 @@ def browser_test(test):
 
 
 CHROMIUMS = ("chromium-headless-shell", "chromium", "google-chrome")
-"""The first one has no windows and menus, and needs 0.6 times the CPU of the others."""
+"""Names of Chromium's program. The first one needs 0.6 times the CPU of the others."""
 TIMEOUT_MS = 120_000
 FLAGS = ("--disable-gpu", "--disable-software-rasterizer", "--in-process-gpu", "--no-zygote")
-"""Drawing needs no separate process: pages are small, and processes are the main cost."""
+"""Options of Chromium. Drawing needs no separate process, because pages are small."""
 VIEWPORT = {"width": 1280, "height": 800}
 NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
 NETWORK_TRIES = 8
@@ -136,7 +139,6 @@ class BrowserPage:
             locator.click()
 
     def expect(self, text: str) -> None:
-        """Expect errors that contain `text`."""
         self._expected.append(text)
 
     def unexpected(self) -> list[str]:
@@ -239,7 +241,6 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def browser_tab(chromium) -> Tab:
-    """Provide the page that all tests share."""
     return Tab(chromium)
 
 

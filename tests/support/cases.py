@@ -56,7 +56,6 @@ def simulated(
 
 
 def judged(case: Case, **options: Any) -> Judgement:
-    """Run a case by `simulated`, and judge it."""
     return simulated(case, **options).judgement()
 
 

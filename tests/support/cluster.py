@@ -59,7 +59,6 @@ class FakeCluster:
         self.callbacks.append(callback)
 
     def end(self, node):
-        """Let a node exit on its own."""
         self.down.add(node)
         for callback in self.callbacks:
             data = {"code": 1, "expected": False}
@@ -86,7 +85,6 @@ class FakeCluster:
 
     @property
     def cuts(self):
-        """Return the links of each cut."""
         return [links for links, quality in self.laid if quality is None]
 
     async def mend(self):

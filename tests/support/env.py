@@ -11,8 +11,6 @@ NS_PER_S = 1_000_000_000
 
 
 class Clock:
-    """A clock that only advances when a test moves it."""
-
     def __init__(self, now_ns: int = 0, *, wall_begin_ns: int = 0) -> None:
         self.now_ns, self.wall_begin_ns = now_ns, wall_begin_ns
 

@@ -1,4 +1,4 @@
-"""Uses of bug switches in a target's code, for tests of the ledger (the list of switches)."""
+"""Bug switches that a target's code uses, for tests of the ledger (the list of all switches)."""
 
 import ast
 from pathlib import Path

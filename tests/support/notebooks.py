@@ -7,7 +7,6 @@ import json
 
 
 def code_cells(path):
-    """Return the code cells of a notebook file."""
     return [
         cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"
     ]

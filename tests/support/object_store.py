@@ -39,7 +39,6 @@ def options_for(endpoint):
 
 
 def free_port():
-    """Return a port without a listener."""
     with socket.socket() as found:
         found.bind((HOST, 0))
         return found.getsockname()[1]
@@ -55,7 +54,6 @@ def started(*words):
 
 
 def stopped(process):
-    """End the process."""
     process.kill()
     process.wait()
     process.stdout.close()
@@ -209,7 +207,6 @@ def flaky_proxy(endpoint, *, chance=0.1, seed=1, code=BUSY):
 
 
 def refused_by(proxy):
-    """Return the number of requests that the proxy answered with 503."""
     with urllib.request.urlopen(f"{proxy}{COUNT}", timeout=30) as answer:
         return int(answer.read())
 
@@ -221,7 +218,6 @@ def refuse_from_now(proxy, chance):
 
 
 def refuse(endpoint, chance, seed, code):
-    """Run a proxy until the process ends."""
     proxy = Proxy(endpoint, chance=float(chance), seed=int(seed), code=code)
     print(proxy.server_address[1], flush=True)
     proxy.serve_forever()

@@ -440,8 +440,6 @@ class ObjectClient:
 
 
 class Objects(Target):
-    """The target plug-in."""
-
     api_version = 2
     name = "objects"
     doc = "for tests: one object in memory, in any vocabulary of objects"
@@ -460,8 +458,6 @@ class Objects(Target):
 
 
 class ObjectsSystem(System):
-    """The deployed node, in the form that the harness uses."""
-
     def __init__(self, env: ClientEnv, kind: str) -> None:
         self.env, self.kind = env, kind
 
@@ -488,7 +484,6 @@ class ObjectsSystem(System):
 
 @contextlib.contextmanager
 def installed_objects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Install the target `objects` for a test."""
     module = "from tests.support.objects import Objects\n"
     points = "[harness.targets]\nobjects = objects_plugins:Objects\n"
     with installed(folder, monkeypatch, "objects", module, points):

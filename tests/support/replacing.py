@@ -1,4 +1,4 @@
-"""Functions that are replaced for the time of a patch, by functions that get the original."""
+"""Patches that replace a function by one that gets the original as its first argument."""
 
 import functools
 import inspect

@@ -50,7 +50,6 @@ def keep_torn(store, name, run, case, ops, *, tail=b""):
 
 
 def ingested(store, lake, *words):
-    """Ingest a store into a lake without any output; return the lake."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         assert main(["ingest", str(store), "--lake", str(lake), *words]) == 0
     return lake

@@ -53,7 +53,6 @@ def server_files():
 
 
 def archive_of(files):
-    """Build a tar archive of files by path."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, path in sorted(files.items()):
@@ -62,8 +61,6 @@ def archive_of(files):
 
 
 class SparkContainers:
-    """The containers of one cluster."""
-
     def __init__(self, client, image, *, workers=2, worker_memory="1g"):
         self._client, self._image = client, image
         self._id = f"spark-{secrets.token_hex(4)}"
@@ -117,7 +114,6 @@ class SparkContainers:
         wait_until(lambda: container.logs().decode().count(told) > before, START_S)
 
     def kill(self, worker):
-        """Send SIGKILL to a container."""
         self._containers[worker].kill()
 
     @property
@@ -130,7 +126,6 @@ class SparkContainers:
         return self.run_in("driver", *words)
 
     def run_in(self, name, *words):
-        """Run a command in any container; return the exit code and both streams."""
         code, (out, err) = self._containers[name].exec_run(
             list(words), environment=self.inside, demux=True, workdir="/work"
         )
@@ -154,11 +149,9 @@ class SparkContainers:
             )
 
     def logs(self, name):
-        """Return a container's log."""
         return self._containers[name].logs().decode(errors="replace")
 
     def remove(self):
-        """Remove everything."""
         for container in self._containers.values():
             with contextlib.suppress(Exception):  # the other containers must be removed anyway
                 container.remove(force=True, v=True)
@@ -175,7 +168,6 @@ urllib.request.urlopen(
 
 @contextlib.contextmanager
 def spark_containers(image, **asked):
-    """Provide a running cluster."""
     import docker
 
     with contextlib.closing(docker.from_env()) as client:

@@ -23,8 +23,6 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 class Said(NamedTuple):
-    """The result of a command."""
-
     code: int
     out: str
     lines: list[str]  # the lines on stderr
@@ -42,7 +40,6 @@ class Shell:
         )  # fmt: skip
 
     def harness(self, *words):
-        """Run `harness WORDS...`; return the result."""
         self._process.stdin.write(json.dumps([str(word) for word in words]) + "\n")
         self._process.stdin.flush()
         code, out, err = json.loads(self._process.stdout.readline())

@@ -13,7 +13,6 @@ POLL_S = 0.05
 
 
 def wait_until(condition, limit_s=LIMIT_S):
-    """Wait until the condition holds."""
     end_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end_s, f"it did not come true within {limit_s:g} s"

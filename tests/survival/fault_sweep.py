@@ -141,7 +141,6 @@ class Run:
         return None
 
     def told(self) -> dict[str, Any]:
-        """Return the counts of the injector."""
         text = (self.folder / "told.json").read_text() if self.folder.exists() else ""
         return json.loads(text) if text else {}
 

@@ -43,7 +43,6 @@ def test_a_violation_in_the_simulation_at_more_points():
 
 
 def at(*points):
-    """Return the arguments for single points."""
     return [word for point in points for word in ("--point", point)]
 
 

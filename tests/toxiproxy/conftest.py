@@ -124,7 +124,6 @@ def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes
 
 @contextlib.contextmanager
 def serving(kind: str, *extra: str) -> Iterator[Server]:
-    """Run a server until the end of the block."""
     server, process = start_server(kind, *extra)
     try:
         yield server
@@ -264,7 +263,6 @@ def through(
 
 
 def receive(conn: socket.socket, size: int) -> bytes:
-    """Receive exactly `size` bytes."""
     data = b""
     while len(data) < size:
         part = conn.recv(size - len(data))

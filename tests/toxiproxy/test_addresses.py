@@ -108,7 +108,6 @@ async def test_the_proxy_that_a_connection_takes(answer, source, passes):
 
 
 async def test_a_caller_unknown_to_the_kernel_is_dropped_and_reported():
-    """Such a caller could otherwise send data across a later cut."""
     async with Place(InfrastructureError("the kernel does not say")) as place:
         await place.say(b"hello")
         await until(lambda: place.reports == [Withheld(place.address, 0, 1)])

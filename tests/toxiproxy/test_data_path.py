@@ -132,9 +132,6 @@ def test_removing_latency_lets_held_data_go_at_once(through):
 
 
 def test_changes_around_held_data_let_it_go(through):
-    """A toxic that holds a chunk releases it if the toxic is updated, or if another is added after
-    it.
-    """
     passage = through()
     toxic = passage.add("latency", "upstream", latency=60_000)
     conn = passage.connect()

@@ -93,7 +93,6 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
 
 
 def test_bandwidth_of_zero_passes_nothing_until_it_is_more(through):
-    """A real Toxiproxy applies the new rate in the middle of a chunk, and may even crash."""
     passage = through()
     conn = passage.connect()
     ask(conn, b"x")

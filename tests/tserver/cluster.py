@@ -37,8 +37,6 @@ def row(kind: str, key: str, **values: str | None) -> m.RowOperation:
 
 
 class Servers:
-    """The driver's view of the servers."""
-
     def __init__(self, session: Session) -> None:
         self.session = session
         self.cluster = session.cluster
@@ -137,7 +135,6 @@ class Servers:
         raise AssertionError("a scan without end")
 
     async def scan_ok(self, nodes: list[str], **request: Any) -> Any:
-        """Repeat the scan until it is answered."""
         async with asyncio.timeout(60):
             while True:
                 for start in range(len(nodes)):

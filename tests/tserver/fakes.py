@@ -9,7 +9,6 @@ from tests.support.env import FakeDisk, FakeEnv
 
 
 def server_env(disk: FakeDisk | None = None) -> FakeEnv:
-    """Return the `Env` of tablet server `t1`."""
     return FakeEnv("t1", disk=disk, seed=5)
 
 

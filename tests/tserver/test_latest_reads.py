@@ -39,9 +39,6 @@ def leader(applied: int) -> Replica:
 def test_without_a_lease_nobody_is_asked_once_older_terms_are_applied(
     bugs, applied, asked, monkeypatch
 ):
-    """Without this check, a new leader with unapplied committed entries would answer from an old
-    state.
-    """
     calls = []
 
     async def confirm(_replica: Replica, *, timeout_s: float) -> None:

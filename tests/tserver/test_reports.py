@@ -192,7 +192,6 @@ def test_whatever_happened_a_leader_soon_knows_every_tablet(steps):
     [(FullOn.LATER_TERM, True, True), (FullOn.FLIP, False, True), (FullOn.NOTHING, False, False)],
 )
 def test_reasons_for_a_full_report(full_on, later_term, after_flip):
-    """In a later term, the master's flag is true again."""
     t = ReportTracker(failures_before_backoff=3, full_on=full_on)
     plan = t.plan()
     t.answered(plan, response(1, leads=True, processed=plan.sequence_number))

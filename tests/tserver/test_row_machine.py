@@ -48,8 +48,6 @@ def row(kind: str, key: str, **values: str | None) -> m.RowOperation:
 
 
 class Log:
-    """A log that applies operations in order."""
-
     def __init__(self, tablet: TabletMachine) -> None:
         self.tablet = tablet
         self.index = 0

@@ -3,7 +3,6 @@ import pytest
 
 @pytest.fixture(scope="session")
 def engine():
-    """A connection to the engine."""
     from harness.environments.docker.engine.engine import (
         Engine,  # most tests here do not need it
     )

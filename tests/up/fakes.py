@@ -55,7 +55,6 @@ def standing(cluster=None):
 
 
 def record_of(**fields):
-    """Return the record of a running cluster."""
     return Standing(**{
         "name": "dev", "environment": "process", "target": "kudu", "profile": "strict",
         "bugs": (), "seed": 1, "run_id": "up-dev-1", "holder": "1:1", "started": "",

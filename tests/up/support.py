@@ -64,7 +64,6 @@ class Up:
             return self.call("down", name, *words)
 
     def clean(self):
-        """Run `harness clean`, and return its output."""
         with only_cleaner():
             return self.call("clean")
 
@@ -120,7 +119,6 @@ def addresses_of(cluster):
 
 
 def see_pages(*urls):
-    """Assert that the pages are available."""
     assert urls
     for url in urls:
         with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:

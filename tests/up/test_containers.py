@@ -36,7 +36,6 @@ def up(tmp_path):
 
 
 def left_in(engine, cluster):
-    """Return what remains of a cluster, including the engine's objects."""
     label = f"{RUN_LABEL}={cluster['run_id']}"
     there = [*engine.containers(label), *engine.networks(label), *engine.volumes(label)]
     return [found.name for found in there] + left_of(cluster)

@@ -13,5 +13,4 @@ WORLDS = [
 
 @pytest.fixture(params=WORLDS)
 def environment(request):
-    """Provide the environment plug-in."""
     return load_plugin("environments", request.param)

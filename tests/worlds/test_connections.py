@@ -240,7 +240,6 @@ def test_links_between_containers():
 @pytest.mark.process
 @pytest.mark.xdist_group("process")
 def test_where_no_call_can_be_seen_nothing_is_lost_or_passes_either(monkeypatch):
-    """A caller that has closed its socket is unknown, and has to wait for the end of every cut."""
     monkeypatch.setattr("harness.environments.process.calling._listen_to_connects", lambda: None)
 
     async def main(peers):

@@ -39,7 +39,7 @@ SCHEMA = m.GetTableSchemaResponse(META, table_id="i1", name="t", schema=m.Schema
 
 
 class Bundled:
-    """Scripted servers: each type of request has an answer, an exception, or a function."""
+    """Servers with a scripted reply to each type of request: an answer, an error, or a function."""
 
     def __init__(self, *answers):
         self.answers = {

@@ -52,7 +52,6 @@ async def ask(bundled, address, *requests):
 
 
 async def raw(bundled, address, method, values, *, rows_id=None, limit_s=LIMIT_S):
-    """Make one call of Kudu's RPC, and return its answer."""
     async with gateway(bundled) as (_, client):
         return await client.administer(
             address, lambda s: s.ask(method, values, rows_id=rows_id), timeout_s=limit_s
@@ -60,7 +59,7 @@ async def raw(bundled, address, method, values, *, rows_id=None, limit_s=LIMIT_S
 
 
 async def write(bundled, request=WRITE):
-    look = m.GetTableSchemaRequest(NAMED)  # from it the client learns the columns
+    look = m.GetTableSchemaRequest(NAMED)  # the client needs the columns first
     async with gateway(bundled) as (_, client):
         await client.call(MASTER, look, timeout_s=LIMIT_S)
         await client.call(MASTER, LOCATE, timeout_s=LIMIT_S)
@@ -223,8 +222,6 @@ async def test_a_tablet_that_is_elsewhere_is_not_found():
 
 
 def pages(*pages):
-    """Answer each scan with the page that the request's token asks for."""
-
     def answer(request):
         number = int(request.page_token or b"0")
         token = b"%d" % (number + 1) if number + 1 < len(pages) else b""
@@ -237,7 +234,6 @@ def pages(*pages):
 
 
 async def scanned(answer, **new):
-    """Return the rows and the answers of a scan, page by page."""
     bundled = Bundled()
     bundled.answers[m.ScanResponse] = answer
     new = {

@@ -1,4 +1,4 @@
-"""Trace frames of the Java client's RPCs, in the format that its program writes."""
+"""Builders of the trace frames that the Java client's process writes about its RPCs."""
 
 MASTER = "master-127.1.1.1:7051"
 MS = 1_000_000

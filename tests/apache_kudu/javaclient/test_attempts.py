@@ -1,4 +1,4 @@
-"""Traces become attempts; the attempts of a change prove whether it took effect."""
+"""The Java client's traces, read as attempts that prove whether a change took effect."""
 
 import itertools
 
@@ -108,9 +108,9 @@ def test_the_effect_of_an_attempt_at_a_tablet(code, text, effect):
 
 
 def effects_possible(effects, *, goes_on):
-    """Return the possible numbers of times that a change took effect: a brute-force oracle.
+    """Return every possible number of times that a change took effect: a brute-force oracle.
 
-    Each attempt of unknown outcome may have had an effect or not.
+    An attempt of unknown outcome may have taken effect or not.
     """
     choices = [{Effect.DONE: (1,), Effect.UNKNOWN: (0, 1)}.get(effect, (0,)) for effect in effects]
     if goes_on and (not effects or effects[-1] not in {Effect.DONE, Effect.REFUSED}):

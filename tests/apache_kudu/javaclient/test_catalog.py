@@ -1,4 +1,4 @@
-"""The outcomes that the Java client's answers prove for operations on the catalog."""
+"""Outcomes of operations on the catalog, as far as the Java client's answers prove them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Client processes of the Java client, with a fake program and fake observations of servers."""
+"""Operations of the Java client, with a fake Java program and fake observations of servers."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ SCAN = Request("scan", {"table": "r", "mode": "snapshot", "replica": "any"})
 WRITE = Request("write", {"table": "r", "nonce": "n", "rows": [["upsert", "k", {"v": "a"}]]})
 HELD = "s1"
 SENT_MS = 3
-"""When the client sends the RPC that is answered, after the begin of the operation."""
+"""The time from the start of an operation until the client sends its RPC."""
 
 
 class FakeProgram:
@@ -41,7 +41,7 @@ class FakeProgram:
 
 
 class FakeLooks:
-    """Fake observations: each server's term before a request (`before`) and after (`after`)."""
+    """Fake observations: `before` and `after` map servers to terms before and after a request."""
 
     def __init__(self, before=None, after=None, *, confirms=True, version=None):
         self.before, self.after = before or {}, after or {}
@@ -82,8 +82,6 @@ LEADS = {("m1:7051", SYSTEM_TABLET_ID): Lead(4, True), ("t1:7050", "A"): Lead(7,
 
 
 def invoke(request, said, looks, masters=("m1:7051",)):
-    """Run one operation; return its completion and the requests to the program."""
-
     async def run():
         program = FakeProgram(said)
         clients = JavaClients(

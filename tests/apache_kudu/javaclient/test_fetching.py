@@ -23,7 +23,6 @@ def program(folder, name, text):
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Set up a machine with Java and a compiler, and a repository with one small file."""
     lock, tools = tmp_path / "artefacts.lock", tmp_path / "bin"
     tools.mkdir()
     program(tools, "java", JAVA)
@@ -39,7 +38,6 @@ def machine(tmp_path, monkeypatch):
 
 
 def refused(capsys, *words):
-    """Return the single line of the error message with which a command is refused."""
     assert main(list(words)) == 254
     err = capsys.readouterr().err
     (line,) = [each for each in err.splitlines() if each.startswith("harness: ")]

@@ -1,4 +1,4 @@
-"""The process of the Java client; a small script with its protocol replaces the program."""
+"""The process of the Java client, replaced by a small script that speaks the same protocol."""
 
 import asyncio
 import os
@@ -71,7 +71,6 @@ class Running:
         return await asyncio.gather(*self.env.tasks, return_exceptions=True)
 
     async def failure(self):
-        """Return the error with which the program's task ends the run."""
         waiting = asyncio.create_task(self.ask())
         try:
             await asyncio.sleep(0)  # the operation starts the program

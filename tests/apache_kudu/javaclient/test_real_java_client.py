@@ -1,4 +1,4 @@
-"""Kudu's Java client against real Kudu: a run with faults breaks no promise of `modern`."""
+"""Runs with faults of Kudu's Java client against real Kudu, judged by the profile `modern`."""
 
 import json
 

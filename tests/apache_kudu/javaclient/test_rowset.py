@@ -1,4 +1,4 @@
-"""The outcomes that the Java client's answers prove for operations on rows."""
+"""Outcomes of operations on rows, as far as the Java client's answers prove them."""
 
 import pytest
 

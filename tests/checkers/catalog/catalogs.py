@@ -26,7 +26,7 @@ class Table:
 
 @dataclass
 class PlainCatalog:
-    """The specification in its plainest form: a dict of tables."""
+    """The specification of the catalog in its plainest form: a dict of tables."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     made: int = 0
@@ -34,7 +34,6 @@ class PlainCatalog:
     def apply(
         self, f: str, call: dict[str, Any], applied_lag: int = 0
     ) -> tuple[str, dict[str, Any]]:
-        """Apply a call; return the type of its completion, and the completion's value."""
         if f == "list":
             rows = [[n, t.ident, t.version] for n, t in sorted(self.tables.items())]
             return "ok", {"result": "ok", "tables": rows}
@@ -316,7 +315,6 @@ def _outcomes(
 def _bind_id(
     table: tuple[str, str | None, Any], ident: str, used: frozenset[str], nonces: dict[str, str]
 ) -> Any:
-    """Return the table after it is bound to this id, or `None` if it cannot have this id."""
     if table[1] is not None:
         return table if table[1] == ident else None
     if ident in used or ident in nonces.values():

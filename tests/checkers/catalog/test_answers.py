@@ -1,4 +1,6 @@
-"""Answers about tablets, `done` answers and refusals: correct ones, then one wrong answer."""
+"""Rules about single answers (tablets, `done`, refusals): correct answers pass, a wrong one is
+found.
+"""
 
 from collections.abc import Callable
 from operator import methodcaller as do
@@ -289,7 +291,6 @@ S = 1_000_000_000
 
 
 def altered(h: Writer, version: int = 1) -> None:
-    """Add one answer of each kind that reports a schema version as applied, at the start."""
     ask_done(h, done=True, f="is-alter-done", schema_version=version)
     h.get(3, "a", "A", version)
 
@@ -628,7 +629,6 @@ def test_a_table_needs_a_server_per_replica(servers, wrong):
 
 
 def test_alters_may_have_filled_a_table_up():
-    """The table began with two columns; `version` is the number of alters, of any column."""
     for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):
         h = made()
         h.ok(1, "alter", alter(["add", "w"]) | {"nonce": "y"}, {"schema_version": version})

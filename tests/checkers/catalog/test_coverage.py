@@ -1,4 +1,4 @@
-"""Coverage of the key space as ranges are added and dropped: correct states, each error."""
+"""Whether the tablets of a table cover its key space as ranges are added and dropped."""
 
 import itertools
 from typing import Any
@@ -24,7 +24,6 @@ def key(bucket: int, letter: str, own: int) -> str:
 
 
 def state(own: int, ranges: dict[tuple[str, str], int]) -> tuple[list[Json], list[Json]]:
-    """Return the tablets and the listed hash schemas of a table with these ranges."""
     tablets = [
         {"start": key(bucket, low, own), "end": key(bucket, high, own)}
         for (low, high), buckets in ranges.items()
@@ -89,7 +88,6 @@ def test_the_hash_schema_of_a_range_that_was_dropped_is_broken(buckets):
 
 
 def test_a_range_that_is_listed_with_the_tables_own_hash_schema_covers_its_keys():
-    """Kudu may list such a range (KUDU-3723); this has no effect until the range is dropped."""
     tablets, _ = state(2, {("a", "b"): 2, ("c", "d"): 2})
     assert broken(2, tablets, [hashed("c", "d", 2)]) == []
 

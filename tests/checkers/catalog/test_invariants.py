@@ -157,7 +157,7 @@ def everywhere(path: str, value: Any) -> tuple[tuple[str, Any], ...]:
 
 
 GONE = object()
-MASTERS = ("m1", "m2", "m3")  # m2 leads them
+MASTERS = ("m1", "m2", "m3")  # m2 is the leader
 
 
 def edit(snapshot: Json, *edits: tuple[str, Any]) -> Json:
@@ -256,7 +256,6 @@ def test_each_broken_invariant_of_the_snapshot_is_named(invariant, words, edits)
 
 
 def test_a_tombstone_of_a_deleted_tablet_is_left_behind():
-    """An evicted replica of a deleted tablet stays until its server's next full report."""
     stone = {"data_state": "TOMBSTONED", "state": "STOPPED", "committed_config": None, "raft": None}
     left = replica("C1", "C", "FOLLOWER") | stone
     snapshot = edit(sound_snapshot(), ("tservers.t1.tablets.+", left))
@@ -341,7 +340,6 @@ def test_invariants_at_rest_are_not_demanded_earlier():
 
 
 def remove(snapshot: Json, position: int) -> None:
-    """Mark the table at `position` as REMOVED on all nodes, and remove its tablets."""
     for master in snapshot["masters"].values():
         row = master["tables"][position]
         row["state"] = "REMOVED"
@@ -472,7 +470,6 @@ def test_lost_changes_may_explain_a_higher_version_under_another_name():
     [(1, ["acknowledged"]), (2, None), (3, ["acknowledged"])],
 )
 def test_changes_whose_answers_state_no_version_count_all_the_same(version, names):
-    """Kudu's answer to an alter contains no version, but each change creates the next version."""
     snapshot = sound_snapshot()
     for master in snapshot["masters"].values():
         for key in ("version", "applied_version"):

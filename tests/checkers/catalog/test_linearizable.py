@@ -79,7 +79,6 @@ def test_read_only_operations_change_no_reachable_state():
 
 
 def test_an_unknown_operation_can_do_what_a_known_one_did():
-    """An operation without its answer must allow at least as much, including any table id."""
     for seed in range(200):
         converted = catalog_history(small_history(seed))
         lost = [replace(operation, return_time=None) for operation in converted.operations]
@@ -218,7 +217,6 @@ def torn_list() -> Writer:
 
 
 def test_a_list_that_is_no_moment_of_the_whole_catalog_is_found():
-    """Each name alone has a valid history; only a search over all names finds an error."""
     result = check(torn_list().history)
     assert result.verdict is Verdict.INVALID
     assert result.details["failure"]["projection"] == ""
@@ -270,7 +268,6 @@ def test_a_lost_create_is_seen_by_its_nonce_alone():
 
 @pytest.mark.parametrize("nonces", [(7, 8), (7, "8"), (0, 1), ("", "8"), (None, 8)])
 def test_nonces_may_be_numbers(nonces):
-    """Other harnesses may use numbers as nonces, although a table's comment is a string."""
     h = Writer()
     h.create(1, "b", "T1")
     for number, nonce in enumerate(nonces):

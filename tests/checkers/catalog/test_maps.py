@@ -1,4 +1,4 @@
-"""Maps of key ranges to tablets, compared with the catalog's rows: correct, or one error."""
+"""Clients' maps of key ranges to tablets, compared with the catalog's rows."""
 
 import copy
 import random

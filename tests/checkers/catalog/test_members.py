@@ -159,7 +159,8 @@ CHANGES = ("add-master", "remove-master")
 def random_members(rng: random.Random) -> Writer:
     """Build a history in which three clients change a set of members.
 
-    A change takes effect between its call and its return; if its answer is lost, later or never.
+    A change takes effect between its call and its return. If its answer is lost, the change takes
+    effect later or never.
     """
     h, members, term = Writer(), {"m1", "m2", "m3"}, 1
     flights: dict[int, list] = {}
@@ -201,7 +202,7 @@ def random_members(rng: random.Random) -> Writer:
 
 
 def is_explained(h: Writer, node: str, is_in: bool) -> bool:
-    """Whether some order explains what the lists say about one master; a brute-force search."""
+    """Whether some order of all changes explains what the lists say about one master."""
     todo = []
     for pair in h.history.pairs:
         end = pair.completion.index if pair.type is OpType.OK else float("inf")

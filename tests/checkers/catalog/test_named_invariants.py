@@ -106,7 +106,6 @@ def test_the_good_history_is_valid_and_each_invariant_was_looked_at():
 
 
 def test_unchecked_invariants_are_not_reported_as_held():
-    """Without checksums, announcements and locations, the invariant I8 cannot be checked."""
     h = sound_history()
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 9.0, "pending": []})
     h.fact("snapshot", sound_snapshot())
@@ -250,7 +249,6 @@ def test_replicas_without_rows_prove_nothing_of_rows():
 
 @for_each("seed", range(40))
 def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed):
-    """A master that has applied a prefix of the log is never blamed; going back always is."""
     rng = random.Random(seed)
     states = ["PREPARING", "CREATING", "RUNNING", "DELETED"]
     at = sorted(rng.randrange(4) for _ in range(3))

@@ -1,7 +1,4 @@
-"""Narrowing the interval of an operation changes no verdict, for all orders of small histories.
-
-For an operation of unknown outcome, the tests also check which of its effects can matter.
-"""
+"""Narrowing the time in which an operation may take effect changes no verdict."""
 
 import random
 from collections.abc import Callable
@@ -33,7 +30,6 @@ def small(seed: int, *, count: int, lost: float, clients: int) -> CatalogHistory
 
 
 def plain(found: CatalogHistory) -> Catalog:
-    """Return the catalog's model without the facts that it learns from answers."""
     return Catalog([replace(o, return_time=None) for o in found.operations], found.bindings)
 
 
@@ -213,7 +209,6 @@ def test_a_table_that_is_never_shown_need_not_be_altered():
 
 
 def test_many_lost_answers_are_decided():
-    """Without narrowed intervals, even six million steps do not decide this history."""
     history = random_history(26, count=1_000, names=50, processes=32, lost=0.1)
     result = CatalogLinearizable().check(history, None, time_limit_s=300)
     assert result.verdict is Verdict.VALID

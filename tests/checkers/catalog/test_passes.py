@@ -1,4 +1,4 @@
-"""The catalog passes agree with the search, and each finds its contradiction in a small history."""
+"""The checker's quick passes over a catalog history agree with the full search."""
 
 import random
 import re
@@ -51,7 +51,6 @@ def longer_history(seed: int) -> History:
 
 
 def assert_proven(found: Contradiction) -> None:
-    """Assert that the verifier confirms the contradiction, whose operations all exist."""
     proof = certify_core(found.part, found.core, minimal=False)
     assert proof.confirmed_by == "the verifier, by enumeration"
     assert {operation.id for operation in found.part.operations} == set(found.core)
@@ -97,7 +96,6 @@ def test_a_refutation_is_minimal_by_removal():
 
 
 def test_views_are_projections_of_whatever_the_oracle_allows():
-    """If the oracle accepts a history, no pass finds a contradiction in it."""
     seen = 0
     for seed in range(400):
         history = small_history(seed)
@@ -130,7 +128,6 @@ def listed(h: Writer, process: int, *tables: list[object]) -> int:
 
 
 def refuted(h: Writer) -> Contradiction:
-    """Return the first contradiction in the history."""
     contradiction = refute(catalog_history(h.history).operations)
     assert contradiction is not None
     return contradiction
@@ -400,7 +397,6 @@ def test_the_earliest_contradiction_is_reported():
 
 @pytest.mark.slow
 def test_ten_thousand_operations_take_one_pass():
-    """The history has no contradiction, so the pass builds no view of single names."""
     history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)
     operations = catalog_history(history).operations
     assert refute(operations) is None

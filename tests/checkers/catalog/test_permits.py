@@ -32,7 +32,6 @@ def lin(h: Writer, *permits: str) -> CheckResult:
 
 
 def at(h: Writer, f: str, value: Any, answer: Any, *, term: int, node: str) -> int:
-    """Add an operation, answered by the leader of this term."""
     index = h.call(term, f, value)
     h.ret(term, OpType.OK, {"result": "ok", "term": term, **answer}, node)
     return index
@@ -52,7 +51,6 @@ def listing(h: Writer, *tables: tuple[str, str], term: int = 1, node: str = "m1"
 
 
 def test_only_explainable_violations_are_permitted():
-    """The checker agrees with brute force on sound and corrupted histories of deposed masters."""
     permitted = refused = needed = 0
     for seed in range(500):
         rng = random.Random(seed)
@@ -401,7 +399,6 @@ def test_violations_proven_before_a_power_cut_are_not_attributed_to_it():
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("by_rows", [True, False])
 def test_violations_visible_only_after_a_power_cut_may_be_attributed_to_it(by_rows, cut):
-    """A power cut can excuse the final rows, and answers that were in progress when it happened."""
     h, rows = Writer(), good_snapshot()
     h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
     h.call(6, "get", {"name": "a"})
@@ -548,7 +545,6 @@ def test_a_permit_needs_its_cause(after, led, verdict):
 
 
 def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
-    """Return the result of `liveness` for a run that ends with these conditions still unmet."""
     h.fact("live", {"ok": True, "took_s": 1.0, "bound_s": 60.0, "missing": []})
     fact = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
     h.fact("converged", {"ok": not pending, **fact})

@@ -1,4 +1,4 @@
-"""The replay in order of revisions proves only what is true, and leaves the rest to the search."""
+"""A replay by revision proves only valid histories, and leaves all others to the search."""
 
 import random
 from collections.abc import Callable
@@ -24,7 +24,6 @@ def replayed(converted: CatalogHistory, known: dict[int, int]) -> tuple[int, ...
 
 
 def assert_proven(converted: CatalogHistory, order: tuple[int, ...]) -> None:
-    """Assert that the verifier accepts this order as a proof; a wrong one raises an error."""
     outcome = CheckOutcome(result=Result.OK, reason="", witness=(order,) if order else ())
     model = Catalog(converted.operations, converted.bindings)
     assert certify(model, converted.operations, outcome) is not None
@@ -149,7 +148,6 @@ def test_revisions_that_do_not_fit_leave_it_to_the_search(change, replayed):
 
 
 def test_changes_precede_reads_of_the_same_revision():
-    """A read may show a change of the same revision, even if the read was called first."""
     h = Writer()
     h.call(1, "get", {"name": "a"})
     h.create(0, "a", "T1")
@@ -191,7 +189,6 @@ def test_a_lost_operation_is_not_put_before_its_call():
 
 
 def test_a_revision_cannot_undo_real_time():
-    """The get returned before the create was called, which the revisions alone do not show."""
     h = Writer()
     h.get(1, "a", "T1")
     h.create(0, "a", "T1")
@@ -215,7 +212,6 @@ def test_guessing_ends(monkeypatch):
 
 
 def test_spoilt_histories_are_never_proven():
-    """The histories are valid and have correct revisions; then one answer is changed."""
     spoilt = 0
     for seed in range(120):
         history = spoil(longer_history(seed * 4), random.Random(seed))

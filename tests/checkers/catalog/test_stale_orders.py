@@ -1,4 +1,4 @@
-"""Two shortcuts for stale reads, orders by terms and known dead ends, agree with brute force."""
+"""Two shortcuts of the search for stale reads agree with brute force."""
 
 import random
 import time
@@ -92,7 +92,6 @@ def test_orders_by_term_explain_what_deposed_masters_do_and_no_more(monkeypatch)
     [("m2", 2, Verdict.PERMITTED), ("m1", 1, Verdict.INVALID), ("m2", 1, Verdict.INVALID)],
 )
 def test_a_create_is_only_as_old_as_the_answer_that_shows_it(node, term, verdict):
-    """A deposed leader may miss a lost create that only a leader of a later term has shown."""
     h = Writer()
     h.call(0, "create", {"name": "a", "nonce": "n-a", "columns": []})
     h.ret(0, OpType.INFO, None, "m1")
@@ -123,7 +122,6 @@ def operations_of(*rows):
 
 
 def test_an_order_by_terms_that_breaks_real_time_is_rejected():
-    """A change of term 1 was called after one of term 2 returned; no stale read explains it."""
     operations = operations_of((MADE, 0, 1), (ALSO_MADE, 2, 3))
     facts = {0: Fact(2, "m2"), 1: Fact(1, "m1")}
     model = Catalog(operations, {"i-a": "n-a", "i-b": "n-b"})

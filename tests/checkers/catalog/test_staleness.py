@@ -31,7 +31,6 @@ def stale_get(
 
 
 def made_at_0_and_read_at_100(**read: Any) -> Writer:
-    """Begin a history in which the table is acknowledged at 1 ms with revision 4."""
     h = Writer()
     h.create(0, "a", "A", revision=4, term=1)
     h.at(100)

@@ -46,7 +46,6 @@ class Timeline(Writer):
     def fault(
         self, kind: str, begin_s: float, end_s: float | None, *targets: str, **more: Any
     ) -> None:
-        """Add a fault and its heal; the order of the lines does not matter, only their times."""
         ident = f"f{len(self.lines)}"
         self.now_s = begin_s
         inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
@@ -119,8 +118,6 @@ VOTERS = [["m1", "LEADER", "VOTER"], ["m2", "FOLLOWER", "VOTER"], ["m3", "FOLLOW
 
 
 def changed(f: str, node: str, *, at_s: float, result: str | None = "ok"):
-    """Build a membership change as a step; without a result, its outcome is unknown."""
-
     def step(h: Timeline) -> None:
         h.now_s = at_s
         if result is None:
@@ -445,11 +442,11 @@ def copied(installs: int, refused: int = 0) -> Json:
 @pytest.mark.parametrize(
     ("name", "server", "tablets", "faults", "verdict"),
     [
-        (CHANGE, moved(103), 10, 0, "valid"),  # measured: one per move, and a few more
+        (CHANGE, moved(103), 10, 0, "valid"),  # measured: one call per move, and a few more
         (CHANGE, moved(900), 10, 0, "valid"),  # each move was requested many times
         (CHANGE, moved(1100), 10, 0, "invalid"),  # a tablet evicts and adds forever (KUDU-2443)
         (CHANGE, moved(1100), 10, 2, "valid"),  # lost replicas are replaced elsewhere
-        (CARRIED, copied(103), 10, 0, "valid"),  # measured: one per copy
+        (CARRIED, copied(103), 10, 0, "valid"),  # measured: one call per copy
         (CARRIED, copied(206), 10, 0, "valid"),
         (CARRIED, copied(230), 10, 0, "invalid"),
         (CARRIED, copied(900, refused=700), 10, 0, "valid"),  # large snapshots come in many chunks
@@ -766,7 +763,6 @@ def test_idle_heartbeats_come_once_per_interval_of_the_server_and_name_of_the_ma
 
 
 def test_forgotten_rows_still_count_as_made():
-    """Rows that the master has removed still count; otherwise limits of calls are too low."""
     forgotten = {"tables": 1, "tablets": 2, "replicas": 6, "altered": 8}
     master = {"revision": 1, "tables": [], "tablets": [], "forgotten": forgotten}
     amounts = describe_bounds({"m1": master}, {}, Flags())["amounts"]

@@ -677,7 +677,7 @@ def test_operations_that_never_met_raced_nothing():
     apart = loaded(steadily(200, 50, 40))
     assert doubted(apart) == "overlap"
     assert doubted(apart, concurrency=1) is None
-    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # may be chance
+    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # this may be chance
     assert doubted(loaded([*steadily(200, 50, 40), (0, 20, "a")])) is None
 
 

@@ -1,6 +1,6 @@
-"""Recorded and generated histories with known verdicts, loaded as operations (see their README).
+"""Loads recorded and generated histories with known verdicts.
 
-They are parsed by the same readers as in `harness check`.
+They are read by the readers of `harness check`; the README of the data describes them.
 """
 
 import csv
@@ -30,7 +30,6 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """Return the rows of expected.csv; an empty list without the data set."""
     table = CONFORMANCE / "expected.csv"
     if not table.is_file():
         return []
@@ -47,7 +46,6 @@ def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
 
 
 def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
-    """Return the model and the operations of one history."""
     source = open_history(CONFORMANCE / row.file)
     check = load_plugin("checkers", row.model).prepare(source, ModelSettings())
     # models that try several initial values make several checks, of which the first is used

@@ -25,7 +25,7 @@ CASES = [
     ("0! read-init; 0+ read-init 3", INVALID, "unexpected"),
     (f"{FIRST}; 0! read; 0+ read", UNKNOWN, "nothing-observed"),
     ("0! read; 0+ read 0", UNKNOWN, "nothing-observed"),
-    (f"{FIRST}; 1! read; 1+ read 0", UNKNOWN, "nothing-observed"),  # not by the writing client
+    (f"{FIRST}; 1! read; 1+ read 0", UNKNOWN, "nothing-observed"),  # the writer itself read nothing
     (f"{FIRST}; 1! read; 1+ read 0; 0! read; 0+ read 1", VALID, None),
     (f"{FIRST}; 1! read; 0! read; 1+ read 0; 0+ read 0", INVALID, "stale"),
     (f"{FIRST}; 1! write 2; 1+ write 2; 0! read; 0+ read 1", UNKNOWN, "incomplete"),

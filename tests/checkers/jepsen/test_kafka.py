@@ -1,6 +1,6 @@
 """The model `kafka`: cases for each rule, and small random histories compared with a naive oracle.
 
-The random histories come from a correct log store with clients; each bug breaks one promise.
+The random histories come from a correct log store, or from one with a bug that breaks one promise.
 """
 
 import itertools
@@ -36,7 +36,6 @@ def history(*lines):
 
 
 def op(process, f, value, kind="+"):
-    """Build the call and completion of an operation; the request follows from the answer."""
     asked = value
     if f in {"send", "poll", "txn"}:
         asked = [

@@ -1,9 +1,8 @@
-"""Small random histories, compared with oracles that try all possibilities.
+"""Small random histories of each model, compared with oracles that try all possibilities.
 
-There are two kinds of oracles. `MEANING` states the definition of each model once more, without
-shortcuts, and must agree with every verdict. `possible` tries every order of the operations that
-took effect and every choice of those that may have: if it explains the answers, no verdict may be
-invalid.
+`MEANING` defines each model once more, without shortcuts, and must agree with every verdict.
+`possible` tries every order of the operations that may have taken effect. If one order explains the
+answers, no verdict may be invalid.
 """
 
 import itertools
@@ -474,8 +473,6 @@ def test_verdicts_are_the_definitions(model):
 
 
 class Lock:
-    """A lock, which one process at a time may acquire and release."""
-
     initial = None
 
     @staticmethod

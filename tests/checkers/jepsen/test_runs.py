@@ -12,7 +12,6 @@ VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
 
 def judged(workload, writer, **options):
-    """Return the result of the workload's checker."""
     plugin = load_plugin("workloads", workload)
     checker = load_plugin("checkers", plugin.checkers[0])
     return checker.check(writer.history, case_of(plugin, **options), time_limit_s=30)

@@ -1,4 +1,4 @@
-"""Models taken from Jepsen: verdicts, broken rules and blamed operations of written histories."""
+"""Models taken from Jepsen, on hand-written histories: verdict, broken rule, blamed operations."""
 
 import pytest
 

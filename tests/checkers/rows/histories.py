@@ -74,7 +74,8 @@ def random_history(
 ) -> History:
     """Build a history of the store's clients.
 
-    A write takes effect between call and return; if its answer is lost, later or never.
+    A write takes effect between its call and its return. If its answer is lost, the write takes
+    effect later or never.
     """
     rng = random.Random(seed)
     store = [PlainTablet(f"T{n}", rng.randrange(-30, 31)) for n in range(tablets)]

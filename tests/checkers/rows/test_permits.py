@@ -1,4 +1,4 @@
-"""Orders of a single row under permits (anomalies that a profile allows), against brute force."""
+"""The search for an order of one row's operations under permits agrees with brute force."""
 
 import dataclasses
 import random
@@ -30,7 +30,6 @@ def shown(rng: random.Random, writes: list[RowInput]) -> Any:
 
 
 def drawn(rng: random.Random) -> tuple[list[Operation[Any, Any]], dict[int, Fact], list[Any]]:
-    """Draw the operations of three processes on one row, and some power cuts."""
     ops: list[Operation[Any, Any]] = []
     facts: dict[int, Fact] = {}
     now, writes = [0, 0, 0], []
@@ -68,7 +67,9 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
     by_id = {op.id: op for op in ops}
 
     def search(todo: frozenset[int], left: tuple[float, ...], done: tuple[Any, ...]) -> bool:
-        """Search for it; `done` is the path so far: (state, operation or `None` at a rollback)."""
+        """Search depth-first. `done` is the path so far: (state, operation), or (state, `None`) for
+        a rollback.
+        """
         state = done[-1][0]
         if all(by_id[i].return_time is None for i in todo):
             return True
@@ -99,7 +100,6 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
 
 @pytest.mark.slow
 def test_permits_agree_with_brute_force():
-    """The test covers rows that no strict order explains."""
     counts = {True: 0, False: 0}
     for seed in range(2500):
         rng = random.Random(seed)
@@ -126,7 +126,6 @@ def test_permits_agree_with_brute_force():
 
 @pytest.mark.parametrize("held_bytes_max", [1_000, 1 << 30])
 def test_the_memory_of_a_search_is_bounded(held_bytes_max):
-    """Many writes are concurrent, and none of them produces the row that is read last."""
     ops = [
         Operation(n, RowInput(PLACE, (RowStep("upsert", (("v", n),)),)), n, ("ok",), 20, n)
         for n in range(6)

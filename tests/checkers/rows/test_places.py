@@ -66,7 +66,6 @@ def without_a_tablet(history: History, rng: random.Random) -> tuple[History, boo
 
 
 def test_any_tablet_that_any_scan_leaves_out_is_missed():
-    """Apart from the tablet that was left out, the histories are correct."""
     count = 0
     for seed in range(60):
         history = random_history(seed, lost=0.0, deletes=False, count=30)

@@ -183,7 +183,6 @@ def test_snapshot_scans_says_what_brute_force_says(seed):
 @given(SEEDS)
 @settings(max_examples=examples(100), deadline=None)
 def test_what_elle_refutes_no_snapshot_explains(seed):
-    """No answer is lost, so both checkers see one timestamp for all rows of a part."""
     rng = random.Random(seed)
     history = random_history(seed, count=20, lost=0.0)
     history = spoiled(history, rng) or history
@@ -334,9 +333,6 @@ def test_the_last_step_breaks_these_rules(steps, last, rules):
 
 
 def test_a_client_that_hung_leaves_a_write_of_unknown_outcome():
-    """The harness completes the call of such a client with the request's value instead of an
-    answer.
-    """
     h = Rows()
     h.write(0, [up("a", "0")], 5)
     call = {"table": "r", "nonce": "hung", "rows": [up("a", "1"), up("b", "1")]}
@@ -349,7 +345,6 @@ def test_a_client_that_hung_leaves_a_write_of_unknown_outcome():
 
 
 def test_half_of_a_lost_batch():
-    """Each row alone would be possible, but all rows of a part take effect at one moment."""
     h = Rows()
     h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
     h.read(1, "c", None, 6)

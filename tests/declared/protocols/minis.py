@@ -8,7 +8,7 @@ from targets.declared.protocols import redis, redis_scripts
 
 
 class MiniRedis:
-    """A small Redis: GET, SET, lists, sets, hashes, the scripts of the defaults, MULTI and EXEC."""
+    """A small Redis: GET, SET, lists, sets, hashes, MULTI, EXEC, and the default Lua scripts."""
 
     def __init__(self, role=b"master", sentinel=None):
         self.data, self.queued, self.role, self.sentinel = {}, None, role, sentinel
@@ -130,7 +130,7 @@ def array(items):
 
 
 class MiniMemcached:
-    """gets, set, add and cas."""
+    """A small Memcached: gets, set, add and cas."""
 
     def __init__(self):
         self.data, self.version = {}, 0
@@ -231,7 +231,7 @@ class MiniHttp:
 
 
 class MiniEtcd(MiniHttp):
-    """Transactions of ranges and puts."""
+    """A small etcd: transactions of ranges and puts."""
 
     def __init__(self):
         self.data, self.revision = {}, 1

@@ -5,7 +5,7 @@ import struct
 
 
 class Registers:
-    """The three default statements for registers: their rows, and how many were affected."""
+    """A table of registers, which executes the three default SQL statements for registers."""
 
     def __init__(self):
         self.data = {}

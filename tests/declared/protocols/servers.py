@@ -1,4 +1,7 @@
-"""A loopback server around a mini (a small fake), which damages answers on request; its clients."""
+"""A loopback server around a mini (a small fake server), and the clients that talk to it.
+
+The server damages answers on request.
+"""
 
 import asyncio
 import contextlib

@@ -89,8 +89,6 @@ def last_request(name, f):
 @names
 @calls
 def test_no_part_of_an_answer_is_an_answer(name, f):
-    """The server sends a prefix of an answer and closes the connection; every prefix is tried."""
-
     async def calls(call, _):
         return await call(f, CALLS[f])
 
@@ -130,7 +128,6 @@ def test_garbage_is_never_a_value(name, f):
 @names
 @calls
 def test_a_changed_byte_breaks_no_client(name, f):
-    """A changed byte may change the value unnoticed, but may only cause known errors."""
     rng = random.Random(f"{name} {f}")
 
     def spoil(answer):
@@ -179,8 +176,6 @@ def test_a_connection_that_was_closed_before_sends_nothing(name, f):
 
 @ours
 def test_an_answer_to_no_request_is_not_the_next_answer(name):
-    """The server repeats an answer to a read later, when the register holds another value."""
-
     async def main():
         answers = []
 
@@ -208,7 +203,6 @@ def test_an_answer_to_no_request_is_not_the_next_answer(name):
 
 
 def stream_of(session):
-    """Return the stream reader of a session's connection."""
     http = getattr(session, "_http", session)
     return http._streams[0] if hasattr(http, "_streams") else session._stream._reader
 

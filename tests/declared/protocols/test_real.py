@@ -36,7 +36,6 @@ def needed(program, package):
 
 @pytest.fixture
 def start(tmp_path):
-    """Return a function that starts programs; all of them end with the test."""
     running = []
 
     def go(*words, **options):
@@ -59,7 +58,6 @@ def start(tmp_path):
 
 
 async def serving(name, port, settings):
-    """Wait until a session opens."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             try:
@@ -73,7 +71,6 @@ async def serving(name, port, settings):
 
 
 def check(name, port, settings=None, *, absent=()):
-    """Run the scenarios of all vocabularies that are not in `absent`."""
     settings = settings or {}
     speaks = Operations(protocol_of(name, settings), {}).vocabularies
     assert speaks == SCENARIOS.keys() - set(absent)

@@ -1,4 +1,4 @@
-"""Redis: errors, roles, Sentinels, WAIT, transactions, templates."""
+"""The Redis protocol of declared systems: errors, roles, Sentinels, transactions, templates."""
 
 import asyncio
 import contextlib
@@ -172,7 +172,6 @@ def with_session(body, mini, settings, *others, observes=False):
 
 
 def leadership(mini, settings, *others):
-    """Return what an observer of the node reports about its role, and the term."""
     return with_session(
         lambda session: session.leadership(), mini, settings, *others, observes=True
     )

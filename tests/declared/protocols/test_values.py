@@ -10,7 +10,7 @@ from targets.declared.protocols.text import check_names, decoded, encoded, fille
 from tests.declared.protocols.servers import WORLDS, run
 
 characters = st.characters(exclude_categories=["Cs"])
-keys = st.text(characters.filter("\0".__ne__), max_size=20)  # PostgreSQL has no such texts
+keys = st.text(characters.filter("\0".__ne__), max_size=20)  # PostgreSQL's texts cannot contain NUL
 values = st.recursive(
     st.none()
     | st.booleans()

@@ -36,8 +36,6 @@ def test_items_that_changed_meanwhile_are_read_again():
 
 
 def test_a_refused_write_had_no_effect():
-    """The second read fails, and none of the requests before it has changed anything."""
-
     async def body(call, server):
         assert await call("txn", APPEND) == ("fail", None)
         return server.asked[-1].split(b" ")[0]
@@ -65,7 +63,7 @@ def test_reads_of_zookeeper_follow_a_sync_if_the_file_says_so(settings, kinds):
 
 
 def zookeeper_read(answer):
-    """Return the outcome of a read of the value 7, whose answer `change` alters."""
+    """Read a register whose value is 7; the function `answer` changes the server's answer."""
     mini = minis.MiniZooKeeper()
     mini.data[b"/harness-register"] = b"7", 0
 
@@ -148,8 +146,6 @@ def test_sessions_tell_who_leads(name, term):
     ],
 )
 def test_a_leader_of_zookeeper_is_known_by_its_epoch(mode, zxid, identity):
-    """A proxy on the servers' port passes on the leader's answers; it is no second leader."""
-
     def spoil(_):
         return [f"Zxid: {zxid}\nMode: {mode}\n".encode(), CLOSE]
 

@@ -328,7 +328,6 @@ def test_a_true_store_is_never_convicted(seed):
 
 
 def test_an_answer_that_is_turned_round_is_mostly_found():
-    """If one judged answer is inverted, the history usually becomes invalid."""
     turned = judged = 0
     for seed in range(20):
         cells = true_history(random.Random(seed))

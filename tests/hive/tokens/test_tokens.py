@@ -23,7 +23,6 @@ TIMES = {
 
 
 def store_of(hms):
-    """Return the token store that is in the metastores' database."""
     env = hms.session.env
     return DatabaseTokens(env, Transactions(env, hms.system._database))
 
@@ -233,7 +232,6 @@ async def test_a_use_goes_to_the_next_metastore_and_one_that_none_answers_says_n
 
 @on(deploy, bugs=("TOKEN-RENEW-GAP",))
 async def test_the_refusal_of_a_copy_is_not_that_of_the_renewal(hms):
-    """The first metastore removes the token and loses the database; the second finds no token."""
     kept = store_of(hms)
     lost = 0
     for number in range(12):

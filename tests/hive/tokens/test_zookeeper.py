@@ -15,7 +15,6 @@ from tests.hive.tokens.zookeepers import answers, with_node
 
 
 async def run_case(case, zookeepers):
-    """Run a case below a path of its own."""
     here, there = zookeepers.new_session(), zookeepers.new_session()
     root = f"/{case.__name__}"
     await here.create(root, b"")

@@ -36,8 +36,6 @@ class ZooKeepers:
 
 
 async def answers(session):
-    """Wait until ZooKeeper serves (again)."""
-
     async def serves():
         await session.fence()
         await session.children("/")

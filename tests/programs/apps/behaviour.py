@@ -262,7 +262,6 @@ async def transcripts(kind, count):
 
 
 async def main():
-    """Print the transcripts of one kind of program, one per line."""
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     for lines in await transcripts(sys.argv[1], int(sys.argv[2])):
         text = json.dumps(lines)

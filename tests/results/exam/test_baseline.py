@@ -76,7 +76,6 @@ def test_rows_of_one_exam_only_are_named_and_clean_profiles_are_not_compared():
 
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
 def test_intervals_hold_the_rate_as_often_as_they_say(rate):
-    """The test sums the probabilities of all outcomes instead of sampling."""
     binomial = sum(
         math.comb(30, hits) * rate**hits * (1 - rate) ** (30 - hits)
         for hits in range(31)
@@ -102,7 +101,6 @@ def test_a_p_value_is_small_only_for_different_rates():
 @pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 def test_clean_repeats_seldom_alarm(stops):
-    """In 100 pairs of exams with 20 rows each, at most 5 % raise an alarm."""
     rng = random.Random(7)
     rates = [rng.random() ** 2 for _ in range(20)]
 

@@ -19,7 +19,6 @@ def test_all_seeds_count_without_first():
 
 
 def test_with_first_nothing_counts_after_the_first_detection():
-    """Workers may already have begun later seeds, whose results do not count."""
     verdicts = ("valid", "valid", "invalid", "invalid", "valid")
     whole = score(row(first=True), results(*verdicts))
     assert whole == score(row(first=True), results(*verdicts[:3]))
@@ -48,7 +47,6 @@ def test_checker_rule_and_fault_are_those_of_most_detections():
 
 
 def test_findings_of_another_switch_do_not_count():
-    """For a row with a second bug in its options, only the checker named in the ledger counts."""
     found = results("invalid", checker="other") | {2: result(2, "invalid", checker="crash")}
     one = score(row(accepted="crash"), found)
     assert (one.hits, one.first_seed, one.checker) == (1, 2, "crash")

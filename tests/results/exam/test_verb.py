@@ -102,7 +102,6 @@ def test_an_interrupt_keeps_finished_work(scripted, tmp_path):
 
 
 def test_an_interrupt_while_it_shrinks_keeps_the_scoreboard(scripted, tmp_path, monkeypatch):
-    """The first detection is already shrunk; a SIGTERM arrives while the second is being shrunk."""
     asked = []
 
     def shrink(trials, case, kind):

@@ -101,7 +101,6 @@ class Found(NamedTuple):
     tables: dict[str, pa.Table]
 
     def rows(self, *, without=TIMES):
-        """Return the sorted rows of all tables, without times."""
         return {
             name: sorted(
                 map(repr, table.drop_columns({*without} & {*table.column_names}).to_pylist())
@@ -110,16 +109,13 @@ class Found(NamedTuple):
         }
 
     def verdict_rows(self):
-        """Return the rows of the table `verdicts`, by run, checker and key."""
         rows = self.tables["verdicts"].to_pylist()
         return {(row["run"], row["checker"], row["key"]): row for row in rows}
 
     def verdicts(self):
-        """Return the verdict of each run, checker and key."""
         return {place: row["verdict"] for place, row in self.verdict_rows().items()}
 
     def problems(self):
-        """Return the runs with problems, and the kinds of problems."""
         return {(short(problem.run), problem.kind) for problem in self.checked.problems}
 
 

@@ -73,14 +73,13 @@ def registers(seed, keys=6, ops=8, wrong=0.1):
 
 
 def with_faults(ops):
-    """Add a fault after the third op."""
     inject = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["n1"], "note": None}
     note = Op(5, 5, NEMESIS, OpType.INFO, "kill", inject)
     return History(sorted([*ops, note], key=lambda op: op.index))
 
 
 def rows(history, monkeypatch=None, ops_in_a_range=20):
-    """Return the rows of such a run, which are split into small ranges."""
+    """Return the rows of a run with this history, whose operations are split into small ranges."""
     if monkeypatch is not None:
         monkeypatch.setattr(line_batches, "KEY_RANGE_OPS", ops_in_a_range)
     return rows_of(history, About(name="n", id="r", case=CASE, record=None))
@@ -195,7 +194,6 @@ def test_an_operation_that_is_gone_is_noticed():
 
 
 def test_answers_that_changed_keys_are_caught(tmp_path, monkeypatch):
-    """A mutation swaps the answers of reads of two keys that hold different values."""
     ops = []
     for key in (1, 2):
         for f, asked, answer in (("write", key, key), ("read", None, key)):

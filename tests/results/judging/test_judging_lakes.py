@@ -72,7 +72,6 @@ def opened(uri, *, second_pass=False, budget=SMALL, **given):
 
 
 def report(uri, *, budget=SMALL, second_pass=False, **given):
-    """Return the result of `check`, and the rows of its tables."""
     found = judge_lake(uri, budget=budget, second_pass=second_pass, **given)
     return found.checked, found.rows()
 

@@ -97,7 +97,6 @@ def assert_right_within_half(ends, part_of):
 
 @for_each("seed", range(20))
 def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
-    """Tasks of similar estimated cost run on a few slots, the most expensive first."""
     draw = random.Random(seed)
     slots = draw.choice([2, 8, 32])
     costs = sorted((round(1e6 * draw.uniform(0.8, 1.2)) for _ in range(slots * 12)), reverse=True)
@@ -107,7 +106,6 @@ def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
 
 @for_each("seed", range(40))
 def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
-    """A few huge tasks come first; they contain most of the work, which counts when they end."""
     draw = random.Random(seed)
     slots = draw.choice([2, 8, 32])
     small = [draw.randint(80, 120) for _ in range(slots * 12)]
@@ -122,7 +120,6 @@ def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
     st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 1500)
 )
 def test_a_schedule_is_that_of_the_tasks_in_their_order(costs, slots, done):
-    """When a task ends, the share of time is that of the plan; between ends it is larger."""
     schedule, total = Schedule(costs, slots), 0
     ends = in_order(costs, slots, lambda cost: cost)
     for place, (end, cost) in enumerate(ends):

@@ -294,7 +294,6 @@ def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
 
 
 def test_a_missing_plug_in_of_a_worker_is_no_result(tmp_path, monkeypatch):
-    """Result ids do not depend on the machine, so one that has the package judges the run later."""
     put_run(tmp_path, "n", "r", History(register_ops(1)))
 
     def load(name):

@@ -17,7 +17,6 @@ CHECKERS = ("linearizable-register", "crash", "stats")
 
 
 def test_facts_are_made_again_when_any_module_behind_them_changes():
-    """Every imported module of `results` counts, except imports that only types need."""
     known = {*FACTS_MODULES}
     for name in FACTS_MODULES:
         if not name.startswith("results.facts."):

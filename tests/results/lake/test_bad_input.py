@@ -157,7 +157,6 @@ def test_a_lake_whose_runs_were_removed_is_not_begun_again(tmp_path):
 
 
 def test_an_upload_that_was_torn_and_one_that_lands_late_are_in_no_log(tmp_path):
-    """The retry uses another name, so data that the first upload still writes are never read."""
     lake = lake_at(tmp_path / "lake")
     writing, tried = lake.place.writing, []
 
@@ -214,7 +213,6 @@ def test_check_finds_a_commit_that_a_power_cut_emptied(tmp_path):
 
 @pytest.mark.parametrize(("listing", "at"), [(True, 1), (False, 2)])
 def test_a_check_finds_no_damage_while_files_are_replaced_and_removed(tmp_path, listing, at):
-    """Files change before the listing or after it, while the check reads the log and restarts."""
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     for run in ("r1", "r2", "r3"):
         lake.append(rows([run]))
@@ -260,7 +258,6 @@ def small_disk(tmp_path):
 
 
 def fill(disk):
-    """Fill a disk to the last byte."""
     with (disk / "filler").open("wb", buffering=0) as file:
         for size in (1 << 20, 4096, 1):
             while True:
@@ -272,7 +269,6 @@ def fill(disk):
 
 @pytest.mark.parametrize("left", [0, 8192])
 def test_a_full_disk(small_disk, left):
-    """The disk is full to the last byte, or has room for some of the files and commits only."""
     lake = lake_at(small_disk / "lake")
     lake.append(rows(["r1"]))
     fill(small_disk)

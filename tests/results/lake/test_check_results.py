@@ -125,7 +125,6 @@ def of_one_run(row):
     ],
 )
 def test_a_report_stops_where_verdicts_lost_their_rows(lake, lost, many):
-    """Without the lost verdict, its run would wrongly count as valid."""
     _, before = report(lake)
     lose_rows(lake, "verdicts", lost)
     with pytest.raises(

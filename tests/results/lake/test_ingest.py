@@ -63,7 +63,6 @@ def declared(seed, name):
 
 
 def test_a_declared_system_has_its_own_name_in_tables_and_on_pages(tmp_path):
-    """A run from before systems had names keeps the name of the target."""
     store = tmp_path / "store"
     for seed, name in enumerate(["shop", "bank", None], start=1):
         keep_run(store, "register-none", f"r{seed}", declared(seed, name), history(seed))

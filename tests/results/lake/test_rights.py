@@ -37,7 +37,6 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def place(made, tmp_path):
-    """Copy the store and the lake, so that a test may remove rights."""
     return shutil.copytree(made, tmp_path / "made", symlinks=True)
 
 
@@ -141,7 +140,6 @@ def test_a_part_of_a_store_that_we_may_not_read_is_named_and_the_rest_judged(she
 @pytest.mark.parametrize("executor", ["inline", "pool"])
 @pytest.mark.parametrize("part", ["runs", "runs/_delta_log", "verdicts"])
 def test_results_of_a_lake_that_may_not_be_written(shell, place, part, executor):
-    """The first refused worker ends the report, because all others would be refused as well."""
     lake = place / "lake"
     words = ("report", lake, "--executor", executor, "--jobs", "2")
     with refusing(lake / "results" / part, READ_ONLY):

@@ -131,7 +131,6 @@ def test_answered_agrees_with_facts_of_a_store(kind, answer, answered):
     ],
 )  # fmt: skip
 def test_rows_of_a_history(tables, table, names, expected):
-    """Rows of phases and faults, one row per attempt, both ends of faults, and sums."""
     assert picked(tables[table], *names.split()) == expected
 
 

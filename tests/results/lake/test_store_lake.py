@@ -36,7 +36,6 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(name="store")
 def store_fixture(tmp_path):
-    """Build a store of three finished runs with two names."""
     store = tmp_path / "store"
     for number, name in enumerate(["ddl-kill", "ddl-none", "ddl-none"], 1):
         keep_run(store, name, f"r{number}", Case(seed=number), history(number))
@@ -347,7 +346,6 @@ def test_reports_of_one_store_at_the_same_time(store):
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_without_locks_the_protocol_keeps_every_run_once(store, monkeypatch, gone):
-    """On a file system without locks, another update may run in the middle of this one."""
     monkeypatch.setattr(store_lake.fcntl, "flock", refuse_lock)
     if gone:
         lake_of_store(store)

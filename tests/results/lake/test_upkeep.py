@@ -77,7 +77,6 @@ def test_a_compaction_leaves_one_file_a_partition_and_every_row(uri):
 def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memory(
     tmp_path, monkeypatch
 ):
-    """Two writers took turns, so each file has only some of the first runs."""
     monkeypatch.setattr(compaction, "PART_BYTES", 1)
     monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", 3)
     lake = lake_at(tmp_path / "lake")
@@ -96,7 +95,6 @@ def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memo
 def test_merged_rows_are_all_rows_by_run_and_of_a_run_those_of_earlier_files_first(
     tmp_path, monkeypatch, rows_at_once, seed
 ):
-    """The expected order comes from a stable sort; files overlap at random and share runs."""
     monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", rows_at_once)
     draw = random.Random(seed)
     results = ResultLake.beside(str(tmp_path / "lake"), {}, create=True)
@@ -330,7 +328,6 @@ def test_check_finds_a_run_that_spans_two_files(tmp_path):
 
 
 def test_check_finds_runs_that_the_log_has_out_of_bounds(tmp_path, monkeypatch):
-    """Readers look for a run in a file only if it is within the log's bounds for the file."""
     lake = lake_at(tmp_path / "lake")
     upload = Lake._upload
 

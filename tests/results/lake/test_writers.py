@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.lake, pytest.mark.slow, pytest.mark.process]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Build a store of two real runs."""
     folder = tmp_path_factory.mktemp("store")
     writers.simulate(folder, 2)
     return folder
@@ -25,7 +24,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def store(folder):
-    """Return the rows of the two runs."""
     return writers.originals(folder)
 
 
@@ -45,7 +43,6 @@ SIZES = [(2, 4, 3), pytest.param((8, 20, 50), marks=pytest.mark.nightly)]
 @pytest.mark.parametrize("sizes", SIZES, ids=["few", "many"])
 @pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.s3)])
 def test_killed_writers_lose_nothing_that_was_acknowledged(tmp_path, folder, store, kind, sizes):
-    """The parameters are writers, runs per writer, and kills; S3 refuses one request in ten."""
     count, runs, kills = sizes
     appends = sum(len(writers.plan(number, count, runs)) for number in range(count))
     with place(kind, tmp_path) as (uri, options, proxy):

@@ -24,7 +24,6 @@ QUICK = Patience(sleep=lambda _: None)
 
 
 def operations_of(run):
-    """Return the number of operations of a run, 1 to 7."""
     return sum(run.encode()) % 7 + 1
 
 
@@ -71,7 +70,6 @@ def contents(lake):
 
 
 def damage(lake):
-    """Return the damage that `check` reports."""
     return [finding for finding in check(lake) if finding.damaged]
 
 

@@ -1,7 +1,8 @@
 """Processes that append to a lake, compact it and vacuum it, and a check of the result.
 
-A few real runs are repeated under other ids. A writer appends its own runs and some of its
-neighbour's runs in small batches. It prints the keys of a batch once `append` has returned.
+A few real runs are repeated under other ids. A writer appends its own runs and some runs of its
+neighbour, the next writer, in small batches. It prints the keys of a batch once `append` has
+returned.
 """
 
 import random
@@ -36,7 +37,6 @@ PAUSES = {"compact": 0.5, "vacuum": 15.0}
 
 
 def simulate(store, seeds):
-    """Run some seeds into a store."""
     for seed in range(1, seeds + 1):
         case = Case(seed=seed, nemeses=("kill-leader",), time_limit_s=3.0)
         run_seed(SeedJob(case=case, store=str(store), name="real", run_prefix="run-"))
@@ -49,7 +49,6 @@ def originals(store):
 
 
 def copy_of(original, key, label):
-    """Return the rows of the run under another id and label."""
     copies = dict(original)
     for column, value in (("run", key), ("label", label)):
         for name, table in copies.items():
@@ -91,7 +90,6 @@ def write(uri, store, begin, *numbers):
 
 
 def look_after(role, uri):
-    """Compact or vacuum until killed."""
     lake = Lake.open(uri, create=True)
     while True:
         begin_s = time.monotonic()

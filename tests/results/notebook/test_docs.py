@@ -28,7 +28,6 @@ def shape(text):
 
 
 def printed_by(script):
-    """Return the output of the page's block `script`."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(script, str(PAGE), "exec"), {})

@@ -16,7 +16,6 @@ DTYPES = {
 
 
 def plain(value):
-    """Convert a cell into a Python value."""
     return None if value is pd.NA else value
 
 
@@ -43,7 +42,6 @@ def test_a_row_is_a_pair(made):
 
 
 def test_values_survive_the_round_trip():
-    """Lists of equal length stay lists, large numbers stay exact, and None stays None."""
     late = 2**60 + 1
     made = History(
         [

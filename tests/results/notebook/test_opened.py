@@ -266,7 +266,6 @@ def test_unknown_tables(opened):
 
 @pytest.mark.lake
 def test_a_snapshot_is_immutable(tmp_path):
-    """Later appends, merges and leftovers of dead writers change no table of a snapshot."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     add_run(store, "alpha", "a1", seed=1)
     lake = lake_at(uri)

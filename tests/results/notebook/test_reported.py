@@ -138,7 +138,6 @@ def random_results(lake, seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_of_each_counts(lake, seed):
-    """The expected result is the first of all sorted results of a run and a checker."""
     told = random_results(lake, seed)
     best = {}
     for at, run, checker, _, mark, word in told:

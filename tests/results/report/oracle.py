@@ -193,7 +193,6 @@ def middle_rank(values, permille):
 
 
 def quantiles(ops):
-    """Return quantiles of the latencies of operations."""
     values = [middle(op["latency"]) for op in ops]
     names = {"p50_ns": 500, "p95_ns": 950, "p99_ns": 990, "p999_ns": 999, "max_ns": 1000}
     return {"ok": len(values), **{name: rank(values, q) for name, q in names.items()}}

@@ -14,8 +14,6 @@ from tests.support.run_folders import keep_run
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One run to make."""
-
     seed: int
     nemeses: tuple[str, ...] = ("none",)
     bugs: tuple[str, ...] = ()
@@ -44,7 +42,6 @@ MIXED = (
     Spec(1, ("partition-halves",), workload="append", label="new"),
     Spec(7, ("power-cut-leader",)),
 )
-"""Twenty-five runs."""
 LAST_SEED_FIRST = 2
 """Seeds above this one ran a day later, with other code."""
 
@@ -70,7 +67,6 @@ def case_of(spec: Spec) -> Case:
 
 
 def add_run(store: Path, name: str, spec: Spec) -> Path:
-    """Run one case in the simulation and keep the whole run."""
     environment = load_plugin("environments", "sim")
     plan = plan_case(case_of(spec), environment)
     run = f"seed-{spec.seed}-{spec.label}"
@@ -95,7 +91,6 @@ def code_of(spec: Spec) -> str:
 
 
 def make_store(store: Path, specs: tuple[Spec, ...] = MIXED) -> Path:
-    """Build a store with one run per spec."""
     for spec in specs:
         words = (spec.workload, *spec.nemeses, *spec.bugs)
         add_run(store, "-".join(words), spec)

@@ -67,7 +67,6 @@ def test_equal_labels_give_no_evidence():
 
 
 def test_false_alarms_are_rare_over_many_comparisons():
-    """Without a correction, 16 comparisons of equal labels would alarm in half of all reports."""
     alarms = sum(
         any(
             verdict != NO_EVIDENCE
@@ -175,7 +174,6 @@ def test_of_many_labels_the_first_are_shown_and_the_others_counted():
 
 
 def test_rows_are_looked_at_once_and_not_kept():
-    """Rows must not pile up: a million runs have ten million rows of latencies."""
     runs = Runs().add("a", 300).add("b", 300)
     alive = weakref.WeakSet()
 

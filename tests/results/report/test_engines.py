@@ -1,4 +1,4 @@
-"""Questions of a report: SQL for DuckDB over its tables, or over cells (sums by group)."""
+"""Questions of a report in SQL: over its tables in DuckDB, or over cells (sums by group)."""
 
 import contextlib
 import re
@@ -32,7 +32,6 @@ def test_a_report_of_no_run_has_all_answers():
 
 @pytest.mark.parametrize("name", query_names())
 def test_sums_of_questions_are_exact_and_rows_are_in_order(name):
-    """Sums are integers and rows have a total order, so answers about parts add up to the whole."""
     text = query(name)
     code = re.sub(r"--[^\n]*|'[^']*'", "", text)
 
@@ -48,9 +47,6 @@ def test_sums_of_questions_are_exact_and_rows_are_in_order(name):
 
 @pytest.mark.parametrize("name", query_names())
 def test_a_question_reads_tables_or_their_aggregates(name):
-    """A question reads either tables or cells: an engine has no cells, and the driver has no
-    tables.
-    """
     code = re.sub(r"--[^\n]*|'[^']*'", "", query(name))
     read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", code))
     own = set(re.findall(r"(\w+) AS \(", code))
@@ -99,7 +95,6 @@ def register_run(engine, **tables):
 
 
 def test_percentiles_are_nearest_ranks_at_their_edges(engine):
-    """The median of two values is the lower one; the last of 1,001 values is beyond p99.9."""
     ops = [
         {"f": f, "type": "ok", "lat_bucket": bucket, "n": n, "phase": "", "active": ""}
         for f, bucket, n in (("two", 3, 1), ("two", 9, 1), ("many", 1, 999), ("many", 2, 1))

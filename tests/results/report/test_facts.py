@@ -300,7 +300,6 @@ def test_only_the_chaos_phase_is_exposure():
 
 
 def test_strange_histories_make_facts_all_the_same():
-    """A foreign history may contain anything; the extraction neither guesses nor crashes."""
     script = Script()
     script.fact(10, "leader", node=None, term="seven")
     script.fact(11, "leader")

@@ -198,13 +198,11 @@ def rows_of(oracle, answers, name):
 
 
 def test_the_page_shows_every_table(page):
-    """Every table is shown, except those that are empty for this store."""
     assert set(page.tables) == set(LAYOUTS) - EMPTY
 
 
 @pytest.mark.parametrize("name", sorted(set(LAYOUTS) - EMPTY))
 def test_cells_agree_with_the_independent_computation(page, reported, oracle, name):
-    """The raw value of each numeric cell equals the oracle's, and its text parses to that value."""
     layout = LAYOUTS[name]
     shown = [row for row in page.tables[name] if row]
     expected = rows_of(oracle, reported[1], name)
@@ -275,9 +273,6 @@ def test_intervals_on_the_page_are_the_independent_ones(page, reported, oracle, 
 
 
 def test_comparisons_of_labels_equal_brute_force(reported, oracle):
-    """Means and medians match; the oracle tries all arrangements for p-values, and computes Holm's
-    bound.
-    """
     _, answers, _ = reported
     lines = {(row["setting"], row["metric"]): row for row in answers.rows("regressions")}
     done = 0
@@ -341,7 +336,6 @@ def test_every_run_is_linked_and_every_failure_says_how_to_run_it_again(reported
 
 
 def test_numbers_of_runs_lead_to_as_many_runs(reported):
-    """The filters are those of `harness serve`, which shows this page and its lists of runs."""
     answers = reported[1]
     failures = {
         row["run"]: " · ".join(row["signature"].split(" · ")[:3])
@@ -360,7 +354,6 @@ def test_numbers_of_runs_lead_to_as_many_runs(reported):
 
 
 def has(run, name, value):
-    """Whether a run passes one filter of a list of runs."""
     if name in {"bug", "nemesis"}:
         there = run["bugs" if name == "bug" else "nemeses"].split("+")
         return set(value.split(",")) <= set(there)
@@ -368,7 +361,6 @@ def has(run, name, value):
 
 
 def test_no_answer_adds_up_runs_of_several_populations(reported):
-    """Each answer names its population or its run; only the answers of the summary do not."""
     answers = reported[1]
     for name in sorted(answers.tables.keys() - {"digest_cells", "totals"}):
         columns = set(answers.tables[name].column_names)
@@ -383,7 +375,6 @@ def test_the_limit_of_a_table_is_said(page, reported, oracle):
 
 
 def test_bars_are_as_long_as_their_numbers(page, reported, oracle):
-    """The test reads the first drawing, whose bars count equal runs."""
     alike = oracle.populations()
     of = Populations(reported[1].rows("populations"))
     longest = max(row["runs"] for row in alike)

@@ -25,7 +25,6 @@ SPECS = tuple(
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Build a lake with these runs."""
     root = tmp_path_factory.mktemp("both")
     store = make_store(root / "store", SPECS)
     assert ingest_verb([str(store), "--lake", str(root / "lake")]) == 0
@@ -146,7 +145,6 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(lake, tmp_path, capsys, ta
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_run_without_any_result_counts_in_the_headline(tmp_path, capsys, known):
-    """Otherwise the report would be green because of the other runs."""
     import deltalake
 
     store, lake = tmp_path / "store", tmp_path / "lake"

@@ -72,7 +72,6 @@ def told(tables):
 @pytest.mark.lake
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_a_lake_give_the_facts_of_their_history(seed):
-    """The run has independent keys, so its history is never held in memory as a whole."""
     history = chaotic(seed)
     case = msgspec.structs.replace(
         imported_case("cas-register", independent=True), nemeses=("kill",)
@@ -99,7 +98,6 @@ CELLS = st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 2**20), st.boolea
 
 @given(rows=CELLS, repeat=st.integers(1, 6))
 def test_rows_are_counted_also_where_one_number_cannot_hold_them(rows, repeat):
-    """The combinations of six columns with 2^20 values each do not fit into 62 bits."""
     wide = [(row[0], *[row[1]] * repeat, row[2]) for row in rows]
     columns = [np.array(column) for column in zip(*wide, strict=True)] or [np.zeros(0, np.int64)]
     found = dict(counted(*columns))

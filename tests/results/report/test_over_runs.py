@@ -47,7 +47,6 @@ lives = st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_s
 
 @given(lives)
 def test_survival_is_a_product_over_moments(lives):
-    """The oracle counts each factor from all lives; cells may come in any order and any split."""
     steps = kaplan_meier((at, int(bad), int(not bad)) for at, bad in lives)
 
     assert [step.at for step in steps] == sorted({at for at, bad in lives if bad})
@@ -226,7 +225,6 @@ EVIDENCE = {"more than chance", "more often", "less often"}
 
 
 def test_equal_runs_are_rarely_a_change():
-    """Both labels fail equally often, so few of 200 comparisons report a change."""
     chance = random.Random(5)
     false = 0
     for _ in range(200):
@@ -399,7 +397,6 @@ def test_trends_add_up_and_leave_out_runs_that_do_not_tell():
     )
 )
 def test_bytes_are_those_of_the_lake_once(parts):
-    """For any runs, the bytes by label add up to the size of the partitions."""
     cells = [
         {"target": "t", "label": label, "day": "d", "profile": "s", "nemeses": nemeses, "runs": n,
          "timed": n, "wall_ns": n, "cpu_ns": n, "length_ns": n, "ops": n, "lines": n}

@@ -82,7 +82,6 @@ def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):
 @pytest.mark.slow
 @browser_test
 def test_the_page_fits_and_is_readable(reported, browser_page):
-    """The page does not scroll sideways, and text contrasts with its background."""
     browser_page.open(reported[2])
     for width, scheme in itertools.product((380, 1280), ("light", "dark")):
         browser_page.page.emulate_media(color_scheme=scheme)
@@ -141,7 +140,6 @@ def test_the_page_is_bounded_and_needs_nothing_else(reported):
 
 @pytest.mark.xdist_group("spark")
 def test_every_id_of_the_page_is_there_once(reported):
-    """If a section and a table had the same id, a link would be ambiguous."""
     page = reported[2].read_text(encoding="utf-8")
     ids = re.findall(r' id="([^"]*)"', page)
 

@@ -113,7 +113,6 @@ def test_questions_about_facts_are_summed_or_listed():
 
 @pytest.mark.parametrize("name", ADDED)
 def test_rows_that_agree_in_their_keys_are_one(tables, name):
-    """No answer has two rows with equal keys."""
     found = of_one(tables, Extent())[name]
     keys = [tuple(row.values())[: ADDED[name].keys] for row in found.to_pylist()]
     assert len({*keys}) == len(keys) > 1

@@ -13,7 +13,6 @@ from results.report.summary import exit_code
 
 
 def row(verdict, **permitted):
-    """Build the row of a checker's result."""
     details = {"permitted": permitted, "rule": "+".join(sorted(permitted))}
     result = CheckResult("c", Verdict(verdict), "why", details=details)
     return _row_of("c", result, History(()), None)

@@ -153,7 +153,6 @@ def test_a_missing_interval_has_a_reason(rows, why):
     )
 )
 def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
-    """The reference sums squared residuals over all runs; the sums may be added in any order."""
     sums = Sums.of(rows)
     assert Sums.of(rows[::-1]) == sums
     parts = Sums(*map(sum, zip(Sums.of(rows[:1]), Sums.of(rows[1:]), strict=True)))
@@ -169,7 +168,6 @@ def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
 
 
 def test_intervals_of_risk_ratios_cover_the_truth_though_operations_come_in_clusters():
-    """Each run has its own rate, so a naive interval covers far less than it claims."""
     rng = random.Random(11)
     covered = naive = total = 0
     for _ in range(300):

@@ -70,7 +70,6 @@ def made_small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def judged_small(made_small, tmp_path_factory):
-    """The same store, already judged."""
     store = shutil.copytree(made_small, tmp_path_factory.mktemp("judged") / "store", symlinks=True)
     assert judge_store(store).checked.results_new == 25
     return store
@@ -78,13 +77,11 @@ def judged_small(made_small, tmp_path_factory):
 
 @pytest.fixture
 def small(made_small, tmp_path):
-    """Copy the small store, so that a test may change it."""
     return shutil.copytree(made_small, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
 @pytest.fixture
 def judged(judged_small, tmp_path):
-    """Copy the judged store, for tests of what a report does with verdicts."""
     return shutil.copytree(judged_small, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
@@ -152,7 +149,6 @@ def test_json_is_one_object_that_lists_its_omissions(judged, capsys, monkeypatch
 @pytest.mark.slow
 @pytest.mark.parametrize(("fails", "code"), [("true", 1), ("false", 2)])
 def test_a_known_failure_is_marked_and_excused_if_asked(judged, tmp_path, capsys, fails, code):
-    """When the two known failures are excused, three unknown runs remain."""
     known = tmp_path / "known.toml"
     entry = "[[known]]\nsignature = '{}'\nticket = '{}'\nfails = {}\n"
     signature = "linearizable-register"
@@ -445,7 +441,6 @@ def test_unsettled_results_are_counted_and_judged_again_on_demand(tmp_path, caps
 
 @pytest.mark.slow
 def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, capsys):
-    """The hand-written histories end before liveness is checked, so all are unknown."""
     for number in range(5):
         add_quick(tmp_path, "n", f"r{number}", seed=number)
     code, out, _ = report(capsys, tmp_path, "--executor", "inline")

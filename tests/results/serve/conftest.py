@@ -19,8 +19,6 @@ CLIENT_S = 120.0
 
 
 class Served:
-    """A running server, and methods that send it requests."""
-
     def __init__(self, store, server):
         self.store, self.server, self.url = store, server, server.url.rstrip("/")
 
@@ -47,7 +45,6 @@ class Served:
 
 @contextlib.contextmanager
 def serving(place, **options):
-    """Serve a store or a lake."""
     with contextlib.closing(Library(str(place), **options)) as library:
         server = StoreServer("127.0.0.1", 0, Application(library))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -71,7 +68,6 @@ def eager_fixture(monkeypatch):
 
 @pytest.fixture
 def store(tmp_path):
-    """Return the path of a store that the test fills."""
     return tmp_path / "store"
 
 
@@ -84,7 +80,6 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lake_served(tmp_path_factory):
-    """Serve the lake of a small store."""
     root = tmp_path_factory.mktemp("lake")
     with serving(ingested(make_store(root / "store"), root / "lake")) as made:
         yield made

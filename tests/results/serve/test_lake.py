@@ -31,14 +31,12 @@ pytestmark = pytest.mark.lake
 
 @pytest.fixture(scope="module")
 def both(lake_served):
-    """Serve a store and its lake."""
     with serving(lake_served.store.parent / "store") as of_store:
         yield SimpleNamespace(store=of_store, lake=lake_served)
 
 
 @pytest.fixture
 def open_lake():
-    """Serve a lake while the test runs."""
     with contextlib.ExitStack() as stack:
         yield lambda uri: stack.enter_context(serving(uri))
 
@@ -147,7 +145,6 @@ def test_links_in_a_kept_folder_are_not_followed(tmp_path, open_lake):
 
 
 def test_columns_of_newer_releases_are_absent_in_old_lakes(tmp_path, open_lake):
-    """Files of an older schema lack the columns, which are then null in all rows."""
     lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
     (path, *others) = (lake / MAIN).glob("*.parquet")
     for file in (path, *others):
@@ -396,7 +393,6 @@ def test_labels_that_differ_in_bugs_are_compared_on_request(store, tmp_path, ope
 
 @pytest.mark.slow
 def test_the_same_question_on_both_pages_has_the_same_answer(tmp_path, open_lake, capsys):
-    """Failures, trends and labels equal the tables of a report on the same runs."""
     soak = ("soak", "--workload", "ddl", "--time-limit", "4", "--store", str(tmp_path / "store"))
     bug = ("--bug", "NO-LEASE", "--nemesis", "partition-leader")
     for label, seeds, more in (("old", "1..4", ()), ("old", "1..6", bug), ("new", "3..9", bug)):

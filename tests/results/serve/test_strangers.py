@@ -81,7 +81,6 @@ def get(served, target, *headers):
 
 
 def test_a_request_has_a_deadline_as_a_whole(served, monkeypatch):
-    """Slow bytes once kept connections open forever, and 64 of them blocked all other clients."""
     monkeypatch.setattr(server_module, "REQUEST_S", 0.3)
     begin_s = time.monotonic()
     with socket.create_connection(
@@ -287,8 +286,6 @@ def test_no_descriptor_is_left_open(served):
 
 
 def test_an_answer_that_tears_looks_torn(served, monkeypatch):
-    """A truncated archive must not look complete, so the server does not send the last chunk."""
-
     def torn(*_):
         yield b"PK"
         raise OSError("the disk is gone")

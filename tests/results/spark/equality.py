@@ -66,7 +66,6 @@ def rows_of(table: pa.Table) -> collections.Counter[str]:
 
 
 def lake_tables(uri: str, options: Mapping[str, str]) -> Tables:
-    """Return the valid rows of a lake."""
     snapshot = Lake.open(uri, storage_options=options).snapshot()
     return {name: rows_of(snapshot.dataset(name).to_table()) for name in schemas()}
 
@@ -85,7 +84,6 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
 
 
 def answers_in(output: Path) -> Tables:
-    """Return all answers that a report wrote."""
     paths = sorted((output / "answers").iterdir())
     assert paths, f"the report {output} has no answers"
     return {f"answers/{path.stem}": rows_of(pq.read_table(path)) for path in paths}

@@ -113,7 +113,6 @@ def submissions(monkeypatch, submit=driver.SparkLake._submit):
 
 @spark_test
 def test_giants_and_truncated_runs_get_separate_tasks(uri, monkeypatch):
-    """The longest tasks come first, and each run is in one task."""
     have_tasks_of_one_run(monkeypatch)
     submitted, told = submissions(monkeypatch), []
     monkeypatch.setattr("results.spark.job_progress.EVERY_S", 0.05)
@@ -128,7 +127,6 @@ def test_giants_and_truncated_runs_get_separate_tasks(uri, monkeypatch):
 
 @spark_test
 def test_a_lost_job_is_resubmitted_without_appended_results(uri, monkeypatch):
-    """The first submission judges one run and is lost; the second judges only the other runs."""
     have_tasks_of_one_run(monkeypatch)
     submit = driver.SparkLake._submit
 

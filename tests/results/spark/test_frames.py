@@ -43,7 +43,6 @@ def filled(uri, **options):
 
 @spark_test
 def test_frames_have_the_rows_of_a_snapshot(spark, tmp_path):
-    """The folder's name looks like a glob pattern, and the batch of a dead writer is invisible."""
     lake = filled(tmp_path / "a [lake] {of} * x?")
     snapshot = lake.snapshot()
     lake.append(rows(["later"]))
@@ -68,7 +67,6 @@ def test_frames_of_an_empty_lake_have_its_columns(spark, tmp_path):
 @spark_test
 @pytest.mark.s3
 def test_executors_read_an_object_store_with_no_jar(spark):
-    """Executors get their credentials from the driver."""
     with s3_server() as endpoint:
         lake = filled(f"s3://{BUCKET}/lake", storage_options=options_for(endpoint))
         snapshot = lake.snapshot()

@@ -123,7 +123,6 @@ def test_kinds_count_all_runs_and_name_the_first(judged, runs):
 
 
 def test_where_something_is_left_to_do_nothing_is_answered_unless_that_is_asked(lake, tmp_path):
-    """Before a lake is judged, all results are missing; afterwards, none is."""
     there = shutil.copytree(lake, tmp_path / "lake")
     ResultLake.beside(str(there), {}, create=True)
     what = asked(there)

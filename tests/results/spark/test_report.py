@@ -102,7 +102,6 @@ def results_in(uri):
 
 @pytest.fixture(scope="module")
 def local(lake, tmp_path_factory):
-    """Report on the lake by local workers and DuckDB."""
     return on_duckdb(shutil.copytree(lake, tmp_path_factory.mktemp("local") / "lake"))
 
 
@@ -206,7 +205,6 @@ def test_local_workers_are_asked_for_missing_modules_only_after_failures(
 def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
     lake, local, tables, tmp_path, monkeypatch
 ):
-    """All runs are in one task, which has stored two of them when its worker is killed."""
     there = shutil.copytree(lake, tmp_path / "there")
     monkeypatch.setattr(driver, "judge_ranges", dying_after(2, str(tmp_path / "died")))
     told = []
@@ -246,7 +244,6 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
 @spark_test
 @pytest.mark.parametrize("table", ["runs", "ops"])
 def test_a_file_that_cannot_be_read_leaves_as_one_line(lake, tmp_path, table):
-    """The message is one line that names the file and the fix."""
     there = shutil.copytree(lake, tmp_path / "there")
     on_duckdb(there)
     folder = there if table == "runs" else there / "results"

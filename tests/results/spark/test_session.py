@@ -45,7 +45,6 @@ def in_another_process(lake, master, folder, **environment):
 
 @pytest.fixture(scope="module")
 def expected(lake, tmp_path_factory):
-    """Report by local workers and DuckDB."""
     from tests.results.spark.test_report import on_duckdb, said
 
     there = shutil.copytree(lake, tmp_path_factory.mktemp("expected") / "lake")
@@ -55,8 +54,6 @@ def expected(lake, tmp_path_factory):
 
 @spark_test
 def test_local_workers_share_common_imports():
-    """The parent process of local workers imports the modules before the workers start."""
-
     def tell(batches):
         import sys
 
@@ -92,7 +89,6 @@ def test_archives_are_left_out_of_an_installed_spark_alone(tmp_path, monkeypatch
 
 
 def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
-    """Workers cannot find the harness by accident, in this folder or on this process's path."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
     bare = str(bare_python(tmp_path / "bare"))
@@ -149,11 +145,6 @@ EVERY_SPARK = [
     ],
 )
 def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_path):
-    """The packages are sent to workers of a server or to executors that lack them.
-
-    The tests of each push only check that the packages work in a bare Python, and that Connect is
-    enough.
-    """
     python = str(bare_python(tmp_path / "bare")) if lacking else sys.executable
     environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
     url = kind
@@ -280,7 +271,6 @@ for path in sys.argv[2:]:
 
 @pytest.mark.slow
 def test_packages_sent_to_workers_judge_in_a_bare_python(tmp_path):
-    """A nightly test covers the sending itself, and workers of all kinds."""
     store = mixed_store(tmp_path / "store")
     sent = spark.packages_zip(tmp_path, plugin_distributions())
     runs = [store / "n" / f"r{n}" for n in range(3)]
@@ -340,7 +330,6 @@ print(code_digest(Case(seed=0, target="toy-register", workload="register"), "sim
 
 
 def test_a_plug_in_that_was_sent_is_the_same_code(tmp_path):
-    """Therefore executors accept seeds of a soak whose target was sent to them."""
     toy = [each for each in plugin_distributions() if each.name == "toy-register"]
     sent = spark.packages_zip(tmp_path, toy)
     ran = [

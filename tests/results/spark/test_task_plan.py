@@ -69,7 +69,6 @@ def new(lake, tmp_path):
 
 
 def test_ranges_name_missing_results_of_all_runs(new):
-    """First all results are missing; after a new version of a checker, only its results are."""
     what = asked(new)
     each = lacking_in(what, 1)
     runs = sorted(what.lake.snapshot({}).dataset("runs").to_table(["run"])["run"].to_pylist())

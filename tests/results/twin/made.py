@@ -115,6 +115,5 @@ def twin(
     known: Sequence[Any] = (),
     case: str = "made",
 ) -> Twin:
-    """Compare the runs of one hand-made case."""
     material = Material(case=case, about="by hand", left=tuple(left), right=tuple(right))
     return compare(("kudu", "apache-kudu"), [material], known)

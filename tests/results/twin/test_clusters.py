@@ -41,9 +41,6 @@ def test_too_few_clusters_show_nothing(few):
 
 
 def test_equal_targets_rarely_differ():
-    """Operations fail in bursts; a test that assumes independent trials would always raise an
-    alarm.
-    """
     rng = random.Random(7)
 
     def side():

@@ -66,9 +66,6 @@ def test_a_code_that_only_one_run_shows_once_is_one_sided_and_no_difference():
 
 
 def test_a_burst_of_failures_in_one_block_is_no_difference_of_rates():
-    """One long outage fails many operations; a test that assumes independent trials would report a
-    difference.
-    """
     left = runs(every(4, EXISTS))
     burst = run(lambda n: ("failed", "X/Y") if n < 50 else every(4, EXISTS)(n))
     made = twin(left, [burst, *left[1:]])

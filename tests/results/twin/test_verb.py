@@ -56,7 +56,6 @@ def test_two_profiles_answer_the_same_requests_and_a_second_call_runs_nothing(
 
 @pytest.mark.slow
 def test_longer_elections_show_as_a_difference(tmp_path, capsys, monkeypatch):
-    """Masters that wait longer for their leader elect the next one later."""
     monkeypatch.chdir(tmp_path)
     base = Case(
         seed=1, nemeses=("kill-leader",), interval_s=5.0, duration_s=4.0, time_limit_s=20.0,

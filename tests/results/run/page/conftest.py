@@ -45,7 +45,6 @@ def open_page(browser_page, made_page):
 
 @pytest.fixture(scope="session")
 def kept_tab(chromium):
-    """Keep the browser tab of the shared page."""
     return Tab(chromium)
 
 

@@ -130,6 +130,5 @@ def write_run(store, history, results, *, name="made", case=None, logs=None, rep
 
 
 def show(page, folder):
-    """Build and draw the page of a run."""
     page.open(PageReporter().write(folder))
     page.wait_for_selector("html[data-ready]")

@@ -128,7 +128,6 @@ def test_a_cycle_is_shown_as_its_checker_drew_it(browser_page, tmp_path):
 
 
 def test_an_operation_has_one_number_whichever_its_end_is_named_by(browser_page, tmp_path):
-    """Results of old versions name Elle's operations by the indexes of completions."""
     history = small_run()
     pair = next(pair for pair in history.pairs if pair.invoke.f == "get")
     call, done = pair.invoke.index, pair.completion.index

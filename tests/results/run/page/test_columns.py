@@ -27,7 +27,6 @@ TYPES = ["ok", "fail", "info"]
 CALLS = histories(backwards=False).map(
     lambda history: History(op for op in history if isinstance(op.process, int))
 )
-"""The operations of clients."""
 
 
 def decoded(raw, strings):

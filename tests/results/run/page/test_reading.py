@@ -356,7 +356,6 @@ def test_times_do_not_run_into_the_name_of_the_axis(shared_page):
 
 
 def test_results_of_another_history_are_not_shown(tmp_path, capsys):
-    """The verdict in `run.json` is about the history whose digest is in the same file."""
     folder = write_run(tmp_path, small_run(), [CheckResult("stats", Verdict.VALID, "kept")])
     assert report_main([str(folder)]) == 0
     assert build(load_run(folder), read_results(folder))["verdict"] == "valid"
