@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run `harness` as a program: `harness.cli.main` with this process's arguments."""
+    """Run `harness.cli.main` with this process's arguments, and exit with the code it returns."""
     _promise(_CRASH)
     _guard_immediate_exit()
     code = _run()

@@ -1,4 +1,4 @@
-"""A run as explicit data: everything that decides what happens, in one JSON document.
+"""A case: all data that decide what happens in a run, in one JSON document.
 
 The seed determines the fault schedule, the workload's choices, the nodes' random numbers and, in
 simulation, latencies. A planned case contains the schedule itself, so shrinking can edit it. No
@@ -41,21 +41,22 @@ FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 SEARCH: Final = "search"
-"""The key in `Case.drawn` for the name of the search that chose the faults (`harness.search`)."""
+"""The key in `Case.drawn` for the name of the search that chose the faults (see `harness.search`).
+"""
 SYSTEM_NAME: Final = "system_name"
 """The key in `Case.target_options` for the name of a system that a file declares."""
 Damage = Literal["minority", "majority"]
-"""The share of a replica group that may lose synced data to faults (`harness.faults.budget`)."""
+"""How much of a replica group may lose synced data to faults (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
-"""The maximum of `--op-timeout`: half of the grace period of fault leases, so that active faults
-outlast the operations that are still open at the end of the chaos phase."""
+"""The maximum of `--op-timeout`. It is half of the grace period of fault leases, so that active
+faults outlast the operations that are still open when the chaos phase ends."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One planned fault. `at_ns` is its start in ns after the start of the chaos phase.
 
-    `args` holds the values that the planner drew for the nemesis. The nemesis chooses the target
-    nodes by their roles only when the fault strikes.
+    `args` holds the values that the planner drew for the nemesis. The nemesis chooses the nodes
+    only when the fault starts, by their roles at that time.
     """
 
     id: str
@@ -66,11 +67,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a node (`Env.event`) at which a fault strikes, rather than at its planned time.
+    """An event of a node (`Env.event`) that starts a fault.
 
-    The fault strikes at the `nth` matching event after its planned time, or `after_ns` later. An
-    event matches if its kind is `event` and its fields equal the fields in `where`, as JSON or as
-    text.
+    The fault starts at the `nth` matching event after its planned time, or `after_ns` after this
+    event. An event matches if its kind is `event` and its fields equal the fields in `where`, as
+    JSON or as text.
     """
 
     event: str
@@ -86,15 +87,17 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run as data. `faults` and `ops` are `None` before planning. If `ops` stays `None`, the
-    workload's generator makes the operations from the seed.
+    """All data that decide what happens in a run.
 
-    If `draw` is not 0, the seed draws between 1 and `draw` nemeses from `nemeses`, and also knobs,
-    options and the pace of faults. The seed never draws values that the user set: options and knobs
-    that are present, fields that differ from their defaults, and fields in `given`. In a planned
-    case the fields hold the drawn values, and `drawn` keeps their values from before the draw,
-    which are equal for all seeds of a soak. If a search made the faults, `drawn` also names the
-    search (`SEARCH`).
+    `faults` and `ops` are `None` before planning. If `ops` stays `None`, the workload's generator
+    makes the operations from the seed.
+
+    If `draw` is not 0, the seed chooses 1 to `draw` nemeses from `nemeses`. It also chooses knobs,
+    options and the pace of faults, except what the user set: the options and knobs that are
+    present, the fields that differ from their defaults, and the fields in `given`. In a planned
+    case, the fields hold the chosen values, and `drawn` holds the values before the choice, which
+    are equal for all seeds of a soak. If a search made the faults, `drawn` also names the search
+    (`SEARCH`).
     """
 
     schema: int = CASE_SCHEMA
@@ -107,7 +110,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload_options: dict[str, Any] = msgspec.field(default_factory=dict)
     nemeses: tuple[str, ...] = ("none",)
     draw: int = 0
-    given: tuple[str, ...] = ()  # fields that the user set to their defaults: no seed draws them
+    # fields that the user set to their default values, so the seed must not change them
+    given: tuple[str, ...] = ()
     drawn: dict[str, Any] = msgspec.field(default_factory=dict)
     interval_s: float = 10.0
     duration_s: float = 5.0
@@ -124,15 +128,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def system(self) -> str:
-        """The name of the system under test in lists and reports: the declared system's name
-        (`SYSTEM_NAME`), or else the target's name.
-        """
+        """The name of the system under test in reports: the declared name, or the target's."""
         name = self.target_options.get(SYSTEM_NAME)
         return name if isinstance(name, str) and name else self.target
 
     @property
     def searched(self) -> bool:
-        """Whether a search chose the faults; such faults may hit nothing."""
+        """Whether a search chose the faults. Such faults may have no effect."""
         return SEARCH in self.drawn
 
     @property
@@ -151,9 +153,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def independent(self) -> bool | None:
         """Whether the values of an imported history are `[key value]` tuples
-        (`harness.independent`); `None` if the shape of the values decides.
+        (`harness.independent`).
 
-        If the value is true, each key is judged separately.
+        If so, each key is judged separately. `None` means that the shape of the values decides.
         """
         keyed = self.workload_options.get(_INDEPENDENT) if self.workload == IMPORTED else None
         return keyed if isinstance(keyed, bool) else None
@@ -195,7 +197,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def _flag(field: str) -> str:
-    """Return the command-line option that sets this field of a case."""
     return f"--{field.removesuffix('_s').replace('_', '-')}"
 
 
@@ -212,7 +213,7 @@ def imported_case(model: str, *, independent: bool | None = None) -> Case:
 
 
 def load_case(path: Path) -> Case:
-    """Read a case file; raises `UsageError` with the place of the first mistake."""
+    """Read a case file; raises `UsageError` with the position of the first mistake."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -238,8 +239,10 @@ def replay_command(case_file: Path | str, environment: str | None) -> str:
 
 
 def stream(seed: int | str, label: str) -> random.Random:
-    """Return the random stream for `label` in the run of this seed. Streams of different labels are
-    independent; equal seeds and labels give equal streams in every process.
+    """Return the random stream for `label` in the run of this seed.
+
+    Streams of different labels are independent. Equal seeds and labels give equal streams in every
+    process.
     """
     digest = hashlib.blake2b(f"{seed}/{label}".encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(digest, "big"))

@@ -1,13 +1,12 @@
-"""The deployed nodes, seen from outside: everything a test can query, break and heal.
+"""The deployed nodes, seen from outside: a test can query, break and heal them.
 
-`Cluster` is the public interface. A fault is data (`harness.nodes.faults`) with a *lease*: if no
-caller heals the fault earlier, the ledger (`harness.faults.ledger`) heals it when the lease ends.
-If the harness dies, the warden, a separate process of the environment, undoes the fault. A `Bite`
-is the measured effect of a fault.
+`Cluster` is the public interface. A test describes a fault as data (`harness.nodes.faults`) and
+gives it a *lease*, its maximum duration. If no caller heals the fault earlier, the ledger
+(`harness.faults.ledger`) heals it when the lease ends. If the harness dies, the warden, a separate
+process of the environment, undoes the fault. A `Bite` is the measured effect of a fault.
 
-`Controls` is the environment's side of this interface. An environment puts nodes, links, clocks,
-processors and disks into the states that the ledger requests, and reports the effects of the
-faults.
+`Controls` is the part that an environment implements. It puts nodes, links, clocks, processors and
+disks into the states that the ledger requests, and reports the effects.
 """
 
 from __future__ import annotations
@@ -77,24 +76,27 @@ __all__ = [
 T = TypeVar("T")
 
 CLIENT: Final = "client"
-"""The link end of the harness's own clients. If each client has its own link end (`client_end`),
-this is the end from which the harness itself watches the nodes."""
+"""The link end of the harness's own clients. If each client has a link end of its own
+(`client_end`), this is the end from which the harness watches the nodes."""
 
 
 def client_end(number: int) -> str:
-    """Return the name of one client's link end. For example, `client:2` makes the calls of process
-    2 and of the later processes that replace process 2 (2 + concurrency, ...).
+    """Return the name of one client's link end.
+
+    `client:2` makes the calls of process 2, and of the processes that later replace process 2 (2 +
+    concurrency, ...).
     """
     return f"{CLIENT}:{number}"
 
 
 def is_client(end: str) -> bool:
-    """Whether a link end belongs to the harness (one client or all of them), and not to a node."""
+    """Whether a link end belongs to the harness's clients, and not to a node."""
     return end.partition(":")[0] == CLIENT
 
 
 CHECKPOINT: Final = "checkpoint"
-"""The kind of event that is used to compare replicas (`harness.run.divergence`)."""
+"""The kind of event with which nodes publish digests of their replicas
+(`harness.run.divergence`)."""
 
 
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
@@ -108,15 +110,16 @@ FAULTY_DISK: Final = frozenset(
         Capability.DISK_SLOW,
     }
 )
-"""Faults that also affect a foreign program (not written against `Env`) if its disk belongs to the
-harness (`NodeSpec.faulty_disk`)."""
+"""Disk faults. They also work on a foreign program, which is not written against `Env`, if its disk
+belongs to the harness (`NodeSpec.faulty_disk`)."""
 
 STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
-"""Faults that need byte streams on the links and a proxy that reads these streams."""
+"""Faults of byte streams. They need a proxy on the link that reads the stream."""
 
 ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK | {Capability.BIT_ROT}
-"""Faults of nodes on `Env`, whose disk and clock belong to the harness. These faults affect foreign
-programs only if an environment declares that they do (`harness.plugins.Environment`)."""
+"""Faults that need a node written against `Env`, whose disk and clock belong to the harness. An
+environment may declare that some of them work on foreign programs, too
+(`harness.plugins.Environment`)."""
 
 
 class Fidelity(enum.Enum):
@@ -136,15 +139,15 @@ class NodeState(enum.Enum):
 
 
 class Usage(NamedTuple):
-    """The resource use of a node; a field is `None` if it is not measured."""
+    """The resources that a node uses. A field is `None` if it is not measured."""
 
     memory_bytes: int | None = None
-    """The memory that the node's processes hold now, without the kernel's file cache; `None` if the
+    """The memory that the node's processes hold now, without the kernel's file cache. `None` if the
     node is down."""
     disk_bytes: int | None = None
-    """The total visible size of the node's files now."""
+    """The visible size of all files of the node now."""
     written_bytes: int | None = None
-    """The bytes that the node wrote to its disk: a counter that a new process may restart at 0."""
+    """The number of bytes that the node wrote to its disk. A new process may start again at 0."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +225,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
-DRIFT_PPM_MAX: Final = 9_000_000  # a clock may run at 0.1 to 10 times its normal speed
+DRIFT_PPM_MAX: Final = 9_000_000  # so a clock runs at 0.1 to 10 times its normal speed
 DRIFT_PPM_MIN: Final = -900_000
 _OFFSET_NS_MAX: Final = 10**18
 """The maximum offset of a wall clock, 31 years: the time stays after 1970 and fits into 64 bits."""
@@ -231,11 +234,11 @@ _OFFSET_NS_MAX: Final = 10**18
 class Bite(msgspec.Struct, frozen=True):
     """The measured effect of a fault; `count` is `None` if the environment cannot measure it.
 
-    `undone`: another program ended or changed the fault early, so `count` may be too low.
+    `undone` means that another program ended or changed the fault early, so `count` may be too low.
     """
 
     count: int | None
-    unit: str  # the unit of `count`, such as "frames", "packets", "processes" or "ms"
+    unit: str  # what `count` counts, such as "frames", "packets", "processes" or "ms"
     undone: bool = False
 
 
@@ -268,11 +271,11 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
-"""The callback that `Deployed.trap` runs at each event of the chosen kind."""
+"""The callback that `Deployed.trap` runs at each event of a kind."""
 
 LinkState = Mapping[str, LinkQuality | StreamQuality | None]
-"""The requested state of one link, which maps each fault's id to its effect on the link. The effect
-`None` cuts the link; with an empty mapping the link works normally."""
+"""The requested state of one link. It maps each fault's id to the fault's effect on the link. The
+effect `None` cuts the link. With an empty mapping the link works normally."""
 
 
 def known_node(nodes: Mapping[str, T], name: str) -> T:
@@ -307,8 +310,9 @@ def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
 def unsupported(
     environment: str, capability: Capability, alternatives: Sequence[str]
 ) -> UsageError:
-    """Return the error for a fault that `environment` cannot perform. The message names the
-    environments that can (`alternatives`).
+    """Return the error for a fault that `environment` cannot perform.
+
+    `alternatives` are the environments that can.
     """
     where = ", ".join(f"--env {name}" for name in alternatives) or "no installed environment"
     return UsageError(
@@ -317,7 +321,7 @@ def unsupported(
 
 
 def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
-    """Return the error for `what`, a fault in `ENV_NODES_ONLY` that would hit foreign programs."""
+    """Return the error for a fault (`what`) that cannot work on the foreign programs `foreign`."""
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program. The harness controls the "
         "disk and clock only of nodes written against `Env`, and the disk of a foreign program "
@@ -329,15 +333,13 @@ def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
 class Deployed(Protocol):
     """The nodes of one run, with the methods that `Cluster` and `Controls` share.
 
-    Methods raise `UsageError` for anything the environment cannot do, and `InfrastructureError` if
-    an action failed (a process did not stop, ...). Actions are idempotent and return whether they
-    changed anything, since faults overlap.
+    Methods raise `UsageError` for anything that the environment cannot do, and
+    `InfrastructureError` if an action failed (for example, a process did not stop). Since faults
+    overlap, an action may be repeated without harm; it returns whether it changed anything.
     """
 
     @property
-    def environment(self) -> str:
-        """The name of the environment."""
-        ...
+    def environment(self) -> str: ...
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
@@ -351,17 +353,15 @@ class Deployed(Protocol):
 
     @property
     def clients(self) -> Sequence[str]:
-        """The harness's own link ends: `CLIENT`, then one per client with its own links."""
+        """The harness's own link ends: `CLIENT`, then one for each client with links of its own."""
         ...
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Maps each redirected node name to the node to which the name now leads."""
+        """Maps a node's name that was redirected to the node that it leads to now."""
         ...
 
-    def state(self, node: str) -> NodeState:
-        """The state of a node."""
-        ...
+    def state(self, node: str) -> NodeState: ...
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
         """Register a callback that receives every event on the harness's event loop."""
@@ -371,21 +371,21 @@ class Deployed(Protocol):
         """Run `spring` at every event of this kind; returns a function that removes the trap.
 
         If the environment's `AIM_AT_EVENTS` is exact, the node sends and writes nothing while
-        `spring` runs: in simulation until the first wait of `spring`, elsewhere for one second at
-        most. If `AIM_AT_EVENTS` is not exact, `spring` runs as soon as the event has arrived.
+        `spring` runs: in simulation until `spring` first waits, elsewhere for at most one second.
+        Otherwise `spring` runs as soon as the event has arrived.
         """
         ...
 
     async def start(self, node: str, variant: str | None = None) -> bool:
         """Start a node that is down, on its existing disk, without waiting for other nodes.
 
-        The node then runs as `variant` (`BASE`: no variant). If `variant` is `None`, the node keeps
-        its last variant.
+        `variant` is one of the node's variants, or `BASE` for none. With `None`, the node keeps the
+        variant of its last start.
         """
         ...
 
     async def stop(self, node: str) -> bool:
-        """Stop a node gracefully (a signal, cancellation), and after a time limit by force."""
+        """Stop a node by a signal or a cancellation; kill it after a time limit."""
         ...
 
     async def wipe(self, node: str) -> bool:
@@ -395,7 +395,7 @@ class Deployed(Protocol):
     async def wait_ready(self, node: str) -> str | None:
         """Wait until a running node is ready by its own declaration (`NodeSpec.ready`).
 
-        Returns `None` if the node is ready, or else the reason: the node ended, or the time limit
+        Returns `None` if it is. Otherwise returns the reason: the node ended, or the time limit
         passed.
         """
         ...
@@ -404,13 +404,13 @@ class Deployed(Protocol):
         """Redirect the name of one node to another node, like a DNS alias that is moved.
 
         Clients and nodes on `Env` notice at their next lookup (`Network.resolve`); open connections
-        stay. This is not a fault, so nothing heals it; redirecting the name to the node itself
-        restores it.
+        stay. This is not a fault, so nothing heals it. To undo it, redirect the name to the node
+        itself.
         """
         ...
 
     async def usage(self, node: str) -> Usage:
-        """The resources that a node uses now, and the number of bytes it has written."""
+        """Return the resources that a node uses now, and the bytes that it has written."""
         ...
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
@@ -419,53 +419,53 @@ class Deployed(Protocol):
 
 
 class Cluster(Deployed, Protocol):
-    """The interface of tests to the nodes of a run: `Deployed`, and faults as data."""
+    """The nodes of a run as tests use them: `Deployed`, and faults as data."""
 
     async def inject(
         self, fault: FaultKind, on: Sequence[str] | Sequence[Link], *, lease_s: float
     ) -> str:
         """Inject `fault` on these nodes or links for at most `lease_s`; returns the fault's id.
 
-        Raises `UsageError` also for a fault that would change nothing, such as a kill of a dead
-        node.
+        Raises `UsageError` for a fault that would change nothing, such as a kill of a dead node.
         """
         ...
 
     async def heal(self, fault: str) -> Bite:
-        """Undo the fault with this id and return its effect; later calls return the same effect."""
+        """Undo the fault with this id and return its effect. Later calls return the same effect."""
         ...
 
 
 class Controls(Deployed, Protocol):
-    """The interface that an environment implements: it sets the states that the ledger chooses.
+    """The part of a deployed cluster that an environment implements: it sets what the ledger
+    requests.
 
-    The caller of a method must undo the effect of the method. If the caller dies first, the warden
-    thaws nodes and restores links shortly after `lease_s`.
+    The caller of a method must undo the method's effect. If the caller dies first, the warden
+    resumes paused nodes and restores links shortly after `lease_s`.
     """
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call `callback` after `delay_s`, unless the run has ended; the callback must not wait.
+        """Call `callback` after `delay_s`, unless the run has ended. The callback must not wait.
 
-        In simulation the call happens outside of all nodes and takes no time, so a callback that
-        does nothing does not change the run.
+        In simulation the call belongs to no node and takes no virtual time, so a callback that does
+        nothing does not change the run.
         """
         ...
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """Kill a node at once (SIGKILL) and verify its death before returning.
+        """Kill a node at once (SIGKILL); returns after the node is verified to be dead.
 
-        `lose_unsynced`: the node loses an arbitrary part of the data that it never synced, as after
-        a power cut. This also works on a node that is down. `torn`: the last surviving write may be
-        cut in the middle.
+        With `lose_unsynced`, the node loses an arbitrary part of the data that it never synced, as
+        after a power cut. This also works on a node that is down. With `torn`, the last surviving
+        write may be incomplete.
         """
         ...
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node (SIGSTOP) and verify that it is frozen; a frozen node stays as it is."""
+        """Pause a node (SIGSTOP) and verify that it stopped. A paused node stays paused."""
         ...
 
     async def resume(self, node: str) -> bool:
-        """Thaw a paused node."""
+        """Let a paused node continue."""
         ...
 
     async def set_links(
@@ -473,10 +473,11 @@ class Controls(Deployed, Protocol):
     ) -> Mapping[str, Bite]:
         """Set these links to these states; all other links stay as they are.
 
-        A cut drops all packets: connections are not refused, and open connections stall. Returns
-        the effects of the faults that this call removed from a link, by fault id. `lease_s` is the
-        lease of the faults that are new on these links. After an `InfrastructureError`, the next
-        call sets the remaining links.
+        A cut drops all packets: connections are not refused, and open connections stall. `lease_s`
+        is the lease of the faults that are new on these links.
+
+        Returns the effects of the faults that this call removed from a link, by fault id. After an
+        `InfrastructureError`, the next call sets the remaining links.
         """
         ...
 
@@ -485,13 +486,13 @@ class Controls(Deployed, Protocol):
         ...
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Shift a node's wall clock, and make its clocks run fast or slow by `drift_ppm`.
+        """Shift a node's wall clock by `offset_ns`, and let its clocks run too fast by `drift_ppm`.
 
-        The setting survives restarts and replaces the previous setting; zeros restore a good clock.
-        In a foreign program only the wall clock runs fast or slow.
+        The setting replaces the previous one and survives restarts; zeros restore a good clock. In
+        a foreign program, drift affects only the wall clock.
 
-        Returns the jump in ms that the node observed on its wall clock, drift included; `None` if
-        the clock is the harness's own and follows the setting exactly.
+        Returns the jump in ms, drift included, that the node observed on its wall clock. Returns
+        `None` if the clock is the harness's own, which follows the setting exactly.
         """
         ...
 
@@ -502,10 +503,10 @@ class Controls(Deployed, Protocol):
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
         """Set the faults of a node's disk, which survive restarts; `DiskQuality()` is a good disk.
 
-        Returns the number of requests that the faults affected since the last call.
+        Returns the number of disk requests that the faults affected since the last call.
         """
         ...
 
     async def mend(self) -> None:
-        """Restore all clocks, processors and disks, and thaw every node. Starts no node."""
+        """Restore all clocks, processors and disks, and resume paused nodes. Starts no node."""
         ...

@@ -1,13 +1,13 @@
 """The target's interface to the world: everything a target node may use comes through `Env`.
 
 Target code is plain asyncio (`sleep`, `timeout`, `Queue`, `Lock`, ...), which the simulation
-virtualises; clocks, sockets, files and randomness come only from `Env`. The same target source then
+virtualises. Clocks, sockets, files and randomness come only from `Env`. So the same target source
 runs in simulation, in local processes and in containers. The design follows the interface that
 FoundationDB's simulator made popular (`flow/include/flow/IAsyncFile.h` and related files): if the
 harness controls every input, a seed replays the run.
 
-The `Env` of a killed incarnation is inert: code that still runs after the kill cannot reach the
-network, the disk, the trace or the history.
+Each start of a node gets an `Env` of its own. After a kill, this `Env` does nothing any more: code
+that still runs cannot reach the network, the disk, the trace or the history.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Address(NamedTuple):
-    """A port of a node in logical form, such as `("m1", 7051)`; each environment maps an address to
-    a real host and port.
+    """A port of a node by the node's name, such as `("m1", 7051)`.
+
+    Each environment maps an address to a real host and port.
     """
 
     node: str
@@ -54,14 +55,14 @@ class Address(NamedTuple):
 
 
 class Clock(Protocol):
-    """The clocks of a node; faults change `wall_ns` by skew, steps and drift."""
+    """The clocks of a node. Clock faults shift `wall_ns`, or let it run too fast or too slow."""
 
     def monotonic_ns(self) -> int:
-        """Return the `time()` of the running loop in whole ns, counted from an arbitrary start."""
+        """Return the time of the running event loop in whole ns; the start is arbitrary."""
         ...
 
     def wall_ns(self) -> int:
-        """Return ns since the epoch, as the node's wall clock shows them."""
+        """Return the time on the node's wall clock in ns since 1970."""
         ...
 
     def max_error_ns(self) -> int:
@@ -70,8 +71,9 @@ class Clock(Protocol):
 
 
 class Conn(Protocol):
-    """A connection to another node that carries frames of bytes in order. A frame arrives whole or
-    not at all.
+    """A connection to another node that carries frames of bytes in order.
+
+    A frame arrives whole or not at all.
     """
 
     @property
@@ -82,7 +84,7 @@ class Conn(Protocol):
     async def send(self, frame: bytes) -> None:
         """Queue one frame for the peer; wait while too much data is queued.
 
-        Raises `ConnectionResetError` when the connection is gone, `ValueError` when the frame is
+        Raises `ConnectionResetError` if the connection is gone, and `ValueError` if the frame is
         larger than `FRAME_BYTES_MAX`.
         """
         ...
@@ -92,8 +94,9 @@ class Conn(Protocol):
         ...
 
     async def recv(self) -> bytes | None:
-        """Return the next frame from the peer, or `None` after an orderly close. Raises
-        `ConnectionResetError` when the connection is gone.
+        """Return the next frame from the peer, or `None` after an orderly close.
+
+        Raises `ConnectionResetError` if the connection is gone.
         """
         ...
 
@@ -105,19 +108,16 @@ class Conn(Protocol):
 class Listener(Protocol):
     """A port on which a node accepts connections."""
 
-    def close(self) -> None:
-        """Stop accepting connections; open connections stay."""
-        ...
+    def close(self) -> None: ...
 
 
 class Network(Protocol):
     """The network of a node: connections to named nodes."""
 
     def resolve(self, address: Address) -> Address:
-        """Return the current address for the name of a node. `Cluster.alias` may have redirected
-        the name to another node.
+        """Return the address to which the name of a node leads now (see `Cluster.alias`).
 
-        `connect` never resolves names, so a node itself decides how long it trusts a result.
+        `connect` never resolves names, so each node decides for how long it uses a result.
         """
         ...
 
@@ -130,8 +130,8 @@ class Network(Protocol):
     async def connect(self, address: Address) -> Conn:
         """Connect to an address; the caller sets its own timeout.
 
-        Raises `ConnectionRefusedError` if nothing listens. Across a cut, or to a paused node, the
-        call waits until the caller's timeout.
+        Raises `ConnectionRefusedError` if no node listens. If the link is cut or the node is
+        paused, the call waits until the caller's timeout.
         """
         ...
 
@@ -172,20 +172,19 @@ class Disk(Protocol):
     Paths are relative, with `/` between parts; missing folders are created.
     """
 
-    async def open(self, path: str) -> File:
-        """Open a file for appending; create the file if it is missing."""
-        ...
+    async def open(self, path: str) -> File: ...
 
     async def read(self, path: str) -> bytes:
         """Return the content of a whole file. Raises `FileNotFoundError` if the file is missing."""
         ...
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Replace the file atomically and durably (write aside, sync, rename, sync folder).
+        """Replace the file atomically and durably (write a new file, sync, rename, sync the
+        folder).
 
-        A replacement that has begun is always finished. A cancellation of the caller waits until
-        the replacement is finished, so the caller's next action (another replacement, a removal)
-        cannot overtake this replacement.
+        A replacement that has begun is always finished. If the caller is cancelled, the
+        cancellation arrives after that, so the caller's next action cannot overtake the
+        replacement.
         """
         ...
 
@@ -194,14 +193,12 @@ class Disk(Protocol):
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove a file durably; do nothing if the file is missing. A removal that has begun is
-        always finished.
-        """
+        """Remove a file durably, if it exists. A removal that has begun is always finished."""
         ...
 
 
 class PageRequest(NamedTuple):
-    """A GET request for a page of a node; `query` has the last value of each query field."""
+    """A GET request for a node's page. `query` has the last value of each field of the query."""
 
     path: str
     query: Mapping[str, str]
@@ -223,12 +220,13 @@ reports an event `page-failed`; the node keeps running."""
 
 
 class Env(Protocol):
-    """The interface of one node incarnation to the world; target code uses no other interface."""
+    """The interface of a node to the world, from one start of the node to its end.
+
+    Target code uses no other interface.
+    """
 
     @property
-    def name(self) -> str:
-        """The node's name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def boot(self) -> int:
@@ -236,14 +234,10 @@ class Env(Protocol):
         ...
 
     @property
-    def clock(self) -> Clock:
-        """The node's clock."""
-        ...
+    def clock(self) -> Clock: ...
 
     @property
-    def net(self) -> Network:
-        """The node's network."""
-        ...
+    def net(self) -> Network: ...
 
     @property
     def disk(self) -> Disk:
@@ -251,9 +245,7 @@ class Env(Protocol):
         ...
 
     @property
-    def random(self) -> random.Random:
-        """The node's own random stream, derived from the run's seed."""
-        ...
+    def random(self) -> random.Random: ...
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Run `coro` in a task that ends with the node; an error that it raises ends the node."""
@@ -280,24 +272,24 @@ class Env(Protocol):
         ...
 
     def event(self, kind: str, **data: Any) -> None:
-        """Report an event of this `kind` with plain JSON `data`; it may trigger nemeses, and
-        reports show it.
+        """Report an event of this `kind` with plain JSON `data`. Events may trigger nemeses;
+        reports show them.
 
-        A node announces its role with kind `leader` or `follower`, with `group` and `term`. With
-        kind `checkpoint` it announces `group`, `index` and digests of a replica's state
-        (`harness.run.divergence`). Kind `config-overruled` says that an administrator overruled
-        votes (`harness.verdict.unsafe_change`). Only the driver may report the kinds in
-        `harness.run.announcements.DRIVER_KINDS` (`node-started`, `node-exited`, `infrastructure`,
-        `starvation`, `power-cut`, `config-forced`), and a term must be a whole number: a node that
-        breaks these rules ends the run with a `TargetError`.
+        A node announces its role with the kind `leader` or `follower`, and with `group` and `term`.
+        With the kind `checkpoint` it publishes `group`, `index` and digests of a replica's state
+        (`harness.run.divergence`). The kind `config-overruled` means that an administrator
+        overruled votes (`harness.verdict.unsafe_change`).
+
+        A node must not report the kinds in `harness.run.announcements.DRIVER_KINDS`, and a term
+        must be a whole number. A node that breaks these rules ends the run with a `TargetError`.
         """
         ...
 
     def point(self, kind: str, **data: Any) -> None:
-        """Report that the node has reached a point of its code (`Target.points`).
+        """Report that the node has reached a named point of its code (`Target.points`).
 
-        Like an event, a point may trigger nemeses, and the node's log shows it. In simulation, it
-        disturbs nothing else: a run is the same with more or fewer points.
+        Like an event, a point may trigger nemeses, and the node's log shows it. In simulation it
+        changes nothing else, so a run is the same with more or fewer points.
         """
         ...
 
@@ -310,20 +302,20 @@ class ClientEnv(Env, Protocol):
     ) -> PageResponse:
         """Return a page of a node from a GET request; `target` is a path with an optional query.
 
-        Faults on links between nodes do not affect the request. A paused node blocks the request
-        until the caller's timeout. Raises `ConnectionRefusedError` or `ConnectionResetError`.
+        Link faults between nodes do not affect the request. A paused node blocks it until the
+        caller's timeout. Raises `ConnectionRefusedError` or `ConnectionResetError`.
         """
         ...
 
 
 NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
-"""The function of a node written against `Env`: `async def main(env, config)`. The function runs
-until it is cancelled (a graceful stop). If it returns or raises by itself, the node has exited, and
-the crash checker reports the exit."""
+"""The function that a node written against `Env` runs: `async def main(env, config)`. It runs until
+it is cancelled, which is a graceful stop. If it returns or raises by itself, the node has exited,
+and the crash checker reports this."""
 
 
 def load_entry(entry: str, node: str) -> NodeMain:
-    """Import the function that `node` runs; raises `UsageError` that names the missing part."""
+    """Import the function that `node` runs. Raises `UsageError`, which names the missing part."""
     whose = f"the entry {entry!r} of node {node!r}"
     module_name, _, function_name = entry.partition(":")
     if not module_name or not function_name:

@@ -1,12 +1,13 @@
-"""Runs the seeds of a case at one commit, in its work tree, with its interpreter and plug-ins.
+"""Runs a case at one commit, once for each seed, with the code in the commit's work tree.
 
-Each seed runs in its own process, `python -m harness run --env sim --case FILE --json`, a command
-that every version of the harness has. By default it uses the interpreter of `harness bisect`, with
-the work tree first on the search path, so that the repository's packages hide installed ones.
-Plug-ins are found through the entry points of installed distributions; the entry points in the work
-tree's `pyproject.toml` replace the ones of the installed distribution of the same name. Compiled
-modules come from the installation, so a repository with changed compiled code needs a set-up
-command that builds `.venv`.
+Each seed runs in its own process: `python -m harness run --env sim --case FILE --json`. Every
+version of the harness has this command. The interpreter is the one that runs `harness bisect`. The
+work tree comes first on the search path and hides installed packages.
+
+Plug-ins are found through entry points. The entry points in the work tree's `pyproject.toml`
+replace the ones of the installed distribution with the same name. Compiled modules come from the
+installation, so a repository whose compiled code changes needs a set-up command that builds
+`.venv`.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ from harness.verdict.signature import SIGNATURE
 RUN_TIMEOUT_S: Final = 900.0
 SETUP_TIMEOUT_S: Final = 3600.0
 BUILT_PYTHON: Final = Path(".venv/bin/python")
-"""The interpreter that a set-up command may leave in the work tree."""
+"""The interpreter in a work tree, if the set-up command built one."""
 _VERDICT_CODES: Final = frozenset({0, 1, 2})
 _REASON_CHARACTERS_MAX: Final = 300
 
 
 class SeedRun(msgspec.Struct, frozen=True):
-    """One seed at a commit: the kinds of its proven failures, or the reason why it could not run.
+    """The result of one seed at a commit.
 
-    `undecided` names the checkers that reached no verdict.
+    `kinds` has the kinds of failures that checkers proved. `undecided` names the checkers that
+    reached no verdict. `trouble` is the reason why the seed could not run.
     """
 
     seed: int
@@ -52,17 +54,18 @@ class SeedRun(msgspec.Struct, frozen=True):
 
 
 class AtCommit(msgspec.Struct, frozen=True):
-    """All seeds that were run at a commit, in the order of the seeds."""
+    """The results of the seeds that ran at a commit, in the order of the seeds."""
 
     runs: tuple[SeedRun, ...]
 
     def seed_of(self, kind: Kind) -> int | None:
-        """The first seed that failed in this way."""
         return next((run.seed for run in self.runs if kind in run.kinds), None)
 
     def mark(self, kind: Kind) -> Mark:
-        """Return bad if any seed failed in this way, good if the checker of `kind` judged all seeds
-        and none failed in this way, else skip.
+        """Judge the commit for `git bisect`.
+
+        It is bad if any seed failed in this way. It is good if no seed did, all seeds ran, and the
+        checker of `kind` reached a verdict for each. Otherwise it is skipped.
         """
         if self.seed_of(kind) is not None:
             return Mark.BAD
@@ -76,10 +79,9 @@ class AtCommit(msgspec.Struct, frozen=True):
 
 
 class Processes:
-    """Running child processes, each the leader of a process group; `kill` ends all of them."""
+    """Running child processes. Each leads a process group, so `kill` also ends its children."""
 
     def __init__(self) -> None:
-        """Create a group without processes."""
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._over = False
@@ -92,7 +94,7 @@ class Processes:
         environment: Mapping[str, str],
         timeout_s: float,
     ) -> tuple[int, str, str]:
-        """Run a program; returns its exit code, stdout and stderr. Raises `TimeoutError`."""
+        """Run a program to its end; returns exit code, stdout and stderr. Raises `TimeoutError`."""
         with self._lock:
             if self._over:
                 return -signal.SIGKILL, "", "the search has ended"
@@ -128,18 +130,16 @@ class Processes:
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
-    """End a process and the children that it left behind."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 class Commits:
-    """Runs seeds of one case at commits, `jobs` at a time."""
+    """Runs the case's seeds at a commit, at most `jobs` at the same time."""
 
     def __init__(
         self, case: Case, seeds: Sequence[int], *, jobs: int, setup: str | None, scratch: Path
     ) -> None:
-        """Run seeds of `case`, and keep temporary files in the folder `scratch`."""
         self.seeds = tuple(seeds)
         self._jobs = jobs
         self._setup = setup
@@ -153,8 +153,8 @@ class Commits:
         """Run all seeds with the code in `tree`; with `until`, stop at the first failure of this
         kind.
 
-        Several workers may find failures of different seeds. The result ends with the lowest of
-        these seeds, so it does not depend on the number of workers.
+        If several seeds fail at the same time, the result ends with the lowest of them, so it does
+        not depend on `jobs`.
         """
         if why := self._set_up(tree):
             return AtCommit((SeedRun(self.seeds[0], trouble=why),))
@@ -178,12 +178,12 @@ class Commits:
                     return AtCommit(first)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            processes.kill()  # cancel later seeds, or all seeds after Ctrl-C
+            processes.kill()  # stop the seeds that still run
             executor.shutdown()
         return AtCommit(tuple(runs[seed] for seed in self.seeds if seed in runs))
 
     def _first(self, runs: Mapping[int, SeedRun], until: Kind | None) -> tuple[SeedRun, ...] | None:
-        """The runs up to the first failure of the kind, once all earlier seeds have ended."""
+        """Return the runs up to the first failing seed; `None` while an earlier seed still runs."""
         before: list[SeedRun] = []
         for seed in self.seeds:
             if seed not in runs:
@@ -194,7 +194,6 @@ class Commits:
         return None
 
     def _set_up(self, tree: Path) -> str:
-        """Run the set-up command in the work tree; returns why it failed."""
         if self._setup is None:
             return ""
         try:
@@ -242,7 +241,6 @@ def _undecided(report: Any) -> tuple[str, ...]:
 
 
 def _kinds(report: Any) -> tuple[Kind, ...]:
-    """The kinds of the proven failures in the output of `harness run --json`."""
     kinds = (
         Kind.of(result["checker"], str(result.get("details", {}).get(SIGNATURE, "")))
         for result in report["checkers"]
@@ -271,9 +269,10 @@ def _interpreter(tree: Path, scratch: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _metadata_of(tree: Path, scratch: Path) -> Path | None:
-    """Write the entry points in the commit's `pyproject.toml` as metadata of an installed package.
+    """Write the entry points in the commit's `pyproject.toml` as the metadata of an installed
+    package.
 
-    Returns the folder to put on the search path; `None` if the file declares no entry points.
+    Returns the folder for the search path, or `None` if the file declares no entry points.
     """
     try:
         project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]

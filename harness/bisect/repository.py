@@ -54,7 +54,6 @@ class Repository:
     """A git repository; raises `UsageError` if the folder is not in a repository."""
 
     def __init__(self, folder: Path) -> None:
-        """Find the repository that the folder belongs to."""
         if shutil.which("git") is None:
             raise UsageError("this machine lacks `git`; install it (Debian's package git)")
         if not folder.is_dir():
@@ -68,7 +67,10 @@ class Repository:
         self.root = Path(answer.stdout.strip())
 
     def commit(self, name: str, what: str) -> Commit:
-        """Return the commit of this name; raises a `UsageError` that begins with `what`."""
+        """Return the commit called `name`; raises `UsageError` if there is none.
+
+        The error begins with `what`, the name of the argument.
+        """
         wanted = f"{name}^{{commit}}"
         answer = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
         if answer.returncode or not _HASH.fullmatch(answer.stdout.strip()):
@@ -116,8 +118,10 @@ class Repository:
 
     @contextlib.contextmanager
     def bisection(self, good: Commit, bad: Commit, below: Path) -> Iterator[Bisection]:
-        """Yield a bisection between two commits. It runs in an empty work tree of its own, so that
-        it does not disturb a bisection that the user has started in the same repository.
+        """Yield a bisection between two commits.
+
+        It has an empty work tree of its own, and so does not disturb a bisection that the user has
+        started in this repository.
         """
         folder = below / "bisection"
         try:
@@ -131,17 +135,14 @@ class Repository:
 
 
 class Bisection:
-    """A running `git bisect`: `current` is the commit to test next, until `first_bad` or `left` is
-    set.
-    """
+    """A running `git bisect`. Test the commit `current` until `first_bad` or `left` is set."""
 
     def __init__(self, repository: Repository, folder: Path, good: Commit, bad: Commit) -> None:
-        """Start between two commits that are already tested."""
         self.first_bad: Commit | None = None
         self.left: tuple[Commit, ...] = ()
-        """all candidates, if skipped commits hide which of them is the first bad one"""
+        """the commits that may be the first bad one, if skipped commits hide which one it is"""
         self.left_after = 0
-        """the maximum number of commits left to test after the current one"""
+        """the maximum number of commits that are left to test after the current one"""
         self._repository = repository
         self._folder = folder
         self._take(_asked(folder, "bisect", "start", "--no-checkout", bad.hash, good.hash))
@@ -171,7 +172,7 @@ class Bisection:
 
 
 def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run git in a folder, with English output, and without hooks, pagers and prompts."""
+    """Run git with English output, and without hooks, pager, prompts or the user's settings."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat"}
@@ -193,7 +194,6 @@ def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _asked(folder: Path, *words: str) -> str:
-    """Return the output of git; raises `InfrastructureError` if git fails."""
     answer = _git(folder, *words)
     if answer.returncode:
         lines = answer.stderr.strip().splitlines() or [f"code {answer.returncode}"]

@@ -1,8 +1,9 @@
 """Finds the first bad commit between a good and a bad commit, by git's bisection.
 
-A commit is bad if a seed of the case fails in the same way as at the given bad commit (BAD): the
-same checker reports the same rule. It is good if all seeds run and none fails in this way; other
-failures do not matter. A commit at which the case cannot run is skipped, as by `git bisect skip`.
+The failure to look for is the one at the given bad commit (BAD): a checker and the rule that it
+reports. A commit is bad if any seed of the case fails in this way. It is good if all seeds run and
+none fails in this way; other failures do not matter. A commit at which the case cannot run is
+skipped, as by `git bisect skip`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from harness.errors import UsageError, counted, listed
 from harness.trials.trials import Kind
 
 TESTED_MAX: Final = 200
-"""The maximum number of tested commits: a bisection of a million commits tests 20, but each commit
-that cannot run costs one more test.
-"""
+"""The maximum number of commits to test. A bisection of a million commits tests only 20, but each
+skipped commit costs one more test."""
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """A tested commit: `seed` is the first seed that failed; `why` is why it was skipped."""
+    """A tested commit: `seed` is the first seed that failed; `why` is the reason for a skip."""
 
     commit: Commit
     result: Mark
@@ -34,16 +34,15 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a search: either `first_bad`, or its candidates and the reason `why`."""
+    """The result of a search: the first bad commit, or `candidates` with the reason `why`."""
 
     first_bad: Commit | None
     candidates: tuple[Commit, ...] = ()
     why: str = ""
     kind: Kind
     seed: int
-    """the first seed that fails at BAD"""
     tested: tuple[Tested, ...]
-    """the tested commits in their order, first GOOD and BAD"""
+    """the tested commits in the order of the tests; GOOD and BAD come first"""
 
 
 def bisect(
@@ -58,10 +57,11 @@ def bisect(
     on_step: Callable[[str], None] = lambda _: None,
     on_tested: Callable[[Tested], None] = lambda _: None,
 ) -> Found:
-    """Find the first bad commit after `good`, up to `bad`; test these two commits first.
+    """Find the first bad commit after `good`, up to and including `bad`.
 
-    `on_step` gets the progress in words before each test, and `on_tested` each result. Raises
-    `UsageError` if GOOD is not good, BAD is not bad, or the case cannot run at one of them.
+    First tests these two commits. Before each test it calls `on_step` with a line of progress, and
+    after each test `on_tested` with the result. Raises `UsageError` if GOOD is not good, BAD is not
+    bad, or the case cannot run at one of them.
     """
     repository.require_path(good, bad)
     with repository.scratch() as scratch:
@@ -108,7 +108,7 @@ def bisect(
 
 
 def _failure(bad: Commit, result: AtCommit, seeds: Sequence[int]) -> tuple[Kind, int]:
-    """Return the failure to search for, which is that of the first seed that fails at BAD."""
+    """Return the failure to search for: the first failure of the first seed that fails at BAD."""
     for run in result.runs:
         if run.kinds:
             return run.kinds[0], run.seed

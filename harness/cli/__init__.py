@@ -32,7 +32,7 @@ __all__ = ["main"]
 
 _OURS: Final = frozenset({"harness", "targets", "nemesis", "checkers", "workloads", "results"})
 _ASKED_AND_ANSWERED: Final = frozenset({"-h", "--help", "--help-all", "--version"})
-"""Flags that make argparse itself exit with code 0."""
+"""Flags after which argparse itself exits with code 0."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fault_of(error: BaseException) -> str:
-    """Blame the owner of the innermost frame outside libraries: a plug-in, or the harness."""
+    """Name the owner of the failed code, by the innermost frame outside libraries."""
     from harness.support.distributions import packages_of, plugin_distributions
 
     packages = {
@@ -95,7 +95,6 @@ def _fault_of(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return `at FILE:LINE` of the innermost frame in the harness, or else of the innermost one."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_ours = [
         frame for frame in frames if f"{os.sep}harness{os.sep}" in frame.filename
@@ -126,7 +125,6 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _help(arguments: list[str]) -> int:
-    """Print the help of the verb in `arguments`, or the general help; returns the exit code."""
     verbs = [each for each in arguments if not each.startswith("-")]
     if not verbs or verbs[0] == "help":
         build_parser().print_help()

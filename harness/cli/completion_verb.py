@@ -1,7 +1,7 @@
-"""`harness completion`: prints a script by which a shell completes verbs and options.
+"""`harness completion`: prints a script that completes verbs and options in a shell.
 
-`shtab` generates the script from the verbs' parsers, so that completion needs no Python process.
-The names of plug-ins in it are those installed when it was generated.
+`shtab` generates the script from the verbs' parsers, so completion starts no Python process. The
+script knows the plug-ins that were installed when it was generated.
 """
 
 from __future__ import annotations
@@ -73,4 +73,4 @@ _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {
     "elle": lambda: model_names("elle"),
     "bug": _bugs,
 }
-"""Map the `dest` of an option to a function that lists the option's possible values."""
+"""Map an option's `dest` to a function that lists the option's possible values."""

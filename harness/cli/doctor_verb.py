@@ -27,12 +27,12 @@ FREE_MB_MIN: Final = 500
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the report; `detail` gives the fix if `ok` is false."""
+    """One line of the report. If `ok` is false, `detail` says how to fix it."""
 
     ok: bool
     what: str
     detail: str
-    optional: bool = False  # whether the harness works without it
+    optional: bool = False  # the harness works without it
     note: bool = False  # information only: not a failure
 
 
@@ -93,7 +93,7 @@ def _environments() -> list[Finding]:
 
 
 def _optional() -> list[Finding]:
-    """Return findings about optional tools, from the plug-ins for diagnosis that can be loaded."""
+    """Return findings about optional tools. Diagnosis plug-ins that do not load are skipped."""
     findings = [_faketime()]
     for name, diagnosis in load_all("diagnoses"):
         with contextlib.suppress(UsageError):
@@ -112,7 +112,7 @@ def _faketime() -> Finding:
 
 
 def _taken_names() -> list[Finding]:
-    """Return findings about plug-in names that several packages claim."""
+    """Return findings about plug-in names that several packages use."""
     return [
         Finding(
             True,

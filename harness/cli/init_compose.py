@@ -1,7 +1,8 @@
 """Declares the system in a Compose file, and writes a CI workflow (`harness init --compose FILE`).
 
-The target `declared` reads the Compose file. It asks about everything that the file does not show.
-On a terminal, the user answers. Otherwise, or with `--yes`, the defaults are used and listed.
+The target `declared` reads the Compose file and asks about everything that the file does not show.
+On a terminal, the user answers. Without a terminal, or with `--yes`, the defaults are used and
+listed.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ jobs:
 
 
 def draft_from(compose: Path, without: Sequence[str], *, ask_nothing: bool, force: bool) -> None:
-    """Write the declaration and the workflow, and print the reasons for the declared values.
+    """Write the declaration and the workflow, and print where each declared value comes from.
 
-    If `UsageError` is raised, nothing was written.
+    Raises `UsageError` before anything is written.
     """
     _check_absent((FILE, WORKFLOW), force=force)
     asks = not ask_nothing and sys.stdin is not None and sys.stdin.isatty()
@@ -79,9 +80,9 @@ def draft_from(compose: Path, without: Sequence[str], *, ask_nothing: bool, forc
 
 
 def write_files(texts: Mapping[str, str], *, force: bool) -> None:
-    """Write files below the current folder; raises `UsageError` if one exists, unless `force`."""
+    """Write files below the current folder. Raises `UsageError` if one exists, unless `force`."""
     _check_absent(tuple(texts), force=force)
-    # Write files in subfolders first: if a folder cannot be made, no file is left behind.
+    # Files in subfolders come first: if a subfolder cannot be made, no file has been written yet.
     for name in sorted(texts, key=lambda name: Path(name).parent == Path()):
         text = texts[name]
         try:
@@ -107,7 +108,6 @@ def _default(question: str, usual: str) -> str:
 
 
 def _answer(question: str, usual: str) -> str:
-    """Return the line that the user types, or the default for an empty line."""
     note(f"{question}{f' [{usual}]' if usual else ''}:")
     line = sys.stdin.readline()
     if not line:

@@ -55,7 +55,7 @@ store = "store"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files; raise `UsageError` if one already exists, unless `--force` is given."""
+    """Write the files; raise `UsageError` if one exists, unless `--force` is given."""
     parser = Parser(
         prog="harness init",
         description=f"Write a commented {FILE} into the current folder: the defaults of `run`, "

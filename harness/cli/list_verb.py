@@ -41,7 +41,7 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one group of plug-ins, or a summary of all. A broken plug-in does not end the verb."""
+    """Print one group of plug-ins or a summary of all groups, including broken plug-ins."""
     parser = Parser(
         prog="harness list",
         description="Without GROUP: count the plug-ins of each group. With GROUP: describe each of "
@@ -97,7 +97,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_summary() -> None:
-    """Print one line per group of plug-ins, and the commands that show details."""
     for group in GROUPS:
         names = plugin_names(group)
         title = group.replace("_", "-")
@@ -149,7 +148,7 @@ def _print_workloads(target: str | None) -> None:
 
 
 def _simulated(target: Target) -> bool:
-    """Whether the simulation can run the target: all its nodes must be written for `Env`."""
+    """Whether the target can run in the simulation: all its nodes must be written for `Env`."""
     options = with_defaults("target", target.name, target.options, {})
     settings = TargetSettings(
         profile=target.profiles[0], bugs=(), options=options, environment="sim"
@@ -196,12 +195,11 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 
 def _why_not(error: UsageError) -> str:
-    """Return the text to print instead of the `doc` of a plug-in that does not load."""
     return str(error) if isinstance(error, ExtraMissingError) else f"BROKEN: {error}"
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """The capabilities for foreign programs (not written for `Env`) with a `faulty_disk`."""
+    """Return an environment's capabilities for foreign programs (not written for `Env`)."""
     beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(environment.reaches_foreign or {})
@@ -212,9 +210,10 @@ def _fidelities(able: Mapping[Capability, Fidelity]) -> dict[str, str]:
 
 
 def _print_faults() -> None:
-    """Print the faults that each environment can perform, based on the environment's capabilities.
+    """Print the faults that each environment can perform, based on its capabilities.
 
-    Foreign programs have separate columns, since the harness does not own their disks and clocks.
+    Foreign programs have columns of their own, since the harness does not control their disks and
+    clocks.
     """
     able: dict[str, Mapping[Capability, Fidelity]] = {}
     for name, environment in load_all("environments"):
@@ -237,6 +236,6 @@ def _print_faults() -> None:
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """Return a fault's fidelity: the worst (last in `Fidelity`) of the capabilities it needs."""
+    """Return how faithful a fault is: the worst fidelity of the capabilities that it needs."""
     fidelities = [able.get(need, Fidelity.NONE) for need in needs]
     return max(fidelities, key=list(Fidelity).index).value

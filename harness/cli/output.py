@@ -1,10 +1,10 @@
-"""Prints results to stdout, even if it is closed or full, or a pipe whose reader has ended.
-
-In all output, control characters are escaped. Colours and tables come from rich
-(`harness.cli.styles`); if the stream is not a terminal, the output is plain text.
+"""Prints results to stdout, even if stdout is closed or full, or a pipe without a reader.
 
 A verb's exit code must not depend on the reader of its output: in `harness run | head -1`, the exit
-code of an invalid run is still 1, and the verb does not crash.
+code of an invalid run is still 1.
+
+In all output, control characters are escaped. Colours and tables come from rich
+(`harness.cli.styles`). If the stream is not a terminal, the output is plain text.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 def say(*parts: RenderableType) -> None:
-    """Print text or rich renderables to stdout; if stdout fails, print one note on stderr."""
+    """Print text or rich renderables to stdout. If stdout fails, print one note on stderr."""
     try:
         for part in parts:
             print(harmless(part) if isinstance(part, str) else drawn(part, sys.stdout), flush=True)
     except BrokenPipeError:
-        _mute(sys.stdout)  # the reader has stopped on purpose, so print no note
+        _mute(sys.stdout)  # the reader stopped on purpose, as `head` does, so print no note
     except OSError as error:
         _mute(sys.stdout)
         note(f"harness: the results cannot be printed: {error.strerror}")
 
 
 def note(text: str) -> None:
-    """Print `text` on stderr; errors are ignored, since there is no other place to report them."""
+    """Print `text` on stderr; errors are ignored, since there is no other stream for them."""
     with contextlib.suppress(OSError):
         print(harmless(text), file=sys.stderr, flush=True)
 
@@ -43,7 +43,8 @@ def reader_went_away() -> bool:
     """Whether stdout is a pipe whose reader has closed it."""
     try:
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # only stdout, because errors on stderr are ignored
+        # no events are requested: `POLLERR` is always reported
+        poll.register(sys.stdout.fileno(), 0)
         return any(event & select.POLLERR for _, event in poll.poll(0))
     except (OSError, ValueError):  # the stream has no file descriptor
         return False
@@ -52,7 +53,7 @@ def reader_went_away() -> bool:
 def flush_output() -> None:
     """Flush stdout and stderr; drop the output silently if the reader has closed the pipe.
 
-    Python itself flushes these streams at exit, but if this fails, its exit code is 120.
+    Python also flushes them at exit, but exits with 120 if that fails.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is None:  # it was closed when Python started
@@ -69,7 +70,7 @@ def flush_output() -> None:
 
 
 def _mute(stream: TextIO) -> None:
-    """Redirect a stream to /dev/null, so that buffered output does not raise again."""
+    """Redirect a stream to /dev/null, so that flushing its buffer does not raise again."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)

@@ -65,7 +65,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
 VERBS: Final[dict[str, str]] = {
     verb: text for verbs in GROUPED.values() for verb, text in verbs.items()
 }
-# Modules of verbs in subfolders; the module of any other verb is `harness.cli.VERB_verb`.
+# The modules of verbs in subfolders. Any other verb is in `harness.cli.VERB_verb`.
 _MODULES: Final[dict[str, str]] = {
     "run": "run.verb",
     "check-determinism": "run.check_determinism_verb",
@@ -92,11 +92,11 @@ exit codes: 0 valid or permitted, 1 invalid, 2 unknown, 254 usage, 255 crash"""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises a `UsageError`, with a suggestion, for wrong arguments.
+    """An argument parser that raises `UsageError`, with a suggestion, for wrong arguments.
 
-    Empty arguments are refused. They usually come from an unset variable in a shell command. If an
-    empty text meant "not given" or the folder `.`, the command would silently test something else.
-    Flags cannot be abbreviated, and line breaks in the description and epilog are kept.
+    An empty argument is refused: it usually comes from an unset variable in a shell command, and
+    would silently change the test. Flags cannot be abbreviated. Line breaks in the
+    description and the epilog are kept.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class Parser(argparse.ArgumentParser):
         named.setdefault("formatter_class", layout)
         super().__init__(epilog=epilog, allow_abbrev=allow_abbrev, **named)
         self.elsewhere: Callable[[str], str | None] = lambda _: None
-        """Maps an unknown flag to a message about plug-ins that have this flag, or to `None`."""
+        """Maps an unknown flag to a hint about the plug-ins that have this flag, or to `None`."""
         self._first: frozenset[str] | None = None
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse the arguments; inside `captured_parser`, raise `_Captured` with this parser."""
+        """Parse the arguments, or raise `_Captured` with this parser inside `captured_parser`."""
         if _capturing:
             raise _Captured(self)
         return super().parse_args(args, namespace)
@@ -123,7 +123,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """Return the help text, with every option if `every`, or if `show_first` was not called."""
+        """Return the help text; without `every`, only the options that `show_first` chose."""
         if self._first is None or every:
             return super().format_help()
         hidden = {
@@ -170,7 +170,7 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        """Raise `UsageError`; argparse would exit with 2, which is the code of *unknown*."""
+        """Raise `UsageError`. Argparse would exit with 2, which here means *unknown*."""
         raise UsageError(f"{message}{self._suggestion(message)}; see `{self.prog} --help`")
 
     def _suggestion(self, message: str) -> str:
@@ -188,8 +188,6 @@ class Parser(argparse.ArgumentParser):
 
 
 class _HelpAll(argparse.Action):
-    """Print the help with every option."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         if isinstance(parser, Parser):
             sys.stdout.write(parser.format_help(every=True))
@@ -197,7 +195,7 @@ class _HelpAll(argparse.Action):
 
 
 class _Version(argparse.Action):
-    """Print the versions of the harness and of Python, and whether the native core is available."""
+    """Print the versions of the harness and of Python, and whether the native core is installed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         spec = importlib.util.find_spec("checkers")
@@ -211,7 +209,7 @@ class _Version(argparse.Action):
 
 
 class _Captured(Exception):  # noqa: N818 - not an error
-    """Carries the parser of a verb to `captured_parser`."""
+    """Carries a verb's parser out of the verb's `main`, to `captured_parser`."""
 
     def __init__(self, parser: Parser) -> None:
         super().__init__()
@@ -222,10 +220,9 @@ _capturing: list[bool] = []
 
 
 def captured_parser(verb: str) -> Parser | None:
-    """Return the parser of a built-in verb, without running the verb.
+    """Return the parser of a built-in verb, without running the verb; `None` if it has no parser.
 
-    Returns `None` for a verb without a parser. Also returns `None` for a verb of another package,
-    because its `main` might do the verb's work.
+    A verb of another package also gives `None`, because its `main` might start its work.
     """
     if verb not in VERBS:
         return None
@@ -249,7 +246,7 @@ def _name_of(action: argparse.Action) -> str:
 
 
 def check_counts(parsed: argparse.Namespace, **most: int) -> None:
-    """Raise `UsageError` unless each option in `most` is between 1 and its maximum there."""
+    """Raise `UsageError` unless each option named in `most` is between 1 and its maximum."""
     for name, maximum in most.items():
         value = getattr(parsed, name)
         if not 1 <= value <= maximum:
@@ -257,7 +254,7 @@ def check_counts(parsed: argparse.Namespace, **most: int) -> None:
 
 
 def add_place(parser: Parser) -> None:
-    """Give `parser` the options for the location of runs."""
+    """Add the options `--name` and `--store`, which choose the folder of a run."""
     parser.add_argument(
         "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
     )
@@ -281,14 +278,13 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
 
 
 def verb_module(verb: str) -> Verb:
-    """Import the module of one verb, which is built in or a plug-in."""
+    """Import the module of a verb, which is built in or a plug-in."""
     if _is_module(verb):
         return cast("Verb", importlib.import_module(_module_name(verb)))
     return load_verb(verb)
 
 
 def _is_module(verb: str) -> bool:
-    """Whether a verb is a module in `harness.cli`, and not a plug-in."""
     return verb in VERBS and importlib.util.find_spec(_module_name(verb)) is not None
 
 
@@ -297,7 +293,7 @@ def _module_name(verb: str) -> str:
 
 
 def known_verbs() -> dict[str, str]:
-    """Return every verb with a one-line description: built-in verbs first, then plug-ins."""
+    """Map every verb to a one-line description: built-in verbs first, then plug-ins."""
     foreign: list[str] = []
     for name in plugin_names("verbs"):
         if _is_module(name):

@@ -1,16 +1,15 @@
-"""Reads `harness.toml`, which has a folder's defaults for options that a command line omits.
+"""Reads `harness.toml`, which has defaults for options that the command line omits.
 
-Only the current folder's file is read, so that a command never depends on a parent folder. The
-file's values become options in front of the command line's own options, and the last one wins. So
-checks, stored runs and replays are the same as if the user had typed the values. With `--case FILE`
-or `--no-config`, the file is ignored. If the current folder has a `harness.toml`, replay commands
-contain `--no-config`.
+Only the current folder's file is read, so a command never depends on a parent folder. The file's
+values become options before the command line's own, and the last one wins. With `--case FILE` or
+`--no-config`, the file is ignored. Replay commands contain `--no-config` if the current folder has
+a `harness.toml`.
 
 The tables `[[known]]` list known failures (`harness.verdict.known`).
 
-The file may declare a system itself, with tables such as `[nodes]` and `[client]`, or its key
-`system` may name a file that declares one. A file named by `--system` may set the same keys as
-`harness.toml`, and its values win.
+The file may declare a system, with tables such as `[nodes]` and `[client]`. Its key `system` may
+instead name a file that declares one. The file that `--system` names may set the same keys as
+`harness.toml`; its values win.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "concurrency": ((int,), "a whole number"),
     "jobs": ((int,), "a whole number"),
 }
-"""Map each key of the file to the types of its value, and their description for errors."""
+"""Map each key of the file to the types of its value, and to the words for them in errors."""
 NO_CONFIG: Final = "--no-config"
 SYSTEM: Final = "--system"
 _HELP: Final = ("-h", "--help", "--help-all")
@@ -59,16 +58,15 @@ _READ_BY: Final[dict[str, frozenset[str]]] = {
     "import": frozenset({"store"}),
 }
 _OF_TARGET: Final = frozenset({"workload", "profile"})
-"""Keys that are ignored if the command line names a target other than the file's."""
+"""Keys of the file that are ignored if the command line names a different target."""
 _OF_WORKLOAD: Final = frozenset({"target", "profile"})
-"""Keys that are ignored if the command line names another workload, but no target."""
+"""Keys of the file that are ignored if the command line names another workload but no target."""
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """Return (and print) the options that `harness.toml` adds to a verb's `arguments`.
+    """Return, and print, the options that `harness.toml` adds to the `arguments` of a verb.
 
-    Raises `UsageError` for a file that cannot be read, a key that does not exist, or a value of
-    the wrong type.
+    Raises `UsageError` for an unreadable file, an unknown key, or a value of the wrong type.
     """
     wanted = _READ_BY.get(verb)
     flags = {argument.partition("=")[0]: n for n, argument in enumerate(arguments)}
@@ -112,25 +110,26 @@ def _settings(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _system_file(arguments: Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """Return the separate file that declares the system, as a list of at most one path."""
+    """Return the file that declares the system, if it is not `harness.toml`: at most one path."""
     named = _value_of(SYSTEM, arguments) or values.get("system", FILE)
     return [] if named == FILE else [str(named)]
 
 
 def replay_words() -> list[str]:
-    """The options for a replay command, so that this folder's `harness.toml` changes nothing."""
+    """Return the option by which a replay ignores this folder's `harness.toml`, if any."""
     return [NO_CONFIG] if Path(FILE).exists() else []
 
 
 def project_store() -> str:
-    """Return the folder of runs in `harness.toml`, else `store`; raise `UsageError` if invalid."""
+    """Return the folder of runs that `harness.toml` names, else `store`; raises `UsageError`."""
     return str(settings_of_file(Path(FILE)).get("store", "store"))
 
 
 def known_failures(path: Path | None, *, config: bool = True) -> KnownFailures:
-    """Return the known failures in `path` (from `--known`), else in `harness.toml` if `config`.
+    """Return the known failures in `path`, the file of `--known`.
 
-    Raises `UsageError` like `project_arguments`.
+    Without `path`, return those in `harness.toml`, if `config` is true. Raises `UsageError` like
+    `project_arguments`.
     """
     if path is not None:
         return read_known(path)
@@ -161,7 +160,7 @@ def settings_of_file(path: Path) -> dict[str, Any]:
     except UsageError:
         if str(path) == FILE:
             raise
-        # ignore the error, because the target, which reads the declaration, has a better message
+        # No error here: the target reads this file later, and its message is better.
         return {}
     known_in(values, path)
     values.pop(KEY, None)

@@ -42,7 +42,7 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay a run up to the chosen moment, or else to its end; return an exit code."""
+    """Replay a run up to the chosen moment, or to its end."""
     parsed = _parse(arguments)
     case, original, environment, folder = _load(parsed.run)
     if parsed.until is None and not (parsed.step or parsed.pdb):
@@ -120,8 +120,6 @@ def _plain(parsed: argparse.Namespace, environment: str, folder: Path) -> int:
 
 
 class _Session:
-    """One replay from the command line."""
-
     def __init__(self, parsed: argparse.Namespace, replay: Replay, folder: Path) -> None:
         self._parsed = parsed
         self._replay = replay
@@ -132,7 +130,7 @@ class _Session:
             replay.listen(self._progress)
 
     def run(self) -> int:
-        """Replay the run; return 0, or raise `UsageError` if the run never reached the moment."""
+        """Replay the run; return 0, or raise `UsageError` if the run ended before the moment."""
         parsed = self._parsed
         order: Order = Steps(1) if parsed.until is None else parse_until(parsed.until)
         try:

@@ -1,6 +1,6 @@
-"""Shows a status line, which is redrawn on a terminal; elsewhere, prints a line now and then.
+"""Shows a status line that is redrawn on a terminal; elsewhere, prints a line now and then.
 
-On a terminal, it is rich's live display, below all permanent lines. If the terminal or pipe is
+On a terminal, rich draws the status line below all permanent lines. If the terminal or pipe is
 closed, the display ends, but the work continues.
 """
 
@@ -26,8 +26,8 @@ REDRAWN_PER_S: Final = 4
 class StatusLine:
     """A status line on `stream` (default: stderr).
 
-    On a terminal, a thread calls `draw` repeatedly to render the display. If there is no `draw`,
-    the terminal shows each text when it arrives. Without a terminal, one line is printed every
+    On a terminal, a thread calls `draw` repeatedly to render the display. Without `draw`, the
+    display is the text of the last `show`. If the stream is not a terminal, a line is printed every
     `pipe_interval_s`.
     """
 
@@ -47,7 +47,7 @@ class StatusLine:
         self._live: Live | None = None
 
     def due_s(self) -> float | None:
-        """Begin an update if one is due; return the seconds since the last one, else `None`."""
+        """Return the seconds since the last update and restart the count; `None` if too soon."""
         passed_s = time.monotonic() - self._shown_s
         if passed_s < self._interval_s:
             return None
@@ -59,7 +59,7 @@ class StatusLine:
         return width_of(self._stream)
 
     def show(self, text: str) -> None:
-        """Replace the previous text by `text`; without a terminal, write it as a new line."""
+        """Replace the text of the status line; without a terminal, write a new line instead."""
         self._text = text
         if not self.terminal:
             self.line(text)
@@ -70,7 +70,7 @@ class StatusLine:
         self._live.refresh()
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line that stays, above the status line of a terminal."""
+        """Write a permanent line. On a terminal, it appears above the status line."""
         if self._live is not None:
             self._live.console.print(styled(text, style))
         elif self.terminal and style:
@@ -93,7 +93,7 @@ class StatusLine:
             refresh_per_second=REDRAWN_PER_S,
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=self._stream is sys.stderr,  # print notes above the status line
+            redirect_stderr=self._stream is sys.stderr,
         )
         live.start()
         return live
@@ -107,7 +107,7 @@ class StatusLine:
 
 
 class _Sturdy(io.StringIO):
-    """Writes to `stream` and ignores its errors: it may be closed or full, or lose its reader."""
+    """Writes to `stream` and ignores errors: it may be closed or full, or have no reader."""
 
     def __init__(self, stream: TextIO | None) -> None:
         super().__init__()
@@ -115,14 +115,14 @@ class _Sturdy(io.StringIO):
 
     def write(self, text: str) -> int:
         if self._stream is not None:
-            with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
+            with contextlib.suppress(OSError, ValueError):
                 self._stream.write(text)
                 self._stream.flush()
         return len(text)
 
 
 def fitting(parts: list[str], width: int) -> str:
-    """Join as many leading parts as fit into a line of `width` characters."""
+    """Join as many parts, from the first on, as fit into a line of `width` characters."""
     text = parts[0]
     for part in parts[1:]:
         if len(text) + len(part) + 2 > width:

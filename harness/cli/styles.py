@@ -1,6 +1,6 @@
-"""Colours and tables, drawn by rich. On a terminal, lines wrap at its width; elsewhere never.
+"""Colours and tables, drawn by rich. Lines wrap only on a terminal, at its width.
 
-`NO_COLOR` and `TERM=dumb` switch colours off; `FORCE_COLOR` switches them on even without a
+`NO_COLOR` and `TERM=dumb` switch colours off. `FORCE_COLOR` switches them on even without a
 terminal. Text from other sources is escaped (`harmless`), and never parsed as rich's markup. Rich
 is imported only when something is drawn.
 """
@@ -33,8 +33,9 @@ HEADLINE_STYLES: Final[Mapping[str, str]] = {
 BAR_WIDTH: Final = 24
 WIDTH_DEFAULT: Final = 80
 WIDTH_PIPED: Final = 1_000_000
-"""The width outside of terminals, where nothing is wrapped."""
-# Characters that control a terminal: C0 (except line feed and tab), DEL, C1, other line separators.
+"""The width of a stream that is not a terminal: nothing wraps."""
+# Characters that control a terminal: C0 except line feed and tab, DEL, C1, and the Unicode line
+# separators.
 _CONTROLS: Final = {
     code: f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -45,16 +46,16 @@ _CONTROLS: Final = {
 def harmless(text: str) -> str:
     """Escape the control characters in `text`, which may quote file names, values or errors.
 
-    Also escape lone surrogates, which represent undecodable bytes of file names.
+    Lone surrogates (undecodable bytes of file names) are escaped as well.
     """
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether `stream` is a terminal that can redraw its output."""
+    """Whether `stream` is a terminal that can redraw a line."""
     try:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-    except ValueError:  # the stream is closed
+    except ValueError:
         return False
 
 
@@ -68,7 +69,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
-    """Make a rich console with the settings of `stream`, which writes to `to` or to `stream`."""
+    """Make a rich console with the settings of `stream`. It writes to `to`, or else to `stream`."""
     from rich.console import Console
 
     terminal = is_terminal(stream)
@@ -87,14 +88,14 @@ def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
 
 
 def drawn(part: RenderableType, stream: TextIO) -> str:
-    """Render `part` as text with the settings of `stream`, without spaces at line ends."""
+    """Render `part` as text with the settings of `stream`, without spaces at the ends of lines."""
     into = io.StringIO()
     console_on(stream, to=into).print(part, soft_wrap=not _wraps(part))
     return _without_padding(into.getvalue())
 
 
 def plain(parts: Sequence[RenderableType]) -> list[str]:
-    """Render `parts` as lines without colours, for streams that are not terminals."""
+    """Render `parts` as lines without colours, for a stream that is not a terminal."""
     lines: list[str] = []
     for part in parts:
         text = part if isinstance(part, str) else _drawn_plainly(part)
@@ -111,12 +112,11 @@ def _drawn_plainly(part: RenderableType) -> str:
 
 
 def _without_padding(text: str) -> str:
-    """Remove the spaces at the ends of lines; only a line feed ends a line."""
     return "\n".join(line.rstrip() for line in text.removesuffix("\n").split("\n"))
 
 
 def _wraps(part: RenderableType) -> bool:
-    """Whether to wrap long lines. False for plain text, because users copy commands from it."""
+    """Whether long lines wrap. Plain text does not wrap, because users copy commands from it."""
     from rich.text import Text
 
     return not isinstance(part, Text)
@@ -137,7 +137,7 @@ def joined(*parts: str | Text) -> Text:
 
 
 def indented(text: str, columns: int = 2) -> Padding:
-    """Indent text, and all lines into which it wraps, by `columns`."""
+    """Indent text by `columns`. If the text wraps, all its lines are indented."""
     from rich.padding import Padding
 
     return Padding(styled(text), (0, 0, 0, columns), expand=False)
@@ -149,7 +149,7 @@ def table(
     head: Sequence[str] = (),
     indent: int = 0,
 ) -> Table:
-    """Make a table whose columns have minimal width; the last one takes the rest of a line."""
+    """Make a table with columns as narrow as possible; the last takes the rest of the line."""
     from rich.table import Table
 
     columns = max((len(row) for row in rows), default=len(head))

@@ -40,12 +40,12 @@ def _lint(trees: Sequence[tuple[str, str, ast.Module]]) -> list[Finding]:
 
 
 def lint_source(text: str, *, path: str = "<text>") -> list[Finding]:
-    """Lint the text of one file, without knowledge of other files. Raises `SyntaxError`."""
+    """Lint the text of one file alone. Raises `SyntaxError`."""
     return _lint([(path, text, ast.parse(text, path))])
 
 
 def lint_paths(paths: Iterable[Path]) -> list[Finding]:
-    """Lint files, and all Python files in folders, together. Raises `OSError`, `SyntaxError`."""
+    """Lint files, and all Python files in folders, together. Raises `OSError` and `SyntaxError`."""
     files: list[Path] = []
     for path in paths:
         files += sorted(path.rglob("*.py")) if path.is_dir() else [path]

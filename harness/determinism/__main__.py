@@ -12,7 +12,7 @@ from harness.determinism import lint_paths
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lint the given paths; returns 0 if clean, 1 for findings, 2 for an unreadable path."""
+    """Lint the given paths. Returns 0 if they are clean, 1 for findings, 2 if unreadable."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.determinism", description=harness.determinism.__doc__
     )

@@ -24,7 +24,7 @@ OTHER: Final = Kind("other")
 
 @dataclass(slots=True)
 class Names:
-    """Kinds of attributes and of functions' results, by name, over all linted files."""
+    """The kinds of attributes and of functions' results, by name, in all linted files."""
 
     attributes: dict[str, list[Kind]] = field(default_factory=dict)
     results: dict[str, list[Kind]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Names:
 
     @staticmethod
     def pick(kinds: Sequence[Kind]) -> Kind:
-        """The kind to assume for a name that has several kinds: a set if any kind is a set."""
+        """Return the kind to assume for a name with several kinds: a set if one of them is."""
         for kind in kinds:
             if kind.name == "set":
                 return kind
@@ -69,7 +69,7 @@ def annotated(annotation: ast.expr | None) -> Kind:
             return annotated(ast.parse(annotation.value, mode="eval").body)
         except SyntaxError:
             return OTHER
-    if isinstance(annotation, ast.BinOp):  # X | None
+    if isinstance(annotation, ast.BinOp):
         return Names.pick([annotated(annotation.left), annotated(annotation.right)])
     name, arguments = last_name(annotation), list[ast.expr]()
     if isinstance(annotation, ast.Subscript):

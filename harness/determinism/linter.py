@@ -26,7 +26,7 @@ EXCUSE: Final = re.compile(r"#\s*determinism:\s*\S")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """One place in the code that needs a change or an excuse (`# determinism: <reason>`)."""
+    """A line of code that needs a change or an excuse (`# determinism: <reason>`)."""
 
     path: str
     line: int
@@ -38,7 +38,7 @@ class Finding:
 
 
 class Linter(ast.NodeVisitor):
-    """Walks the syntax tree of one file; scopes are a stack of names and their kinds."""
+    """Walks the syntax tree of one file. Each scope on a stack maps names to their kinds."""
 
     def __init__(self, path: str, text: str, names: Names) -> None:
         self.findings: list[Finding] = []
@@ -59,10 +59,8 @@ class Linter(ast.NodeVisitor):
         if not any(EXCUSE.search(line) for line in (spanned[:1] + spanned[-1:])):
             self.findings.append(Finding(self._path, first, rule, message))
 
-    # --- modules, scopes --------------------------------------------------------------------
-
     def visit_Module(self, node: ast.Module) -> None:
-        """Collect all annotations first: code inside annotations never runs, so it is skipped."""
+        """Collect all annotations first, because they never run and so are not checked."""
         for child in ast.walk(node):
             for annotation in _annotations_of(child):
                 self._annotations.update(ast.walk(annotation))
@@ -75,7 +73,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Check the state in a class's body, which the instances in all nodes share."""
+        """Check the mutable values in a class's body, which the instances of all nodes share."""
         for statement in node.body:
             if isinstance(statement, ast.Assign):
                 self._check_global(statement, where="class")
@@ -99,7 +97,7 @@ class Linter(ast.NodeVisitor):
     def _bindings(
         self, body: Sequence[ast.stmt], parameters: dict[str, Kind] | None = None
     ) -> dict[str, Kind]:
-        """Map each name that a scope binds to its kind, from its annotation or assigned values."""
+        """Map each name that a scope binds to its kind, by its annotation or assigned values."""
         declared: dict[str, Kind] = dict(parameters or {})
         assigned: dict[str, list[ast.expr]] = {}
         for node in _walk_scope(body):
@@ -111,7 +109,7 @@ class Linter(ast.NodeVisitor):
                         assigned.setdefault(target.id, []).append(node.value)
             elif isinstance(node, ast.NamedExpr):
                 assigned.setdefault(node.target.id, []).append(node.value)
-        # Two passes, since a name may be assigned from a name that comes later in `assigned`.
+        # Two passes: a name may be assigned from a name that comes later in `assigned`.
         self._scopes.append(declared)
         for _ in range(2):
             for name, values in assigned.items():
@@ -125,19 +123,17 @@ class Linter(ast.NodeVisitor):
         return self._scopes.pop()
 
     def _loop_targets(self, node: ast.For | ast.comprehension) -> list[tuple[str, Kind]]:
-        """The names that a loop binds, with their kinds, if these can be inferred."""
+        """Return the names that a loop binds, with their kinds if these can be inferred."""
         target, source = node.target, node.iter
         if isinstance(target, ast.Name):
             return [(target.id, self._kind(source).item or OTHER)]
         if isinstance(target, ast.Tuple) and len(target.elts) == 2 and _is_view(source):
-            value = target.elts[1]  # for key, value in mapping.items()
+            value = target.elts[1]
             assert isinstance(source, ast.Call)
             assert isinstance(source.func, ast.Attribute)
             if isinstance(value, ast.Name):
                 return [(value.id, self._kind(source.func.value).item or OTHER)]
         return []
-
-    # --- imports and names ------------------------------------------------------------------
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -151,7 +147,7 @@ class Linter(ast.NodeVisitor):
             self._aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
         if node.level == 0:
             if module == "random" and all(alias.name == "Random" for alias in node.names):
-                return  # allowed: `_check_name` checks each use of the imported name
+                return  # the import is allowed: `_check_name` checks each use of the name
             self._check_import(node, module.partition(".")[0])
 
     def _check_import(self, node: ast.stmt, top: str) -> None:
@@ -186,8 +182,6 @@ class Linter(ast.NodeVisitor):
             self._report(node, "call", f"do not use {dotted}: {BANNED_NAMES[dotted]}")
         elif dotted.partition(".")[0] == "random":
             self._report(node, "call", f"do not use {dotted}: {BANNED_IMPORTS['random']}")
-
-    # --- calls ------------------------------------------------------------------------------
 
     def visit_Call(self, node: ast.Call) -> None:
         """Check for banned calls, and for calls that consume a set in order."""
@@ -229,8 +223,6 @@ class Linter(ast.NodeVisitor):
         if isinstance(function, ast.Attribute) and function.attr in MUTATORS:
             self._check_shared(node, function.value)
 
-    # --- sets in order ----------------------------------------------------------------------
-
     def visit_For(self, node: ast.For) -> None:
         if self._is_unordered(node.iter):
             self._report_order(node.iter, "the loop runs in the order of a set")
@@ -253,7 +245,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Set(self, node: ast.Set) -> None:
-        """Accept `{*a, *b}`: it builds a set from sets, so their order does not matter."""
+        """Accept `{*a, *b}`: the result is a set, so the order of `a` and `b` does not matter."""
         self._order_free.update(node.elts)
         self.generic_visit(node)
 
@@ -268,7 +260,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Check for `a, b = set`, and for assignments to module state."""
+        """Check for `a, b = some_set`, which depends on order, and for changes of module state."""
         for target in node.targets:
             if isinstance(target, ast.Tuple | ast.List) and self._is_unordered(node.value):
                 self._report_order(node, "unpacking follows the order of a set")
@@ -336,8 +328,6 @@ class Linter(ast.NodeVisitor):
                 return Names.pick(self._names.results.get(name, ()))
         return OTHER
 
-    # --- module state -----------------------------------------------------------------------
-
     def _check_global(self, statement: ast.stmt, *, where: str = "module") -> None:
         targets: list[ast.expr] = []
         value: ast.expr | None = None
@@ -377,7 +367,7 @@ class Linter(ast.NodeVisitor):
             self._report_global(node, changed.id)
 
     def visit_Global(self, node: ast.Global) -> None:
-        """Report `global`, which announces a write to module state."""
+        """Report `global`, because a write to module state follows."""
         for name in node.names:
             self._report_global(node, name)
 
@@ -420,7 +410,6 @@ def _annotations_of(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _walk_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All syntax nodes of a scope, without the bodies of functions and classes inside it."""
     pending = list(body)[::-1]
     while pending:
         node = pending.pop()

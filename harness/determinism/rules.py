@@ -1,4 +1,4 @@
-"""Rules of the determinism lint: banned names, and calls for which a set's order matters."""
+"""The rules of the determinism lint: banned names, and calls to which a set's order matters."""
 
 from __future__ import annotations
 

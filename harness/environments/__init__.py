@@ -1,1 +1,1 @@
-"""The three worlds a target runs in: simulation, local processes, Docker containers."""
+"""The three environments in which a target runs: simulation, local processes, Docker containers."""

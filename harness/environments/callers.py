@@ -1,15 +1,14 @@
-"""Finds the process that opened a connection on loopback; the process need not cooperate.
+"""Finds the process that opened a connection on loopback, without that process's help.
 
-All nodes of a run are processes of one machine and call from 127.0.0.1. So this machine's kernel
-knows the caller's socket of each connection, and a query (sock_diag(7)) returns the socket's inode.
-The process that holds the socket has a descriptor `socket:[inode]` (proc(5)). Per connection, the
-query costs some 10 us, and the search for the descriptor costs 2 us per descriptor of the nodes'
-processes. Reading /proc/net/tcp would take milliseconds on a machine with a thousand sockets. The
-lookup needs no privilege, since a process may inspect processes of the same user, and root may
-inspect all processes.
+All nodes of a run are processes of one machine and call from 127.0.0.1. The kernel finds the
+caller's socket by its two addresses, and returns the socket's inode (sock_diag(7)). The process
+that holds the socket has a descriptor `socket:[inode]` (proc(5)). The query costs about 10 us per
+connection. The search for the descriptor costs 2 us per descriptor of the nodes' processes. Reading
+/proc/net/tcp instead would take milliseconds on a machine with a thousand sockets. No privilege is
+needed: a process may inspect processes of the same user.
 
-Right after starting a process, the driver writes a small file that names its caller. Readers see
-the file at once, however busy the driver or the readers are.
+Right after starting a process, the driver writes a small file that names the caller to which the
+process belongs. Readers see the file at once, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _NETLINK_SOCK_DIAG: Final = 4
 _SOCK_DIAG_BY_FAMILY: Final = 20
 _NLM_F_REQUEST: Final = 1
 _NLMSG_ERROR: Final = 2
-_HEADER: Final = struct.Struct("=IHHII")  # nlmsghdr
+_HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr
 _INODE_AT: Final = _HEADER.size + 4 + 48 + 4 * 4  # inet_diag_msg.idiag_inode
 _ANY_STATE: Final = 0xFFFFFFFF
 _NO_COOKIE: Final = b"\xff" * 8
 _ANSWER_BYTES_MAX: Final = 8192
 _PATIENCE_S: Final = 0.25
-"""The time for which `wait_found` repeats a lookup: a node may call before it is recorded."""
+"""For how long `wait_found` repeats a lookup: a node may connect before it is recorded."""
 _POLL_S: Final = 0.005
 
 Address = tuple[str, int]
@@ -48,9 +47,9 @@ class CallerGoneError(Exception):
 
 
 def socket_inode(local: Address, remote: Address) -> int:
-    """The inode of the TCP socket with these addresses; 0 if no process holds the socket.
+    """Return the inode of the TCP socket with these addresses; 0 if no process holds the socket.
 
-    Raises `InfrastructureError` if the kernel does not answer the query.
+    Raises `InfrastructureError` if the kernel does not answer.
     """
     ends = struct.pack("!HH", local[1], remote[1])
     ends += socket.inet_aton(local[0]).ljust(16, b"\0") + socket.inet_aton(remote[0]).ljust(
@@ -60,7 +59,8 @@ def socket_inode(local: Address, remote: Address) -> int:
     question = wanted + ends + struct.pack("=I", 0) + _NO_COOKIE
     size = _HEADER.size + len(question)
     try:
-        # A query for AF_INET also finds AF_INET6 sockets with IPv4-mapped addresses (as in Java).
+        # A query for AF_INET also finds AF_INET6 sockets with IPv4-mapped addresses, which Java
+        # uses.
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
             netlink.send(_HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + question)
             answer = netlink.recv(_ANSWER_BYTES_MAX)
@@ -92,16 +92,21 @@ def require_socket_owners() -> None:
 
 
 class CallerBook:
-    """The record of which process belongs to which caller, kept in a shared folder."""
+    """Records which process belongs to which caller, in a folder that several processes share.
+
+    A caller is a node or a client of the harness.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
-        """Record that `process` belongs to `caller`; replaces the caller's record of this `part`.
+        """Record that `process` belongs to `caller`; replaces the caller's earlier record for
+        `part`.
 
-        `part` tells the processes of one caller apart. Unless `alone`, descendants of `process`
-        also belong to `caller`. Raises `InfrastructureError` if the record cannot be written.
+        `part` tells the processes of one caller apart. Unless `alone` is true, descendants of
+        `process` belong to the caller as well. Raises `InfrastructureError` if the record cannot be
+        written.
         """
         text = f"{process} {'alone' if alone else 'tree'}\n"
         try:
@@ -115,7 +120,7 @@ class CallerBook:
         for path in sorted(self.folder.iterdir()):
             words = path.read_text(encoding="ascii").split()
             if len(words) != 2:
-                continue  # the driver is still writing this file
+                continue
             process = ProcessId.parse(words[0])
             if procfs.is_alive(process):
                 alone = words[1] == "alone"
@@ -123,7 +128,7 @@ class CallerBook:
                 yield path.name.partition("~")[0], pids
 
     def find(self, local: Address, remote: Address) -> str | None:
-        """The caller whose socket has these addresses; `None` if the caller is not recorded.
+        """Return the caller whose socket has these addresses, or `None` if it is not recorded.
 
         Raises `CallerGoneError` if the caller has closed the socket, and `InfrastructureError` if
         the kernel does not answer.

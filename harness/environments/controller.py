@@ -2,8 +2,8 @@
 
 A controller is identified by its pid, its start time, its PID namespace and the kernel's boot id.
 So it differs from a later process with the same pid, from processes before a reboot, and from
-processes in other containers. A controller that cannot be proven dead counts as alive: leaving a
-container or a folder behind is better than destroying a live run.
+processes in other containers. A controller counts as dead only if this is certain: leaving a
+container or a folder behind is better than destroying a running run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONTROLLER = re.compile(r"(\d+:\d+)@([0-9a-f-]+)/(\d+)")
 
 
 class Life(enum.Enum):
-    """The state of a controller, as far as the calling process can see it."""
+    """Whether a controller is alive, as far as the calling process can see."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -31,7 +31,7 @@ class Life(enum.Enum):
 
 
 class Controller(NamedTuple):
-    """The identity, unique across machines, of the process that controls a run."""
+    """Identifies the process that controls a run; unique across machines."""
 
     process: ProcessId
     boot_id: str
@@ -54,7 +54,7 @@ def this_controller() -> Controller:
     return _controller(os.getpid())
 
 
-@functools.cache  # cached, because the driver calls it for each process that it starts
+@functools.cache  # cached: the driver calls this for each process that it starts
 def _controller(pid: int) -> Controller:
     process = procfs.identify(pid)
     if process is None:
@@ -65,11 +65,10 @@ def _controller(pid: int) -> Controller:
 
 
 def life(controller: Controller, here: Controller, *, same_machine: bool) -> Life:
-    """The state of `controller`, as far as the controller `here` can know.
+    """Return whether `controller` is alive, as far as the controller `here` can know.
 
-    On the same machine, a different boot id proves that the machine has been restarted. Without
-    `same_machine`, a controller with a different boot id may simply run on another machine.
-    Processes in another PID namespace are invisible to `here`.
+    A different boot id proves a reboot only if both are on the `same_machine`; otherwise
+    `controller` may run on another machine. `here` cannot see processes in another PID namespace.
     """
     if controller.boot_id != here.boot_id:
         return Life.DEAD if same_machine else Life.UNKNOWN

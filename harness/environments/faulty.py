@@ -1,14 +1,14 @@
 """The faulty disk and the faulty clock that an environment gives to a node on `Env`.
 
-`FaultyDisk`, the same in all environments, wraps the environment's own disk and passes on all
+`FaultyDisk` is the same in all environments. It wraps the environment's own disk, and passes on all
 requests except those that must fail. A failed request has no effect, as with a device that reports
-an error for the whole request. Data that the kernel drops after a failed fsync is modelled by power
-cuts instead. Bit rot is applied on reads and depends only on the position in the file, so a second
-read returns the same data. The stored data stays intact, so the fault can be healed.
+an error for the whole request. (Power cuts, not this module, drop data after a failed fsync.) Bit
+rot is applied on reads and depends only on the position in the file, so a second read returns the
+same data. The stored data stays intact, so the fault can be healed.
 
 `FaultyClock` does for real clocks what `SimClock` does in simulation. An offset moves only the wall
-clock. Drift changes the rate of both clocks, wall and monotonic, from the moment it is set. The
-node cannot tell that its clocks are wrong.
+clock. Drift changes the speed of the wall clock and of the monotonic clock, from the moment it is
+set. The node cannot tell that its clocks are wrong.
 """
 
 from __future__ import annotations
@@ -29,30 +29,29 @@ _MILLION: Final = 1_000_000
 
 
 class DiskTrouble:
-    """The current quality of a machine's disk, and a count of the requests that it has affected."""
+    """The faults of one machine's disk, and a count of the requests that they affected."""
 
     def __init__(self, draws: random.Random, label: str) -> None:
-        """Start with a good disk; `draws` selects failing requests, `label` seeds bit rot."""
+        """Start with a good disk; `draws` selects failing requests, and `label` seeds bit rot."""
         self._draws = draws
         self._label = label
         self.quality = DiskQuality()
         self.is_set = False
-        """Whether the quality may affect any request."""
+        """Whether any request may be affected."""
         self._touched = 0
 
     def set(self, quality: DiskQuality) -> int:
-        """Set the disk's quality; returns how many requests were affected since the last count."""
+        """Set the disk's faults. Returns how many requests were affected since the last count."""
         self.quality = quality
         self.is_set = quality != DiskQuality()
         return self.touched()
 
     def touched(self) -> int:
-        """Return how many requests the quality has affected since the last call."""
         touched, self._touched = self._touched, 0
         return touched
 
     async def strike(self, path: str, *, writes: bool) -> None:
-        """Delay a request as the quality says; raises `OSError` if the request must fail."""
+        """Delay a request; raises `OSError` if the request must fail."""
         quality = self.quality
         if quality.delay_ms:
             self._touched += 1
@@ -60,7 +59,7 @@ class DiskTrouble:
         self.fail(path, writes=writes)
 
     def fail(self, path: str, *, writes: bool) -> None:
-        """Raise `OSError` if the quality lets this request fail; unlike `strike`, never delay."""
+        """Raise `OSError` if a request must fail; unlike `strike`, never delay the request."""
         quality = self.quality
         if writes and quality.full:
             self._touched += 1
@@ -70,7 +69,7 @@ class DiskTrouble:
             raise OSError(errno.EIO, "input/output error", path)
 
     def rot(self, path: str, data: bytes, offset: int, size: int) -> bytes:
-        """Return `data`, read at `offset` of a file of `size` bytes, with rotten bits."""
+        """Return `data`, read at `offset` of a file of `size` bytes, with bit rot."""
         share = self.quality.bitrot
         if not share:
             return data
@@ -89,7 +88,7 @@ class DiskTrouble:
 
 
 class FaultyDisk:
-    """A disk that fails on command (`harness.env.Disk`)."""
+    """A disk with faults (see `harness.env.Disk`)."""
 
     def __init__(self, disk: Disk, trouble: DiskTrouble) -> None:
         self._disk = disk
@@ -118,7 +117,7 @@ class FaultyDisk:
 
 
 class FaultyFile:
-    """An open file of a disk that fails on command (`harness.env.File`)."""
+    """An open file on a disk with faults (see `harness.env.File`)."""
 
     def __init__(self, file: File, path: str, trouble: DiskTrouble) -> None:
         self._file = file
@@ -133,12 +132,12 @@ class FaultyFile:
         return self._trouble.rot(self._path, data, offset, self._file.size())
 
     def append(self, data: bytes) -> Coroutine[Any, Any, int]:
-        """Append `data` to the page cache without delay; returns the offset of `data`."""
+        """Append `data` without delay, because it goes to the page cache; returns its offset."""
         self._trouble.fail(self._path, writes=True)
         return self._file.append(data)
 
     def sync(self) -> Coroutine[Any, Any, None]:
-        # Pass on the file's own coroutine: each layer of coroutines costs time at every sync.
+        # Return the file's own coroutine, because each additional one costs time at every sync.
         return self._strike_and_sync() if self._trouble.is_set else self._file.sync()
 
     async def _strike_and_sync(self) -> None:
@@ -153,30 +152,30 @@ class FaultyFile:
 class ClockError(msgspec.Struct, frozen=True, kw_only=True):
     """The errors of a machine's clocks, within the limits of `harness.cluster.check_clock`."""
 
-    offset_ns: int = 0  # offset of the wall clock
-    drift_ppm: int = 0  # how much too fast the wall clock and the monotonic clock run
-    since_ns: int = 0  # time at which the drift began, by a correct wall clock
+    offset_ns: int = 0  # of the wall clock
+    drift_ppm: int = 0  # how much too fast both clocks run, in parts per million
+    since_ns: int = 0  # when the drift began, by a correct wall clock
 
 
 class FaultyClock:
-    """Clocks that go wrong on command (`harness.env.Clock`).
+    """Clocks with faults (see `harness.env.Clock`).
 
-    When the rate changes, monotonic time continues from its current value, so it never goes back.
-    The wall clock is off by the current offset plus the drift since the current error was set.
+    When the speed changes, monotonic time continues from its current value, so it never goes back.
+    The wall clock is wrong by the offset, plus the drift since the current error was set.
     """
 
     def __init__(self, clock: Clock, error: ClockError) -> None:
-        """Wrap the correct `clock`; the clock error may be older than the node's incarnation."""
+        """Wrap the correct `clock`. Its `error` may have begun before this node started."""
         self._clock = clock
         self._error = error
-        self._anchor_ns = clock.monotonic_ns()  # correct time at the last rate change
-        self._local_ns = self._anchor_ns  # this clock's time at the last rate change
+        self._anchor_ns = clock.monotonic_ns()  # correct time of the last change of speed
+        self._local_ns = self._anchor_ns  # this clock's time at that moment
         wrong_for_ns = max(0, clock.wall_ns() - error.since_ns) if error.drift_ppm else 0
         self._ahead_ns = wrong_for_ns * error.drift_ppm // _MILLION
 
     @property
     def rate(self) -> float:
-        """The seconds that this clock advances per correct second."""
+        """The number of seconds that this clock advances per second."""
         return 1 + self._error.drift_ppm / _MILLION
 
     def monotonic_ns(self) -> int:
@@ -193,7 +192,7 @@ class FaultyClock:
         return self._clock.max_error_ns()
 
     def set(self, error: ClockError) -> None:
-        """Apply `error` from now on; setting the current error again changes nothing."""
+        """Apply `error` from now on. Setting the same error again changes nothing."""
         if error != self._error:
             local_ns = self.monotonic_ns()
             self._anchor_ns = self._clock.monotonic_ns()

@@ -1,7 +1,7 @@
-"""Parses requests for a node's pages, limits them, and calls the node's handler.
+"""Parses requests for a node's web pages, limits them, and calls the node's handler.
 
-All environments use this dispatcher. Pages are for people, so they must never end a node. An error
-of the handler only causes a status 500 and an event `page-failed`. Real environments serve pages
+All environments use this module. Pages are for people, so they must never end a node: an error of
+the handler only causes the status 500 and an event `page-failed`. Real environments serve pages
 over HTTP (`host.pages`), and the simulation calls `PageDoor` directly.
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from harness.env import PageHandler, PageRequest, PageResponse
 
 IN_FLIGHT_MAX: Final = 8
-"""The most page requests that a node handles at once; further requests get status 503."""
+"""How many page requests a node handles at once. Further requests get the status 503."""
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 PAGE_TIMEOUT_S: Final = 10.0
 _QUERY_FIELDS_MAX: Final = 32
@@ -24,13 +24,13 @@ _ERROR_CHARACTERS_MAX: Final = 500
 
 
 def refusal(status: HTTPStatus, why: str) -> PageResponse:
-    """The response that refuses a page request with this status and reason."""
+    """Return a response that refuses a page request, with this status and reason."""
     text = f"{status} {status.phrase}: {why}\n"
     return PageResponse(status, "text/plain; charset=utf-8", text.encode())
 
 
 class PageDoor:
-    """Dispatches requests to one node's page handler."""
+    """Passes page requests on to the handler of one node."""
 
     def __init__(self, handler: PageHandler, on_event: Callable[..., None]) -> None:
         """`handler` makes the node's pages, and `on_event` is the node's `Env.event`."""
@@ -39,7 +39,7 @@ class PageDoor:
         self._in_flight = 0
 
     async def answer(self, target: str, *, accept: str) -> PageResponse:
-        """The page at `target` (a path, maybe with a query), or an error response."""
+        """Return the page at `target`, a path that may have a query, or an error response."""
         if self._in_flight >= IN_FLIGHT_MAX:
             return refusal(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{IN_FLIGHT_MAX} pages are in progress; try again"

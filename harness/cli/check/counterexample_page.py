@@ -1,9 +1,9 @@
 """Draws an invalid history as one HTML file, which needs no server and no network.
 
 The picture is a canvas that draws only the visible part, so scrolling stays smooth with 10,000
-operations. The page contains its data as JSON, escaped so that no text can end the script element,
-and shows them only through `textContent`. A content security policy forbids everything that is not
-in the file. Drawings (SVG) are embedded as images, in which scripts do not run.
+operations. The data are JSON in the page, escaped so that no text can end the script element. The
+script shows text only through `textContent`. A content security policy forbids everything outside
+the file. Drawings (SVG) are embedded as images, whose scripts do not run.
 
 The horizontal axis is the order of events in the history, not clock time: most checkers depend only
 on this order, and short operations stay visible.
@@ -36,7 +36,7 @@ def render_page(
     path: str,
     model: str,
 ) -> str:
-    """Return the HTML page about an invalid history; `results` are only the invalid results."""
+    """Return the HTML page about an invalid history; `results` are from failed checks."""
     explanation = [line for result in results for line in result.explanation]
     if len(explanation) > SENTENCES_MAX:
         rest = len(explanation) - SENTENCES_MAX
@@ -76,7 +76,6 @@ def render_page(
 def _rows(
     history: History, counterexample: Counterexample
 ) -> tuple[list[list[Any]], list[str], bool]:
-    """Return the operations to show, the names of their lanes, and whether any were omitted."""
     pairs = list(history.pairs)
     cut = len(pairs) > OPS_SHOWN_MAX
     if cut:
@@ -99,7 +98,7 @@ def _rows(
 
 
 def _nearest(pairs: list[Pair], counterexample: Counterexample) -> list[Pair]:
-    """Keep `OPS_SHOWN_MAX` pairs: pairs in the contradiction (`core`), then pairs nearest to it."""
+    """Keep at most `OPS_SHOWN_MAX` pairs: the contradiction (`core`), then its neighbours."""
     always = {*counterexample.core[: OPS_SHOWN_MAX // 2]}
     middle = counterexample.failing
     if middle is None:

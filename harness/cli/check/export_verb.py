@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
             with replacing(parsed.output) as file:
                 write_edn(history, file)
     except BrokenPipeError:
-        raise  # the reader of stdout stopped early: `harness.cli.main` handles this error
+        raise
     except OSError as error:
         where = parsed.output or "to stdout"
         raise InfrastructureError(f"cannot write {where}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Finds the histories at the paths that are arguments of `harness check`."""
+"""Finds the histories in the paths that `harness check` gets as arguments."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ _OF_JEPSEN: Final = frozenset(
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One history to judge: a run's folder, or a file."""
+    """One history to judge. Its path is a run's folder (`is_run`) or a file."""
 
     path: Path
     is_run: bool
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A history without a verdict; `exit_code` is `EXIT_USAGE` or `EXIT_CRASH`."""
+    """A history that got no verdict. `exit_code` is `EXIT_USAGE` or `EXIT_CRASH`."""
 
     reason: str
     exit_code: int
 
 
 class LeftAside(msgspec.Struct, frozen=True):
-    """The number of files that were skipped because they are not histories; also the first one."""
+    """The files that were skipped because they are not histories: the number and the first."""
 
     files: int = 0
     first: Path | None = None
 
 
 def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
-    """Return three things: the histories at `paths` in order; skipped files; unreadable paths.
+    """Return the histories at `paths`, the skipped files, and the paths that cannot be read.
 
     A folder with a `case.json` is one run, and a test's folder in Jepsen's store is one history.
     Other folders are searched for files whose suffix and content show a history. Inside folders,
-    links are not followed and hidden names are skipped. Raises `UsageError` for paths that contain
-    no history.
+    symbolic links and hidden names are skipped. Raises `UsageError` for a path without a history.
     """
     tasks: list[Task] = []
     failures: list[Failed] = []
@@ -74,7 +73,7 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
 
 
 def _search(path: Path) -> Iterator[Task | Path | Failed]:
-    """Yield histories, skipped files and unreadable paths, at `path` or below it, in order."""
+    """Yield the histories, skipped files and unreadable paths at `path` or below it."""
     try:
         if path.is_dir():
             yield from _walk(path)
@@ -89,10 +88,10 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
-    """Yield histories, skipped files and unreadable paths below `folder`.
+    """Yield the histories, skipped files and unreadable paths below `folder`.
 
-    Hidden names are skipped: a store uses them for other data, such as the journal of a soak and
-    the results of reports.
+    Hidden names are skipped, because a store uses them for other data, such as the journal of a
+    soak.
     """
     if (folder / "case.json").exists():
         yield Task(folder, is_run=True)
@@ -112,10 +111,9 @@ def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _jepsen_history(names: AbstractSet[str]) -> str | None:
-    """Return the name of the file to judge, if `names` are the files of a test in Jepsen's store.
+    """Return the file to judge if `names` are the files of a test in Jepsen's store, else `None`.
 
-    The folder's other files contain the same history, parts of it, Jepsen's results, pictures,
-    and node logs.
+    The folder's other files repeat the history or hold results, pictures and node logs.
     """
     for name in ("history.edn", "history.txt", "jepsen.log"):
         if name in names:

@@ -1,8 +1,8 @@
-"""Checks a history by a model that was guessed from its operations.
+"""Judges a history by a model that is guessed from the operations of the history.
 
-The operations may fit two models, a strict and a milder one: under the milder one, sets may show
-old states, or queues may deliver an element several times. A history that is invalid only under the
-strict model gets the verdict `unknown`, with a reason that names both models.
+A strict and a milder model may fit the same operations. For example, the milder model of a set lets
+a read return an old state. If the history is invalid only under the strict model, the verdict is
+`unknown`, with a reason that names both models.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from harness.verdict.judge import load_model
 from harness.verdict.readings import EitherCheck
 
 UNDECIDED_MODEL: Final = "suggested-model"
-"""The `rule` of the result for a history that is invalid only under the stricter of two models."""
+"""The `rule` of the result for a history that is valid only under the milder of two models."""
 
 
 def guessed(name: str, history: History, settings: ModelSettings) -> PreparedCheck:
-    """Prepare the check by a guessed model; raises `HistoryError` and `UsageError`.
+    """Prepare the check by the guessed model called `name`; raises `HistoryError` and `UsageError`.
 
-    If the milder model lacks an operation of the history, the guessed model decides alone.
+    If the milder model does not know an operation of the history, only the guessed model judges.
     """
     model = load_model(name)
     check = model.prepare(history, settings)
@@ -49,7 +49,7 @@ def guessed(name: str, history: History, settings: ModelSettings) -> PreparedChe
 
 
 def require_decided(name: str, history: History, settings: ModelSettings, limit_s: float) -> None:
-    """Raise `UsageError` if two models fit and the history is invalid under only one of them."""
+    """Raise `UsageError` if only the milder of two possible models accepts the history."""
     if load_model(name).milder is None:
         return
     result, _ = guessed(name, history, settings).check(time_limit_s=limit_s, draw=False)

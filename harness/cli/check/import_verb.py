@@ -1,10 +1,11 @@
 """`harness import FILE`: stores another tool's history as a run, to be judged later.
 
-Values are not converted. The run records the model that the user gives or that the operations
-suggest, so `harness check` returns the same verdict for the run and for the file. The run also
-records whether its keys are independent, so that a report judges each key separately. If the file
-was written by `harness export`, there is no model: the checkers of `--workload` (default:
-`register`) judge the history. A history that its model or checkers cannot read is refused.
+Values are not converted. The run records the model: the one that the user names or that the
+operations suggest. So `harness check` returns the same verdict for the run and for the file. The
+run also records whether its keys are independent, so that a report judges each key separately.
+
+A file that `harness export` wrote needs no model: the checkers of `--workload` (default:
+`register`) judge it. A history that its model or checkers cannot read is refused.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from harness.store.parquet import ops_of_table, read_sealed
 from harness.verdict.judge import checkers_of, load_model
 
 GUESS_S: Final = 30.0
-"""The time limit of `require_decided`, which judges the history by the models that fit it."""
+"""The time limit of `require_decided`."""
 TRIAL_S: Final = 0.1
-"""The time limit for the trial check that finds out whether a checker can read the history."""
+"""The time limit for a check that only finds out whether a checker can read the history."""
 
 
 def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
@@ -91,7 +92,8 @@ def main(arguments: Sequence[str]) -> int:
     for kind in ("model", "elle"):
         if getattr(parsed, kind) is not None:
             require_kind(getattr(parsed, kind), kind)
-    if parsed.workload is not None:  # raises if the workload's checkers cannot judge imports
+    # raises `UsageError` if the workload's checkers cannot judge an imported history
+    if parsed.workload is not None:
         checkers_of(Case(seed=0, target=IMPORTED, workload=parsed.workload, faults=()))
         if parsed.independent is not None:
             raise UsageError(
@@ -144,7 +146,7 @@ def _case_of_export(history: History, workload: str) -> Case:
 def _case(
     file: Path, history: History, model: str | None, independent: bool | None, format_: str
 ) -> Case:
-    """Return the case of a foreign history, which names the model that judges the history.
+    """Return the case of a foreign history, with the model that judges the history.
 
     Raises `HistoryError` if the model cannot read the values.
     """
@@ -155,15 +157,15 @@ def _case(
         if model is None:
             require_decided(name, history, ModelSettings(independent=independent), GUESS_S)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
-            # Plain values of some models look like pairs of key and value. So a history that cannot
-            # be judged by key is judged as a whole, unless the user chose `--independent`.
+            # Plain values of some models look like pairs of key and value. If such a history cannot
+            # be judged by key, it is judged as a whole, unless the user chose `--independent`.
             with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
                 keys = _understood_by_key(history, judge)
         if not keys:
             judge.prepare(history, ModelSettings(independent=independent))
             return imported_case(name, independent=independent)
     except HistoryError:
-        raise  # re-raise: the message already names the op
+        raise
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
     why = "" if independent else "; if its values are not [key value] tuples, add --no-independent"
@@ -172,7 +174,6 @@ def _case(
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """Count the independent keys; raise `HistoryError` if a key cannot be judged by itself."""
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(
@@ -190,7 +191,7 @@ def _understood_by_key(history: History, judge: HistoryModel) -> int:
 
 
 def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
-    """Store an imported history as a run; on failure, remove every folder that was created."""
+    """Store an imported history as a run. If this fails, remove every folder that was created."""
     check_place(store, name)
     missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
     folder = RunFolder(store, name, new_run_id(0), staged=True)
@@ -203,13 +204,14 @@ def _stored(file: Path, history: History, case: Case, store: Path, name: str) ->
         return folder.publish(latest=True)
     except BaseException:
         folder.discard()
-        with contextlib.suppress(OSError):  # another process may have begun to use a folder
+        # the folder may not be empty: another process may already use it
+        with contextlib.suppress(OSError):
             for each in missing:
                 each.rmdir()
         raise
 
 
 def _require_readable(path: Path, digest: str) -> None:
-    """Read a history back after it was written; raise `HistoryError` if it has changed."""
+    """Read the stored history back; raise `HistoryError` if it differs from the original."""
     if digest_of(ops_of_table(path, read_sealed(path)[0])) != digest:
         raise HistoryError("the stored history differs from the history in the file")

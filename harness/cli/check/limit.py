@@ -1,9 +1,9 @@
-"""The options `--check-time-limit`, `--max-steps` and `--memory`, shared by the verbs that judge.
+"""The options `--check-time-limit`, `--max-steps` and `--memory`, which several verbs share.
 
 The time limit is passed to each checker. `--max-steps` and `--memory` limit the search for a
-linearization, which may run in child processes. So both options set environment variables, which
-`checkers.linearizability` reads. The verb `report` has only the time limit, because it gives each
-check its own budget.
+linearization. This search may run in child processes, so both options set environment variables,
+which `checkers.linearizability` reads. `harness report` has only the time limit, because it gives
+each check a budget of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLAG: Final = "--check-time-limit"
 MAX_STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"
 MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 SECONDS_MAX: Final = 1e9
-"""The longest time limit, about thirty years: longer limits could overflow in arithmetic."""
+"""The maximum time limit in seconds, about thirty years, so that arithmetic cannot overflow."""
 WHOLE_MAX: Final = 10**15
 _HELP: Final = (
     "time limit of each checker, in seconds; a checker has to watch the clock itself, so use "
@@ -31,7 +31,7 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add `--check-time-limit` with the help `text`; if `searches`, add the other two options."""
+    """Add `--check-time-limit`; with `searches`, also `--max-steps` and `--memory`."""
     parser.add_argument(
         FLAG,
         type=_seconds,
@@ -72,7 +72,7 @@ def _add_search_limits(parser: Parser) -> None:
 
 
 class _Exported(argparse.Action):
-    """An argparse action that puts the option's value into the environment variable `const`."""
+    """An argparse action that stores the option's value in the environment variable `const`."""
 
     def __call__(
         self,
@@ -87,8 +87,6 @@ class _Exported(argparse.Action):
 
 
 def _whole(flag: str) -> Callable[[str], int]:
-    """Return the argparse type of a whole number; its errors name the option `flag`."""
-
     def number_of(text: str) -> int:
         number = whole_number(text) or 0
         if not 0 < number <= WHOLE_MAX:
@@ -99,7 +97,7 @@ def _whole(flag: str) -> Callable[[str], int]:
 
 
 def _seconds(text: str) -> float:
-    """Parse the time limit; argparse shows the `ValueError` of an invalid number to the user."""
+    """Parse a time limit; raises `ValueError` for a text that is not a number."""
     seconds = float(text)
     if not 0 < seconds <= SECONDS_MAX:  # also true for NaN
         raise UsageError(

@@ -1,7 +1,7 @@
 """Reads and judges one history for `harness check`, and draws it if it is invalid.
 
-A history that cannot be read, or whose check crashes, gets a `Failed` with the reason instead of a
-verdict. The other histories are still judged.
+A history that cannot be read, or whose check crashes, becomes a `Failed` with the reason. The other
+histories are still judged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `harness check`; without a `model`, the model of each history is guessed."""
+    """The options of `harness check`. Without a `model`, each history's model is guessed."""
 
     model: str | None = None
     settings: ModelSettings = ModelSettings()
@@ -50,17 +50,20 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A parsed history, and the `check` by its model; without it, the run's checkers judge."""
+    """A parsed history, and the prepared check by its model.
+
+    If `check` is `None`, the checkers of the run judge the history.
+    """
 
     history: History
     model: str
     format: str
     run: StoredRun | None = None
-    check: Any = None  # a PreparedCheck
+    check: Any = None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one history; `--json` prints its `report`."""
+    """The result for one history. `report` is the object that `--json` prints."""
 
     verdict: Verdict
     report: dict[str, Any]
@@ -73,7 +76,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _prepare(task: Task, request: CheckRequest) -> Prepared:
-    """Read and parse the whole history; raises `HistoryError` and `UsageError`."""
     if task.is_run:
         return _prepare_run(task, request)
     source = open_history(task.path)
@@ -115,7 +117,7 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
 
 
 def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
-    """Add line and column to an error that names an op, if the file's format has lines."""
+    """Add line and column to an error that names an operation, if the file's format has lines."""
     match = _OP.match(str(error))
     if match is None:
         text = str(error)
@@ -130,7 +132,7 @@ def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
 
 
 def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
-    """Judge one history. If it is invalid, draw it, if there is a folder for its page."""
+    """Judge one history; if it is invalid, also write a page that shows it."""
     try:
         return _judge_task(task, request)
     except UsageError as error:
@@ -171,7 +173,7 @@ def _judge_task(task: Task, request: CheckRequest) -> Outcome:
 
 
 def _reuse(path: Path, times: int) -> str:
-    """Return the warning for a foreign history that reuses a process after an `info`."""
+    """Return the warning about a process that goes on after an `info` in a foreign history."""
     return (
         f"{path}: a process was used again after one of its operations ended in info "
         f"({counted(times, 'time')}); such operations may take effect at any later time"
@@ -237,7 +239,6 @@ def _recorded_verdict(run: StoredRun) -> str | None:
 
 
 def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
-    """Concatenate the lists called `name` in the `details` of all `results`."""
     lists = [result.details.get(name) for result in results]
     return [item for items in lists if isinstance(items, (dict, list, tuple)) for item in items]
 
@@ -266,11 +267,11 @@ def _draw(
     invalid: list[CheckResult],
     counterexample: Counterexample | None,
 ) -> tuple[str | None, str | None]:
-    """Write a page about an invalid history to the folder of `--html`, or to the run's folder.
+    """Write a page about an invalid history into the folder of `--html`, or else into the run's
+    folder.
 
-    Returns the page's path, or `None` if no page was written, and a warning, or `None`. A history
-    that is not in a run folder gets a page only with `--html`. A failed write does not change the
-    verdict.
+    Returns the page's path and a warning; either may be `None`. A history outside a run's folder
+    gets a page only with `--html`. A failed write does not change the verdict.
     """
     if request.html is not None:
         place = request.html / page_name(task.path)
@@ -293,6 +294,6 @@ def _draw(
 
 
 def page_name(path: Path) -> str:
-    """Return a unique file name for the page about `path`."""
+    """Return a file name for the page about `path`; different paths have different names."""
     digest = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{_UNSAFE.sub('_', str(path)).strip('._')[-100:]}-{digest}.html"

@@ -181,7 +181,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _request(parsed: argparse.Namespace) -> CheckRequest:
-    """Validate the options, as far as no history is needed; raise `UsageError`."""
+    """Check the options that can be checked before a history is read; raises `UsageError`."""
     if not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; give a number from 1 to {JOBS_MAX}")
     for kind in ("model", "elle"):
@@ -214,9 +214,9 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
 
 
 def _value(text: str) -> object:
-    """Parse the value of `--initial` as JSON, or else as EDN; raises `UsageError`."""
     with contextlib.suppress(ValueError):
-        value = json.loads(text, parse_constant=_no_number)  # first, as `null` is a symbol in EDN
+        # JSON comes first, because EDN would read `null` as a symbol
+        value = json.loads(text, parse_constant=_no_number)
         return text_of(value) if isinstance(value, str) else value
     with contextlib.suppress(HistoryError):
         values = [settled(form) for form in parse_forms(text)]
@@ -233,7 +233,7 @@ def _no_number(name: str) -> object:
 
 
 def _require_comparable(text: str, value: object) -> None:
-    """Raise `UsageError` for NaN, and for a symbol: probably a string that lost its quotes."""
+    """Raise `UsageError` for NaN (it equals nothing) and for a symbol (it lacks quotes)."""
     values = [value]
     if isinstance(value, dict):
         values += [*value, *value.values()]
@@ -271,7 +271,8 @@ def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterato
             for task, judging in [(task, _submit(pool, task, request)) for task in tasks]:
                 try:
                     yield judging.result()
-                # A dead worker breaks the whole pool. So judge the other tasks in a process each.
+                # One dead worker breaks the whole pool, so each remaining task gets a process of
+                # its own.
                 except BrokenProcessPool:
                     yield _judge_alone(task, request, context)
         finally:
@@ -290,7 +291,6 @@ def _submit(
 
 
 def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Outcome | Failed:
-    """Judge one task in a process of its own, so that a crash affects only this task."""
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
             return pool.submit(judge_task, task, request).result()

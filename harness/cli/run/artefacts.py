@@ -1,8 +1,8 @@
 """Makes the artefacts of a finished run, such as its page. Each chosen reporter writes one.
 
-Reporters run after `run.json` is written: a run is complete without them, and a failing reporter
-only causes a note. A reporter with `default = False`, whose artefact is many times as large as the
-run, only runs on request.
+Reporters run after `run.json` is written. A run is complete without them, so a failing reporter
+only causes a note. A reporter whose artefact is many times as large as the run has `default =
+False`, and only runs on request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPORTERS_NONE: Final = "none"
 
 
 def chosen_reporters(text: str) -> list[str]:
-    """Return the reporters that `--reporters` selects; raise `UsageError` for an unknown one."""
+    """Return the reporters that `--reporters` selects; raises `UsageError` for an unknown one."""
     installed = plugin_names("reporters")
     if text == REPORTERS_DEFAULT:
         return [name for name in installed if _made_by_default(name)]
@@ -37,7 +37,7 @@ def chosen_reporters(text: str) -> list[str]:
 
 
 def _made_by_default(name: str) -> bool:
-    """Whether a reporter runs by default. True for a broken reporter, so that users see a note."""
+    """Whether a reporter runs by default. A broken one does, so that its failure is noted."""
     try:
         reporter: Reporter = load_plugin("reporters", name)
     except UsageError:
@@ -46,7 +46,7 @@ def _made_by_default(name: str) -> bool:
 
 
 def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Run these reporters; map each reporter that succeeds to the path of its artefact."""
+    """Run these reporters. Map each one that succeeds to the path of its artefact."""
     made: dict[str, str] = {}
     for name in names:
         try:

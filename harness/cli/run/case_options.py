@@ -1,8 +1,8 @@
 """The options that define a case, shared by `run`, `soak` and `check-determinism`.
 
 Targets and workloads add options of their own. So arguments are parsed twice: first to find the
-chosen plug-ins, then with all options. Defaults in the parser are `None`, which means "not given":
-`--case FILE` must refuse flags whose values are in the file.
+chosen plug-ins, then with all options. The parser's defaults are `None`, which means that the
+option was omitted: with `--case FILE`, options whose values are in the file are refused.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from harness.registry import load_plugin, load_working
 
 _DEFAULTS: Final = Case(seed=0)
 NO_BUG: Final = "none"
-"""The value of `--bug` that switches off the bugs of a case file."""
+"""The value of `--bug` that switches off a case file's bugs."""
 DEFAULT_TARGET: Final = _DEFAULTS.target
 DEFAULT: Final = "default"
 PLAIN: Final[dict[str, tuple[str, type, str]]] = {
-    # flag -> field of Case, type, help
+    # flag: (field of `Case`, type, help)
     "--profile": ("profile", str, "the target's profile"),
     "--time-limit": ("time_limit_s", float, "length of the chaos phase"),
     "--rate": ("rate", float, "operations per second, over all clients"),
@@ -54,9 +54,9 @@ PLAIN: Final[dict[str, tuple[str, type, str]]] = {
 def parse_case_options(
     parser: Parser, arguments: Sequence[str], *, nemesis: str = "none"
 ) -> argparse.Namespace:
-    """Parse `arguments` with `parser`, extended by the options of cases and of chosen plug-ins.
+    """Parse `arguments` with the options of cases and of the chosen plug-ins added to `parser`.
 
-    `nemesis` is the default of `--nemesis`, unless there is a case.
+    `nemesis` is the default of `--nemesis` if the arguments name no case file.
     """
     _add_choices(parser, nemesis)
     parser.add_argument(NO_CONFIG, action="store_true", help="do not read harness.toml")
@@ -76,7 +76,7 @@ def parse_case_options(
 
 
 def _owners_of(flag: str, target: str, workload: str) -> str | None:
-    """Return a phrase with the other targets or workloads that have this option, if any."""
+    """Return a phrase that names the other targets or workloads with this option, if any."""
     for group, chosen in (("workloads", workload), ("targets", target)):
         owners = [
             name
@@ -92,7 +92,7 @@ def _owners_of(flag: str, target: str, workload: str) -> str | None:
 
 
 def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse `arguments` with `parser`, extended by the options to deploy a system without a run."""
+    """Parse `arguments` with `parser` and the options for deploying a system without a run."""
     group = parser.add_argument_group("the system")
     group.add_argument(
         "--target", metavar="NAME", help=f"the system to deploy (default: {_DEFAULTS.target})"
@@ -128,8 +128,8 @@ def target_case_from(
 ) -> Case:
     """Return the case of a system to deploy, from the result of `parse_target_options`.
 
-    Omitted options are taken from the case `before`. Raises `UsageError` if `before` has another
-    target, because targets have different options.
+    Omitted options are taken from `before`, the case of the kept data. Raises `UsageError` if
+    `before` has another target, because targets have different options.
     """
     target = parsed.target or DEFAULT_TARGET
     if before is None:
@@ -159,7 +159,7 @@ def _add_plugin_options(parser: Parser, owner: str, name: str, options: Sequence
     group = parser.add_argument_group(f"options of the {owner} {name!r}")
     for option in options:
         if f"--{option.name}" == SYSTEM:
-            continue  # `--system` names a file, but the option holds the file's content
+            continue  # `--system` names a file, but this option holds the content of the file
         if f"--{option.name}" in taken:
             raise UsageError(
                 f"the {owner} {name!r} defines the option --{option.name}, which already exists"
@@ -245,7 +245,7 @@ def _silent_copy() -> Parser:
 
 
 def _chosen(parsed: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
-    """Return the names of target and workload, and the options that configure the target."""
+    """Return the chosen target, the chosen workload, and the options that configure the target."""
     if parsed.case is not None:
         case = load_case(parsed.case)
         return case.target, case.workload, case.target_options
@@ -300,7 +300,7 @@ def _metavar(option: Option) -> str:
 
 
 def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
-    """Return the case that the options describe; without `seed`, the operating system draws one."""
+    """Return the case that the options describe. Without `seed`, the seed is random."""
     given = {field: getattr(parsed, field) for field, _, _ in PLAIN.values()}
     given |= {
         "target": parsed.target,
@@ -326,13 +326,13 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    # the user may have typed PACKAGE:NAME, which differs from the plug-in's own `name`
+    # `--target` may be PACKAGE:NAME, but the plug-in's own `name` has no package
     name = _target_of(parsed)
     target = load_target(name, options["target"])
     fields["target"] = name
     fields.setdefault("workload", str(target.workload or _DEFAULTS.workload))
     workload = load_plugin("workloads", fields["workload"])
-    if workload.vocabulary in target.vocabularies:  # `plan_case` refuses other workloads
+    if workload.vocabulary in target.vocabularies:  # `plan_case` refuses any other workload
         needed = needed_options(workload, target, options["workload"], options["target"])
         options["target"] |= needed
         _note_needs(workload.name, needed, None if parsed.target or parsed.system else name)
@@ -341,7 +341,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
 
 
 def _note_needs(workload: str, needed: dict[str, Any], target: str | None) -> None:
-    """Print the options that a workload needs and that were therefore set without the user."""
+    """Print a note about the options that the workload needs and that the user did not give."""
     implied = [flags_of({"target": target})] if target not in {None, _DEFAULTS.target} else []
     implied += [flags_of(needed)] if needed else []
     if implied:
@@ -359,7 +359,7 @@ def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]
 
 
 def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
-    """Return the nemeses' names and the faults in words that the user gave, else the default."""
+    """Return the nemeses and faults that the user gave, else the default nemesis."""
     faults = [parse(text).text for text in parsed.fault or ()]
     text = parsed.nemesis or ("" if faults else parsed.nemesis_default)
     names = [name.strip() for name in text.split(",")] if text else []
@@ -373,7 +373,7 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _checkers(text: str) -> tuple[str, ...]:
-    """Return the checkers to add from `default,+NAME...`; raise `UsageError` without `default`."""
+    """Return the checkers to add, from `default,+NAME...`; raises `UsageError` for another form."""
     default, *added = (name.strip() for name in text.split(","))
     if default != DEFAULT or not all(len(name) > 1 and name[0] == "+" for name in added):
         raise UsageError(
@@ -384,7 +384,8 @@ def _checkers(text: str) -> tuple[str, ...]:
 
 
 def parse_pair(text: str, flag: str) -> tuple[str, Any]:
-    """Split a `NAME=VALUE` of the option `flag`. The value is JSON if possible, else text.
+    """Split `NAME=VALUE`, the argument of the option `flag`; the value is JSON if possible, else
+    text.
 
     Raises `UsageError`.
     """

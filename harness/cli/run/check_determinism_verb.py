@@ -1,8 +1,8 @@
 """`harness check-determinism`: runs one case repeatedly, with different hash seeds.
 
-Each child process gets another `PYTHONHASHSEED`, and environment variables of another size, which
-shift memory addresses. Both change the order in which Python iterates over a set. The case is
-deterministic if all runs have the same history, and the same trace of messages and events.
+Each run is a child process with another `PYTHONHASHSEED`, and with environment variables of another
+size, which shift memory addresses. Both change the order in which Python iterates over a set. The
+case is deterministic if all runs have the same history, and the same trace of messages and events.
 Otherwise the first event that differs points to the cause. (madsim and FoundationDB's TestHarness2
 compare runs in a similar way.)
 """

@@ -11,10 +11,10 @@ AUTO = "auto"
 
 
 def choose_environment(name: str) -> Environment:
-    """Load the environment called `name`, and check that it can be used now.
+    """Load the environment called `name`, and check that it works on this machine.
 
-    If the image of nodes is missing, build it. For the name `auto`, print a note with the chosen
-    environment and the reason. Raise `UsageError`, with advice, if the environment cannot be used.
+    Builds the image of nodes if it is missing. For the name `auto`, prints the chosen environment
+    and the reason. Raises `UsageError`, with advice, if the environment does not work.
     """
     if name != AUTO:
         if name not in plugin_names("environments"):

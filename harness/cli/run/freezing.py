@@ -1,6 +1,6 @@
-"""The option `--freeze` of `harness run` and `soak`, and the report on the frozen cluster.
+"""The option `--freeze` of `run` and `soak`, and the report on the frozen cluster.
 
-A run with `--freeze` pauses all nodes at the first certain violation, and keeps its cluster.
+With `--freeze`, a run pauses all nodes at the first certain violation, and keeps the cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from harness.run.keep import SIM
 def freezing(checkers: Sequence[Checker], environment: Environment) -> FreezingConductor:
     """Return the conductor for runs that may freeze.
 
-    Raises `UsageError` if the environment cannot freeze, or no checker can judge a running run.
+    Raises `UsageError` if the environment cannot freeze, or if no checker can judge a history that
+    is not complete.
     """
     if environment.name == SIM:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Shows the progress of a run: on a terminal one line that is redrawn, elsewhere plain lines.
+"""Shows the progress of a run: one line that is redrawn on a terminal, or else plain lines.
 
 The run calls `Progress` with each recorded op. So the display needs no thread or timer, and also
 works in virtual time.
@@ -17,10 +17,10 @@ PIPE_INTERVAL_S: Final = 5.0
 
 
 class Progress:
-    """The progress display of one run: call it with each op, and `finish` to end its line."""
+    """The progress display of one run. The run calls it with each op; `finish` ends its line."""
 
     def __init__(self, stream: TextIO | None = None, *, simulated: bool = False) -> None:
-        """Write to `stream` (default: stderr). In a simulated run, ops carry virtual time."""
+        """Write to `stream` (default: stderr). With `simulated`, the times of ops are virtual."""
         self._unit = "s simulated" if simulated else "s"
         self._shown_run_s = 0.0
         self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
@@ -32,7 +32,6 @@ class Progress:
         self._last_error = ""
 
     def __call__(self, op: Op) -> None:
-        """Count one op, and show the state if an update is due."""
         if op.process == HARNESS:
             self._hear_fact(op)
         elif op.process == NEMESIS:

@@ -45,7 +45,7 @@ def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def keep_system(parsed: argparse.Namespace, given: Mapping[str, Any]) -> None:
-    """Set the target's options from the declaration, as if the user had typed them."""
+    """Set the target's options from the declaration, unless the command line sets them."""
     for name, value in given.items() if parsed.system is not None else ():
         # a flag on the command line wins over the file
         if getattr(parsed, f"target:{name}", None) is None:

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         frozen = frozen_text(conducting)
         say(*_text(report, judgement, kept.outcome, frozen, full=parsed.verbose))
-    # A proven violation counts even if the run could not be stored.
+    # A proven violation decides the exit code even if the run could not be stored.
     if kept.unkept is None or judgement.verdict is Verdict.INVALID:
         return judgement.exit_code
     return kept.unkept.exit_code
@@ -175,7 +175,7 @@ def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
 
 
 def default_name(case: Case) -> str:
-    """Return the default folder name for runs of a case, from its workload and its faults."""
+    """Return the default name of the folder for runs of a case: its workload and its faults."""
     faults = [re.split(r" (?:every|at|for) ", name)[0] for name in case.nemeses]
     return re.sub(r"[^\w.-]+", "-", "-".join([case.workload, *faults]))[:100]
 
@@ -214,7 +214,6 @@ def _text(
     *,
     full: bool,
 ) -> list[RenderableType]:
-    """Format the output of `harness run`; the last line has the verdict and the page's path."""
     parts = [*described(judgement, full=full), ""]
     if outcome.interrupted:
         parts.append("the run was interrupted: only what happened until then was checked")

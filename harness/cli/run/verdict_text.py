@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 EXPLANATION_LINES_MAX: Final = 6
 EXPLANATION_LINES_LATER: Final = 2
-"""The maximum number of lines per explanation in brief output, except for the first explanation."""
+"""The maximum number of lines for each explanation but the first, in brief output."""
 LINE_CHARACTERS_MAX: Final = 400
 LINE_CHARACTERS_BRIEF: Final = 200
 REASON_CHARACTERS_BRIEF: Final = 120
 FAULT_LINES_MAX: Final = 30
 UNKNOWN_SHARE_NORMAL: Final = 0.05
-"""The highest normal share of operations with an unknown outcome; a higher share is mentioned."""
+"""The highest normal share of operations with an unknown outcome. The output mentions a higher
+one."""
 _WORDS: Final = {
     Verdict.VALID: "every promise checked was kept",
     Verdict.PERMITTED: "nothing happened except what the profile permits",
@@ -51,7 +52,7 @@ def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
 def described(
     judgement: Judgement, *, full: bool = False, certificate: bool = True
 ) -> list[RenderableType]:
-    """Format a judgement for a terminal: verdicts with reasons, and the certificate."""
+    """Format a judgement for a terminal. `full` also prints what brief output leaves out."""
     most = LINE_CHARACTERS_MAX if full else LINE_CHARACTERS_BRIEF
     reason_most = LINE_CHARACTERS_MAX if full else REASON_CHARACTERS_BRIEF
     rows = [
@@ -83,7 +84,7 @@ def verdict_line(verdict: Verdict, numbers: str = "", more: str = "") -> Text:
 
 
 def in_numbers(judgement: Judgement) -> str:
-    """Say how many operations, faults and leader changes there were; empty if not counted."""
+    """Count the operations, faults and leader changes in words; empty without a certificate."""
     certified = _with_certificate(judgement.results)
     if certified is None:
         return ""
@@ -95,7 +96,7 @@ def in_numbers(judgement: Judgement) -> str:
     if isinstance(changes, int):
         numbers.append(counted(changes, "leader change"))
     elif isinstance(changes, str) and changes != "not observed":
-        words = "leader change" if changes.endswith(" 1") else "leader changes"  # or "at least 1"
+        words = "leader change" if changes.endswith(" 1") else "leader changes"
         numbers.append(f"{changes} {words}")
     return ", ".join(numbers)
 
@@ -105,13 +106,11 @@ def _in_colour(verdict: str) -> Text:
 
 
 def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
-    """The first result that has a certificate, or else `None`."""
     has = (each for each in results if isinstance(each.details.get("certificate"), Mapping))
     return next(has, None)
 
 
 def _numbers(counts: object) -> dict[str, int]:
-    """Return the integers in `counts`, which may be any object if the checker is not ours."""
     if not isinstance(counts, Mapping):
         return {}
     return {str(name): number for name, number in counts.items() if isinstance(number, int)}
@@ -129,7 +128,7 @@ def _faults(result: CheckResult) -> int:
 
 
 def _in_few_lines(result: CheckResult) -> list[str]:
-    """Return a line with the main counts of the certificate, and perhaps one with unusual ones."""
+    """Return a line with the certificate's main counts, and perhaps a line with unusual ones."""
     certificate = result.details["certificate"]
     kinds = _numbers(certificate.get("operations"))
     outcomes = {"ok": "succeeded", "fail": "refused or failed", "info": "unknown"}
@@ -164,7 +163,7 @@ def _in_few_lines(result: CheckResult) -> list[str]:
 
 
 def _cut(text: str, most: int) -> str:
-    """Cut `text`, which may quote whole tables, to `most` characters, at a space if possible."""
+    """Cut `text` to `most` characters, at a space if possible; a reason may quote whole tables."""
     if len(text) <= most:
         return text
     end = text.rfind(" ", most // 2, most)

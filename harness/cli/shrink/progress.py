@@ -1,4 +1,6 @@
-"""Shows the progress of a shrink: on a terminal one redrawn line, elsewhere periodic lines."""
+"""Shows the progress of a shrink: one line that is redrawn on a terminal, or else periodic
+lines.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +19,23 @@ class ShrinkProgress:
     """The progress display of one shrink; `finish` ends its line."""
 
     def __init__(self, cpu_s_max: float, stream: TextIO | None = None) -> None:
-        """Write to `stream` (default: stderr)."""
         self._cpu_s_max = cpu_s_max
         self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
         self._trials: Trials | None = None
         self._size = "looking for the failure"
 
     def follow(self, trials: Trials) -> None:
-        """From now on, show the counts of these trials."""
+        """Show the counts of `trials` from now on."""
         self._trials = trials
 
     def on_step(self, step: Step, case: Case) -> None:
-        """Record that a step of the reduction has made the case smaller."""
+        """Record that this step of the reduction made the case smaller."""
         ops = "" if case.ops is None else f", {counted(len(case.ops), 'operation')}"
         self._size = f"{counted(len(case.faults or ()), 'fault')}{ops} ({step.words})"
         self.show()
 
     def show(self) -> None:
-        """Show the progress, if an update is due."""
+        """Show the progress if the last update is long enough ago."""
         if self._trials is not None and self._status.due_s() is not None:
             self._status.show(self.line())
 
@@ -47,5 +48,4 @@ class ShrinkProgress:
         )
 
     def finish(self) -> None:
-        """End the status line."""
         self._status.finish()

@@ -24,7 +24,7 @@ from harness.trials.shrink.search import SEEDS_DEFAULT
 
 
 class ShrunkRun(NamedTuple):
-    """A shrunk run of a soak: the signature of its failure, and the report as text and as JSON."""
+    """A shrunk run of a soak. `lines` is the report as text, and `json` as JSON."""
 
     signature: str
     lines: list[str]
@@ -34,10 +34,10 @@ class ShrunkRun(NamedTuple):
 def shrink_groups(
     groups: Sequence[FailureGroup], folder: Path, *, most: int, jobs: int, quiet: bool
 ) -> list[ShrunkRun]:
-    """Shrink the first run of each of the first `most` groups of invalid seeds below `folder`.
+    """Shrink the first run in each of the first `most` groups of invalid seeds.
 
-    If a run cannot be shrunk, a note says so. Ctrl-C ends the shrinking; runs that are already
-    shrunk are returned.
+    The runs are below `folder`. If a run cannot be shrunk, a note says so. Ctrl-C ends the
+    shrinking; the runs that are already shrunk are returned.
     """
     limits = Limits(cpu_s=CPU_S_DEFAULT, jobs=jobs, seeds=SEEDS_DEFAULT)
     made: list[ShrunkRun] = []

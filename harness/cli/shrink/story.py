@@ -1,4 +1,4 @@
-"""Describes a shrunk run on one screen: the remaining case, the events, and why it is a failure."""
+"""Describes a shrunk run on one screen: the case that is left, the events, and why it fails."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class _Event(NamedTuple):
 
 
 def story(shrunk: Shrunk, kept: KeptRun, places: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the story of a shrunk run, in at most `LINES_MAX` lines of `WIDTH` characters.
+    """Describe a shrunk run in at most `LINES_MAX` lines of `WIDTH` characters.
 
-    `places` are named paths and commands, which come last and are never cut.
+    `places` are named paths and commands. They come last and are never cut.
     """
     result = _result(shrunk, kept)
     head = [headline(shrunk), *textwrap.wrap(_setting(shrunk), WIDTH)[:2], ""]
@@ -79,7 +79,6 @@ def _setting(shrunk: Shrunk) -> str:
 
 
 def _result(shrunk: Shrunk, kept: KeptRun) -> CheckResult:
-    """The check result that makes the shrunk case fail."""
     results = kept.judgement.results
     invalid = [each for each in results if each.verdict is Verdict.INVALID]
     same = (each for each in invalid if each.checker == shrunk.kind.checker)
@@ -97,7 +96,7 @@ def _cut(lines: list[str], most: int, where: str) -> list[str]:
 
 
 def _events(history: History, blamed: set[int]) -> list[_Event]:
-    """The faults and client operations that began before the final heal, ordered by time."""
+    """Return the faults and the client operations that began before the final heal, by time."""
     phases = {op.value["phase"]: op.time for op in history.facts("phase")}
     end_ns = phases.get("heal-core", 0)
     events = [_of_fault(fault, blamed) for fault in faults_of(history) if fault.start < end_ns]
@@ -129,7 +128,7 @@ def _of_operation(pair: Pair, blamed: set[int]) -> _Event:
 
 
 def _answer(pair: Pair) -> str:
-    """The completion's value, without entries that the invocation already shows."""
+    """Return the completion's value as text, without entries that the invocation has, too."""
     done = pair.completion
     if done is None or not isinstance(done.value, Mapping):
         return ""
@@ -146,7 +145,7 @@ def _plain(value: Any) -> str:
 
 
 def _shown(events: Sequence[_Event], most: int) -> list[str]:
-    """At most `most` events as lines; prefer operations that the result blames, then faults."""
+    """Return at most `most` events as lines. Blamed operations are kept first, then faults."""
     ranked = sorted(
         range(len(events)),
         key=lambda n: (not events[n].blamed, events[n].who != "fault", -events[n].time_ns),

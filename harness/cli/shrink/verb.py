@@ -37,7 +37,7 @@ CPU_S_MAX: Final = 1e6
 JOBS_MAX: Final = 512
 SEEDS_MAX: Final = 1000
 LABEL: Final = "shrunk"
-"""The label of shrunk runs, so that no report counts them together with the runs of a soak."""
+"""The label of shrunk runs. Reports do not count labelled runs together with the runs of a soak."""
 CASE_FILE: Final = "shrunk.case.json"
 MEMORY: Final = ".trials"
 EPILOG: Final = """examples:
@@ -53,9 +53,9 @@ exit codes: 0 the case was shrunk, 254 usage, or the case does not fail, 255 cra
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of a shrink: a case, the kind of its failure (if known), and a folder for the run.
+    """The input of a shrink: a case, the kind of its failure if known, and where to store the run.
 
-    `first` is the folder of the run whose case it is; `None` if the case is a file.
+    `first` is the folder of the run that the case comes from; `None` if the case is a file.
     """
 
     case: Case
@@ -68,7 +68,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of a shrink: CPU seconds, worker processes, and seeds per candidate."""
+    """The limits of a shrink: CPU seconds, worker processes, and seeds to try per smaller case."""
 
     cpu_s: float
     jobs: int
@@ -76,7 +76,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Shrink the case, keep the run of the smallest case, and print its story; returns 0."""
+    """Shrink the case, keep the run of the smallest case, and describe it; returns 0."""
     parsed = _parse(arguments)
     source = _source(parsed)
     limits = Limits(cpu_s=parsed.cpu, jobs=parsed.jobs, seeds=parsed.seeds)
@@ -153,7 +153,10 @@ def _source(parsed: argparse.Namespace) -> Source:
 
 
 def source_of_run(path: Path, *, checker: str | None = None) -> Source:
-    """Return the shrink's input for a stored run; raises `UsageError` without a proven failure."""
+    """Return the shrink's input for a stored run.
+
+    Raises `UsageError` if no checker proved a failure of this run.
+    """
     folder = path.resolve()
     stored = load_run(path)
     kinds = kinds_in(folder / "results.json")
@@ -216,7 +219,7 @@ def shrink_and_keep(
 
 
 def _kept(source: Source, shrunk: Shrunk) -> KeptRun:
-    """Run the shrunk case once more and keep the run; draw its page, and redraw the original's."""
+    """Run the shrunk case once more and keep the run; draw its page and the original's."""
     environment = load_plugin("environments", SIM)
     folder = RunFolder(source.store, source.name, source.run, staged=True, latest=False)
     kept = run_and_keep(
@@ -253,7 +256,6 @@ def places_of(source: Source, kept: KeptRun) -> list[tuple[str, str]]:
 
 
 def _short(path: Path) -> str:
-    """Return the path relative to the current folder if it is inside it, else unchanged."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

@@ -93,7 +93,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def words_of_case(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments that `harness run` takes as well, for the replay command of a seed."""
+    """Return the arguments that `harness run` takes as well, for replaying a seed."""
     work = Parser(add_help=False)
     _add_work(work)
     add_place(work)
@@ -140,7 +140,7 @@ def _check_executor(parsed: argparse.Namespace) -> None:
 
 
 def _check_lake(parsed: argparse.Namespace) -> None:
-    """Raise `UsageError` if lake and store share a folder, or if one contains the other."""
+    """Raise `UsageError` unless the lake and the store are separate folders."""
     if parsed.lake is None:
         return
     parts = urlsplit(parsed.lake) if "://" in parsed.lake else None
@@ -171,7 +171,6 @@ def _check_shrink(parsed: argparse.Namespace) -> None:
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
-    """Use the file in GitHub's environment variable if `--github-summary` has no FILE."""
     if parsed.github_summary == "":
         summary = os.environ.get(GITHUB_SUMMARY)
         if not summary:
@@ -183,12 +182,12 @@ def _find_summary(parsed: argparse.Namespace) -> None:
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Raise `UsageError` if an output file is a folder, or if two outputs share a file."""
+    """Raise `UsageError` if an output file is a folder, or if two options name the same file."""
     taken: dict[Path, str] = {}
     for flag, path in _files_asked_for(parsed):
         refuse_folder(flag, path)
         if path.exists() and not path.is_file():
-            continue  # several outputs may go to a device such as /dev/stdout
+            continue  # not a regular file: several outputs may go to a device such as /dev/stdout
         other = taken.setdefault(path.resolve(), flag)
         if other != flag:
             raise UsageError(
@@ -198,9 +197,9 @@ def _check_files(parsed: argparse.Namespace) -> None:
 
 
 def check_writable(parsed: argparse.Namespace) -> None:
-    """Raise `UsageError` now, not after hours of work, for output files that cannot be written.
+    """Raise `UsageError` if an output file cannot be written, before hours of work are lost.
 
-    A full disk is not an error yet: there may be space when the soak ends.
+    A full disk is not an error here: it may have space when the soak ends.
     """
     for flag, path in _files_asked_for(parsed):
         try:
@@ -220,10 +219,10 @@ def _try_writing(path: Path) -> None:
         os.fstat(number)
         return
     if not path.exists():
-        path = path.resolve()  # if it is a link, test its target, and do not remove the link
+        path = path.resolve()  # test the target of a link, so that the link itself is not removed
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo():
-        return  # to open a pipe would block until there is a reader
+        return  # opening a pipe would block until it has a reader
     if path.exists():
         path.open("a").close()
     else:
@@ -237,7 +236,7 @@ def _files_asked_for(parsed: argparse.Namespace) -> list[tuple[str, Path]]:
 
 
 def parse_seeds(text: str) -> tuple[int, int]:
-    """Parse `A..B`, or a single `A`, to the first and last seed; raise `UsageError`."""
+    """Parse `A..B`, or a single `A`. Returns the first and last seed; raises `UsageError`."""
     match = re.fullmatch(r"([0-9]+)(?:\.\.([0-9]+))?", text)
     if match is None or len(text) > 50:
         raise UsageError(f"--seeds is {text!r}; write a range such as 1..200, both ends included")

@@ -1,7 +1,7 @@
-"""Writes the final output of a soak: text, JSON, JUnit, and GitHub's summary and annotations.
+"""Writes the output at the end of a soak: text, JSON, JUnit, GitHub's summary and annotations.
 
-Results are read from the journal, one by one, so a soak that was killed and resumed prints the same
-results as an uninterrupted soak. Long lists are cut, with a note.
+Results are read from the journal, one by one. So a soak that was killed and resumed prints the same
+results as an uninterrupted one. Long lists are cut, with a note.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _MIB: Final = 1024 * 1024
 
 
 class Replays:
-    """Builds the shell commands that rerun individual seeds of this soak."""
+    """Builds the shell commands that replay seeds of this soak."""
 
     def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
         self._words = ["harness", "run", "--env", parsed.env]
         self._by_file = parsed.case is not None or parsed.search != SWARM
         self._kept = words_of_case(arguments)
         self._kept += [word for word in replay_words() if word not in self._kept]
-        if parsed.nemesis is None and not parsed.fault:  # `run` has another default
+        if parsed.nemesis is None and not parsed.fault:  # the default of `run` is different
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:
-        """Return the shell command that replays one seed, with the soak's flags or a case file."""
+        """Return the shell command that replays one seed, by options or by a case file."""
         if self._by_file:
             file, fetched = campaign.case_file(result), ""
             if file.is_relative_to(Path.cwd()):
@@ -76,7 +76,7 @@ class Replays:
 
 
 class SinkArtefacts:
-    """Makes artefacts of a soak's first failing runs before the runs move into a lake."""
+    """Makes artefacts of the first failing runs of a soak before each run moves into a lake."""
 
     def __init__(self, campaign: Campaign, parsed: argparse.Namespace) -> None:
         self._campaign = campaign
@@ -84,7 +84,7 @@ class SinkArtefacts:
         self._left: int = parsed.artefacts if campaign.sink is not None else 0
 
     def make(self, result: SeedResult) -> None:
-        """Run the reporters on a run that has just failed, while its folder is in the store."""
+        """Run the reporters on a run that has just failed and is still in the store."""
         spec = self._campaign.spec
         folder = result.folder(spec.store, spec.name)
         if self._left and result.failed and result.stop is None and folder is not None:
@@ -95,7 +95,7 @@ class SinkArtefacts:
 
 @dataclass(kw_only=True)
 class SoakOutput:
-    """All outputs of one soak that has ended: text, JSON, files and artefacts."""
+    """Writes the outputs of a soak that has ended: text, JSON, files and artefacts."""
 
     campaign: Campaign
     parsed: argparse.Namespace
@@ -104,7 +104,7 @@ class SoakOutput:
     exit_code: int
     interrupted: bool
     shrunk: list[ShrunkRun] = field(default_factory=list)
-    # Measured before reporters load their dependencies, which do not belong to the soak's memory.
+    # Measured now, because reporters load dependencies whose memory is not the soak's.
     memory_bytes: int = field(default_factory=memory_bytes_max)
 
     def _replay(self, result: SeedResult) -> str:
@@ -135,11 +135,11 @@ class SoakOutput:
     def make_artefacts(self) -> None:
         """Run the reporters on the first failing runs that have no artefacts yet.
 
-        After an interrupt, no artefacts are made: the user wants to stop now, and may resume later.
+        After an interrupt, none are made: the user wants to stop now, and may resume later.
         """
         names: list[str] = [] if self.interrupted else self.parsed.reporter_names
         if self.campaign.sink is not None:
-            return  # the artefacts were made before the run moved into the lake
+            return  # `SinkArtefacts` made them before the runs moved into the lake
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
             folder = Path(self._folder(result))
@@ -218,7 +218,8 @@ class SoakOutput:
         head = [*self._head(), *self._gone(groups)]
         text = step_summary(title, head, tally, groups, self._replay, self._known)
         try:
-            with Path(name).open("a", encoding="utf-8") as file:  # other CI steps append, too
+            # append, because other CI steps write to the same file
+            with Path(name).open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
             raise InfrastructureError(
@@ -288,7 +289,7 @@ class SoakOutput:
         return entry
 
     def _chosen(self) -> list[SeedResult]:
-        """The results for the JSON output: at most `RESULTS_MAX`, failing results first."""
+        """Return the results for the JSON output: at most `RESULTS_MAX`, failing ones first."""
         tally = self.campaign.tally
         if tally.seeds <= RESULTS_MAX:
             return list(self.campaign.results())
@@ -336,7 +337,6 @@ class SoakOutput:
         return lines
 
     def _permitted(self) -> list[str]:
-        """Return lines with the permitted findings and their counts, most frequent first."""
         permitted = sorted(
             self.campaign.tally.permitted.items(), key=lambda item: (-item[1][0], item[0])
         )

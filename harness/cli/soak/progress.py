@@ -1,4 +1,4 @@
-"""Shows a soak's progress: a bar and the running seeds on a terminal, else periodic lines."""
+"""Shows a soak's progress: a bar and the running seeds on a terminal, or else periodic lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PIPE_INTERVAL_S: Final = 5.0
 FAILURES_SHOWN_MAX: Final = 20
 FAILURE_CHARACTERS_MAX: Final = 160
-RATE_MIN: Final = 0.2  # seeds per second; slower rates are shown in seconds per seed
+RATE_MIN: Final = 0.2  # seeds per second; a slower soak shows seconds per seed
 
 
 def duration_text(seconds: float) -> str:
@@ -32,14 +32,14 @@ def duration_text(seconds: float) -> str:
 
 
 class SoakProgress:
-    """The progress display of a soak. A closed stream is not an error."""
+    """The progress display of a soak. Errors of a closed stream are ignored."""
 
     def __init__(
         self, tally: Tally, total: int, stream: TextIO | None = None, *, may_stop: bool = False
     ) -> None:
-        """Follow `tally`, which may already contain results; `total` is the number of seeds.
+        """Show the progress of `tally`, which may already have results, towards `total` seeds.
 
-        With `may_stop`, the soak may end early, after a number of failures.
+        `may_stop` means that the soak may end early, after a number of failures.
         """
         self._may_stop = may_stop
         self._tally = tally
@@ -50,10 +50,10 @@ class SoakProgress:
         self._before = tally.seeds
         self._failures_shown = 0
         self._running: dict[int, float] = {}  # seed -> start time
-        self._run: Progress | None = None  # the display of a run in a real environment
+        self._run: Progress | None = None  # the display of the current run in a real environment
 
     def watched(self, jobs: Iterator[SeedJob]) -> Iterator[SeedJob]:
-        """Pass the jobs on to the workers; a job counts as running once a worker has taken it."""
+        """Yield the same jobs; a job counts as running once a worker has taken it."""
         if self._status.terminal:
             self._status.show("")
         for job in jobs:
@@ -61,14 +61,14 @@ class SoakProgress:
             yield job
 
     def listen(self, seed: int) -> Progress:
-        """End the soak's line, and start the progress display of one run in a real environment."""
+        """End the soak's line, and return a display for the run of `seed` in a real environment."""
         self.finish()
         note(f"seed {seed}:")
         self._run = Progress(self._stream)
         return self._run
 
     def take(self, result: SeedResult) -> None:
-        """Record that a seed has ended; print it if it failed, up to a number of failures."""
+        """Record that a seed has ended. Print a failure, up to `FAILURES_SHOWN_MAX` of them."""
         self._running.pop(result.seed, None)
         if self._run is not None:
             self._run.finish()
@@ -84,16 +84,16 @@ class SoakProgress:
             self._status.line("more seeds fail; the summary lists them")
 
     def show(self) -> None:
-        """Show the progress, if an update is due.
+        """Show the progress if the last update is long enough ago.
 
-        If several results arrive together, call it after all of them are counted: with only the
-        first one, the rate would be far too low.
+        Call it after all results that arrive together are counted. With only the first one, the
+        rate would be far too low.
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """Format the progress as one line; `elapsed_s` is the time since this soak (re)started."""
+        """Format the progress as one line; `elapsed_s` counts from the start or resumption."""
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()
@@ -115,7 +115,6 @@ class SoakProgress:
         return pace
 
     def _drawn(self) -> RenderableType:
-        """Draw a bar, the count of each verdict, and the running seeds with their running times."""
         from rich.console import Group
 
         now_s = time.monotonic()

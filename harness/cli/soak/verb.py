@@ -1,4 +1,4 @@
-"""`harness soak`: runs many seeds of one case; in the simulation in parallel, else one by one."""
+"""`harness soak`: runs many seeds of one case; in parallel in the simulation, else one by one."""
 
 from __future__ import annotations
 
@@ -66,11 +66,10 @@ def _open_lake(uri: str, name: str, prefix: str) -> SunkRuns:
 
 
 def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
-    """Return the soak with all defaults filled in; refuse invalid cases before anything starts."""
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # other seeds draw other nemeses, so only validate the rest of the case
+    if planned.drawn:  # other seeds choose other nemeses, so check the rest of the case without any
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
@@ -119,7 +118,7 @@ def _run(
             campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
     except KeyboardInterrupt:
         interrupted = True
-    # even if the disk is full, print a summary of the seeds recorded so far
+    # a summary of the recorded seeds follows, even if the disk is full
     except InfrastructureError as error:
         campaign.stopped = str(error)
     finally:
@@ -149,7 +148,7 @@ def _run(
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()
-    except InfrastructureError as error:  # exit as a crash, unless a seed is invalid
+    except InfrastructureError as error:  # exit as after a crash, unless a seed is invalid
         note(f"harness: {error}")
         return code if code == EXIT_INVALID else EXIT_CRASH
     return code
@@ -171,9 +170,9 @@ def _shrunk(campaign: Campaign, parsed: argparse.Namespace) -> list[ShrunkRun]:
 def _on_spark(
     campaign: Campaign, parsed: argparse.Namespace, take: TakeResult, progress: SoakProgress | None
 ) -> None:
-    """Run pending seeds on Spark. Results arrive in waves; progress is shown between waves."""
+    """Run the pending seeds on Spark. Results arrive in waves; progress is shown after each."""
     job = campaign.job(campaign.spec.first)
-    # executors must run the reporters themselves, before they put a run into the lake
+    # executors run the reporters themselves, before they move a run into the lake
     if campaign.sink is not None:
         names = tuple(parsed.reporter_names)
         job = msgspec.structs.replace(job, reporters=names, artefacts=parsed.artefacts)
@@ -202,7 +201,7 @@ def _work(
     take: TakeResult,
     progress: SoakProgress | None,
 ) -> bool:
-    """Run pending seeds on this machine; return whether the user interrupted the soak."""
+    """Run the pending seeds on this machine. Returns whether the user interrupted the soak."""
     if environment.name != SIM:
         listen = None if progress is None else progress.listen
         jobs = map(campaign.job, campaign.pending())
@@ -213,7 +212,7 @@ def _work(
         if conductor is not None and conductor.standing is not None:
             campaign.stopped = "\n".join(["a run froze", *frozen_text(conductor)]).rstrip()
         return interrupted
-    # CI systems send SIGTERM before SIGKILL, so handle it like Ctrl-C.
+    # CI systems send SIGTERM some time before SIGKILL, so SIGTERM works like Ctrl-C.
     with sigterm_interrupts(), contextlib.closing(Crew()) as crew:
         for wave in campaign.waves():
             watched = wave if progress is None else progress.watched(wave)
@@ -223,9 +222,9 @@ def _work(
 
 
 def _exit_code(campaign: Campaign, known: KnownFailures, *, interrupted: bool) -> int:
-    """The exit code of the soak: invalid if a seed is invalid; never valid if seeds are unfinished.
+    """Return the exit code of the soak. Seeds that a known failure excuses do not count.
 
-    Seeds that a known failure excuses do not count.
+    One invalid seed makes the soak invalid. A soak with unfinished seeds is never valid.
     """
     code = campaign.tally.exit_code
     if known and campaign.tally.seeds:

@@ -13,7 +13,7 @@ from harness.up.records import find_place
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Stop the cluster, even if the background process that manages it is dead."""
+    """Stop the cluster, even if the background process that manages it has died."""
     parser = Parser(
         prog="harness down",
         description="End a cluster that `harness up` started, and remove its processes or "

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def _names_and_ids(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the arguments into names of clusters and ids of faults.
 
-    The second of two arguments is always an id, because ids of planned faults can have any form.
+    The second of two arguments is always an id: the id of a planned fault can look like a name.
     """
     ids = [word for word in words if is_fault_id(word)]
     names = [word for word in words if not is_fault_id(word)]

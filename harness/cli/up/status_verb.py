@@ -16,7 +16,7 @@ from harness.up.records import find_place, places
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show one cluster in detail, or several clusters in one line each if no name is given."""
+    """Show one cluster in detail. Without a name, list several clusters in one line each."""
     parser = Parser(
         prog="harness status",
         description="Show the nodes of a cluster that `harness up` started, who leads, and which "

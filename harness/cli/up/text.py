@@ -61,7 +61,6 @@ def standing_text(standing: Standing) -> list[RenderableType]:
 
 
 def _with_node(node: NodeRow) -> str:
-    """Return the location of a node's data, with `NODE` in place of the node's name."""
     before, name, after = node.data.rpartition(node.name)
     return f"{before}NODE{after}" if name else node.data
 
@@ -73,7 +72,7 @@ def _left(broken: Broken) -> str:
 
 
 def broken_text(name: str, broken: Broken) -> list[str]:
-    """Describe a fault that was just injected: its note, and when it ends."""
+    """Describe a fault that was just injected, and say when it ends."""
     lines = [f"{broken.id}: {broken.note}"]
     if broken.healed is not None:
         return [*lines, healed_text(broken.healed)]
@@ -85,7 +84,7 @@ def broken_text(name: str, broken: Broken) -> list[str]:
 
 
 def healed_text(healed: Healed) -> str:
-    """Describe a fault that has ended, in one line: its targets and its effect."""
+    """Describe an ended fault in one line: its targets and its effect."""
     if healed.count is None:
         did = "its effect cannot be measured here"
     elif healed.unit == "ms":
@@ -96,7 +95,7 @@ def healed_text(healed: Healed) -> str:
 
 
 def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str]:
-    """Return a line per cluster, running or dead, or a line that says that there is none."""
+    """Return one line for each cluster, running or dead; if there is none, a line that says so."""
     lines = []
     for name, life, standing in rows:
         if life is Life.UNKNOWN:

@@ -46,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     before = None if kept is None else kept[1].order
     case = target_case_from(parsed, parsed.seed, before=None if before is None else before.case)
     environment = choose_environment(parsed.env or (AUTO if before is None else before.environment))
-    plan = plan_target(case, environment)  # refuses impossible options before anything is created
+    # raises `UsageError` for impossible options, before anything is created
+    plan = plan_target(case, environment)
     if kept is not None:
         refuse_other_nodes(*kept, plan.nodes, environment)
     with explaining_start(plan):

@@ -15,11 +15,11 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DROP, Capability.DUPLICATE), Fidelity.EXACT)
     | dict.fromkeys(
         (
-            # without netem, a user-space program delays packets, and it is late if no CPU is free
+            # Without netem, a user-space program delays the packets. It is late if no CPU is free.
             Capability.DELAY,
-            Capability.REORDER,  # a packet stays in order if no other packet follows it soon
+            Capability.REORDER,  # a packet stays in order unless another one follows soon
             Capability.THROTTLE,
-            *STREAMS,  # stream faults reset open connections, and affect only declared ports
+            *STREAMS,  # they reset open connections, and affect only declared ports
             Capability.SLOW_CPU,  # a slowed node runs at full speed for part of each 0.1 s
         ),
         Fidelity.APPROXIMATE,
@@ -33,7 +33,7 @@ LINK_QUALITY: Final = (
     Capability.THROTTLE,
     Capability.STALL,
 )
-"""The link faults that an engine lacks if its kernel cannot queue packets."""
+"""The link faults that an engine lacks if its kernel cannot delay and queue packets (netem)."""
 
 
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:

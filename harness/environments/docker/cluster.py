@@ -52,7 +52,9 @@ class DockerCluster(RealCluster[DockerNode]):
         on_failure: Callable[[BaseException], None],
         disks: Disks,
     ) -> None:
-        """`on_failure` must end the run; it is called when a node can no longer be observed."""
+        """Make a cluster without containers. `on_failure` ends the run; it is called when a node
+        can no longer be observed.
+        """
         self._engine = engine
         self._disks = disks
         self._blueprint = blueprint
@@ -78,7 +80,7 @@ class DockerCluster(RealCluster[DockerNode]):
         self._missing: Mapping[Capability, str] = {}
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Run a blocking engine call in a thread; cancelling the caller does not stop the call."""
+        """Run a blocking call to the engine in a thread; a cancelled caller does not stop it."""
         work = functools.partial(call, *arguments, **named)
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
@@ -86,7 +88,7 @@ class DockerCluster(RealCluster[DockerNode]):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """The entries of `CAPABILITIES` that the engine's kernel supports."""
+        """The faults in `CAPABILITIES` that the engine's kernel supports."""
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[Watched]:
@@ -100,7 +102,8 @@ class DockerCluster(RealCluster[DockerNode]):
         """Map each running node to the pid of its first process; the map is empty for a remote
         engine.
 
-        Nodes under a slow-CPU fault are left out: they are supposed to wait for a CPU.
+        Nodes under a slow-CPU fault are left out, because waiting for a CPU is what the fault
+        causes.
         """
         up = {
             n: node.incarnation
@@ -110,7 +113,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """The resource usage of the node's processes; engines do not measure the node's volume."""
+        """The memory and disk use of the node's processes, without the size of its volume."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
@@ -125,13 +128,9 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- deployment --------------------------------------------------------------------------
 
     async def deploy(self) -> dict[str, tuple[str, int]]:
-        """Create all containers, then start the nodes in order and wait until each is ready.
-
-        Returns `node:port` -> the address at which clients reach this declared port. Raises
-        `TargetError` if a node does not become ready or its set-up fails.
-        """
         endpoints: dict[str, tuple[str, int]] = {}
-        # Wait for all `create` calls, even if one fails, so that no container escapes the teardown.
+        # Wait for all `create` calls, even if one fails: a container that is created late would be
+        # left behind.
         for answer in await gather_all(node.create() for node in self._nodes.values()):
             endpoints |= answer
         pages = (f"{name}:{spec.pages}" for name, spec in self.nodes.items() if spec.pages)
@@ -169,7 +168,7 @@ class DockerCluster(RealCluster[DockerNode]):
             for reader in (entry.reader for entry in self._nodes.values()):
                 if reader is not None:
                     await asyncio.to_thread(reader.join, EXIT_TIMEOUT_S)
-            await asyncio.sleep(0)  # let the loop run the last callbacks that threads posted
+            await asyncio.sleep(0)  # run the callbacks that threads have passed to the loop
         finally:
             for entry in self._nodes.values():
                 entry.log.close()

@@ -1,18 +1,18 @@
 """Specifies the objects that a run creates in the engine: a network, and two containers per node.
 
-The node's container runs only the node's program, not as root, without capabilities and without a
-way to gain any. The node's *keeper* runs `sleep` and owns the network namespace that the node
-joins:
+The node's container runs only the node's program, not as root and without capabilities. The node's
+second container, the *keeper*, runs `sleep` and owns the network namespace that the node joins.
+This has four advantages:
 
-* packet rules, address and published ports survive a kill and restart of the node; a node that
-  starts during a partition is cut off from its first packet on;
-* the harness can run commands in the namespace while the node is frozen, when nothing can be
-  executed in the node's own container;
-* the program that holds the packets of bad links (`packets`) and the program that watches the
-  namespace (`netwatch`) run in the keeper and die with it; the Toxiproxy for bad streams
-  (`streams`) is a third container in the same namespace;
-* only the keeper has a capability, CAP_NET_ADMIN, and only commands that run in it as root can use
-  it. The keeper's own process has none. (The nf_tables flavour of iptables needs no CAP_NET_RAW.)
+* Packet rules, address and published ports survive a kill and restart of the node. A node that
+  starts during a partition is cut off from its first packet on.
+* The harness can run commands in the namespace while the node is paused, when nothing can be
+  executed in the node's own container.
+* The program that delays packets (`packets`) and the program that watches the namespace
+  (`netwatch`) run in the keeper and die with it. The Toxiproxy for stream faults (`streams`) is a
+  third container in the same namespace.
+* Only the keeper has a capability, CAP_NET_ADMIN, and only commands that run in it as root can use
+  it. (The nf_tables flavour of iptables needs no CAP_NET_RAW.)
 
 Addresses are fixed, so a restarted node never gets the address of another node.
 """
@@ -57,7 +57,7 @@ from harness.plugins import DeploymentPlan
 
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
-"""The most ports to publish for clients, since the engine runs one process per published port."""
+"""The maximum number of ports to publish for clients: the engine runs one process per port."""
 _RESERVED: Final = tuple(part.value for part in Part if part.value)
 _NODE_FILE: Final = "/harness/node.json"
 USER_ID: Final = 65532
@@ -83,7 +83,7 @@ class Place(msgspec.Struct, frozen=True):
     keeper: str
     address: str
     volume: str = ""
-    clock: str = ""  # volume with shared memory for libfaketime; empty without clock faults
+    clock: str = ""  # the volume with libfaketime's shared memory; empty without clock faults
 
 
 def check_plan(plan: DeploymentPlan) -> None:
@@ -123,7 +123,7 @@ def check_plan(plan: DeploymentPlan) -> None:
         )
     for spec in plan.nodes:
         for form in forms_of(spec).values():
-            image_of(form)  # check the Dockerfile: raises `UsageError` if it is unusable
+            image_of(form)  # raises `UsageError` if the Dockerfile is unusable
 
 
 def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
@@ -136,13 +136,13 @@ def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str
 
 
 def _routes(table: Path = Path("/proc/net/route")) -> list[ipaddress.IPv4Network]:
-    """The networks to which this machine has routes, except the default route."""
+    """Return the networks to which this machine has routes, without the default route."""
     if not table.exists():
         return []
     networks = []
     for line in table.read_text(encoding="ascii").splitlines()[1:]:
         words = line.split()
-        # The table has little-endian hexadecimal addresses (`fib_route_seq_show` in the kernel).
+        # The addresses are little-endian hexadecimal numbers (`fib_route_seq_show` in the kernel).
         address, mask = (int.from_bytes(bytes.fromhex(words[index]), "little") for index in (1, 7))
         if mask:
             prefix = mask.bit_count()
@@ -151,7 +151,7 @@ def _routes(table: Path = Path("/proc/net/route")) -> list[ipaddress.IPv4Network
 
 
 def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
-    """Create the run's private network on an unused subnet."""
+    """Create the run's private network on a subnet that is not in use."""
     labels = {RUN_LABEL: run_id, CONTROLLER_LABEL: str(this_controller())}
     for subnet in _subnets(run_id, _routes()):
         network = ipaddress.IPv4Network(subnet)
@@ -168,7 +168,7 @@ def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
 class Blueprint:
     """The specifications of a run's containers, and the archives to copy into them.
 
-    A blueprint changes nothing in the engine. Its constructor reads packages from disk.
+    A blueprint reads files of this machine, but changes nothing in the engine.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Blueprint:
         network: ipaddress.IPv4Network,
         disks: Mapping[str, str] | None = None,
     ) -> None:
-        """`disks` maps nodes to the mount points of their FUSE disks on the engine's host."""
+        """`disks` maps each node with a FUSE disk to its mount point on the engine's host."""
         self.disks = disks or {}
         self._plan = plan
         self._image = image
@@ -202,7 +202,7 @@ class Blueprint:
             CLIENT, container_name(plan.run_id, CLIENT), "", str(network[_RELAY_HOST])
         )
         self.addresses = {name: place.address for name, place in self.places.items()}
-        """Map each node and client to its address; the client `CLIENT` has the gateway's."""
+        """Map each node and client to its address. The address of `CLIENT` is the gateway's."""
         for number, end in enumerate(plan.ends):
             address = str(network[_FIRST_CLIENT + number])
             self.addresses[end] = self.gateway if end == CLIENT else address
@@ -221,7 +221,7 @@ class Blueprint:
 
     @property
     def clocks(self) -> list[str]:
-        """The nodes that run foreign programs and that clock faults may hit."""
+        """The nodes with foreign programs whose clocks faults may change."""
         return [name for name, place in self.places.items() if place.clock]
 
     def labels(self, node: str) -> dict[str, str]:
@@ -232,7 +232,7 @@ class Blueprint:
         }
 
     def keeper(self, node: str) -> ContainerSpec:
-        """The specification of the container that owns the node's network namespace."""
+        """The specification of the node's keeper, the container that owns the network namespace."""
         place = self.places[node]
         return ContainerSpec(
             name=place.keeper,
@@ -264,10 +264,10 @@ class Blueprint:
         return hosts
 
     def proxy(self, node: str) -> ContainerSpec:
-        """The specification of the node's link-proxy container.
+        """The specification of the container with the node's Toxiproxy.
 
-        It runs the harness's own Toxiproxy server, or the user's Toxiproxy binary if the plan's
-        `link_proxy` is set.
+        It runs the harness's own Toxiproxy server, or the user's binary if the plan has a
+        `link_proxy`.
         """
         ours = f"python3 -m harness.environments.toxiproxy --seed {self._plan.seed} --listen"
         program = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
@@ -284,7 +284,7 @@ class Blueprint:
         )
 
     def proxy_code(self) -> bytes:
-        """A tar archive with the program for `proxy`, to be unpacked at `/`."""
+        """A tar archive with the Toxiproxy program, to be unpacked at `/`."""
         if self._plan.link_proxy is None:
             return sources.archive_of(sources.package_files("harness"))
         name = _PROXY_PROGRAM[1:]
@@ -296,10 +296,10 @@ class Blueprint:
         return {volume: clocks.SHARED_MEMORY} if volume else {}
 
     def filled(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """The command `words` of a node, with placeholders filled for the node's container."""
+        """The command `words` of a node, with its placeholders filled for the node's container."""
         command = tuple(sources.fill(word, self.specs[node], self._ports) for word in words)
         if command[:1] == (sys.executable,):
-            # `sys.executable` is a path on the driver's machine; it need not exist in the image
+            # this path is on the driver's machine, and may not exist in the image
             command = ("python3", *command[1:])
         return command
 
@@ -341,7 +341,7 @@ class Blueprint:
         )
 
     def setup(self, node: str, variant: str, words: Sequence[str]) -> ContainerSpec:
-        """The specification of a container that runs one set-up command of the node and exits."""
+        """The specification of a container that runs one set-up command of the node."""
         container = self.container(node, variant)
         return msgspec.structs.replace(
             container,
@@ -352,7 +352,7 @@ class Blueprint:
         )
 
     def files(self, node: str) -> bytes | None:
-        """A tar archive, to unpack at `/`, of the node's declared files; `None` without files."""
+        """A tar archive of the node's declared files, to be unpacked at `/`, or `None`."""
         spec, folder = self.specs[node], sources.FILES_FOLDER[1:]
         filled = {
             f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()
@@ -376,7 +376,7 @@ class Blueprint:
         variant: str = BASE,
         pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> bytes:
-        """A tar archive with the `NodeFile` for the node's boot number `boot`, to unpack at `/`.
+        """A tar archive with the `NodeFile` for one start of the node, to be unpacked at `/`.
 
         `pages` maps `node:port` to the published address of the node's web pages.
         """
@@ -399,8 +399,7 @@ class Blueprint:
     def data_folder(self, node: str) -> bytes | None:
         """A tar archive with an empty data folder that every user of a container may write to.
 
-        Return `None` if the node runs in the harness's image as the default user, since that image
-        already has a data folder of this user.
+        Returns `None` for the default user in the harness's image, which already has such a folder.
         """
         foreign = any(image for (name, _), image in self._images.items() if name == node)
         usual = self.specs[node].user is None and not foreign

@@ -1,4 +1,4 @@
-"""The docker environment: deploys a plan, runs a session on it, and removes the deployment."""
+"""The environment `docker`: deploys a plan, runs a session on it, and removes the deployment."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """The reason why foreign programs cannot run on a FUSE disk; `None` if FUSE disks work."""
+        """The reason why foreign programs cannot run on a FUSE disk, or `None`."""
         try:
             with Engine.connected() as engine:
                 return why_no_disks(engine)
@@ -139,7 +139,7 @@ class LinkEmulator(Diagnosis):
 
 
 def _why_no_netem(engine: Engine) -> str | None:
-    """Try netem in a container without a network; returns the kernel's error, if any."""
+    """Try netem in a container without a network; returns the kernel's error, or `None`."""
     run_id = f"doctor-{uuid.uuid4().hex[:8]}"
     name = container_name(run_id, "netem")
     spec = ContainerSpec(
@@ -164,7 +164,7 @@ def _why_no_netem(engine: Engine) -> str | None:
 
 
 class _Run(RealRun):
-    """One execution of a plan; the warden can undo what the execution did, the last step first."""
+    """One deployment of a plan. The warden, a separate process, can undo it if the harness dies."""
 
     def __init__(self, plan: DeploymentPlan, engine: Engine, scratch: Path) -> None:
         super().__init__(plan)
@@ -180,7 +180,8 @@ class _Run(RealRun):
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
     ) -> T:
         self._warden = self._start_warden()
-        # Guard the run before creating anything, so the warden can remove a partial deployment.
+        # Tell the warden about the run before anything is created, so that it can remove a partial
+        # deployment.
         self._warden.guard(_RUN_KEY, undo_by("remove", self._plan.run_id, self._controller))
         network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
         disks = self._disks = Disks(self._plan, self._warden)
@@ -208,7 +209,7 @@ class _Run(RealRun):
         )
 
     async def _interferences(self) -> dict[str, Interference | None]:
-        """Map nodes to the interference found, except nodes whose state changed meanwhile."""
+        """Map nodes to the interference found. Nodes whose state changed meanwhile are left out."""
         assert self._cluster is not None
         assert self._outsiders is not None
         before = self._cluster.idle()
@@ -222,7 +223,7 @@ class _Run(RealRun):
         return {**seen.helpers, **certain}
 
     async def teardown(self) -> None:
-        """Remove the deployment; the warden retries removals that fail."""
+        """Remove the deployment. The warden retries a removal that fails."""
         self._ending = True
         try:
             if self._env is not None:
@@ -238,7 +239,8 @@ class _Run(RealRun):
                 await self._disks.close()
         finally:
             if self._warden is not None:
-                # After a failed removal the run is still guarded, so the warden retries on `close`.
+                # The warden still knows the run if the removal failed, and then retries it on
+                # `close`.
                 await asyncio.to_thread(self._warden.close)
 
     async def _remove(self) -> None:
@@ -246,7 +248,8 @@ class _Run(RealRun):
         if self._cluster is not None:
             await self._cluster.close(lambda: remove(stragglers=False))
         elif self._warden is not None:
-            # The run ended before it had a cluster; the engine may still be creating the network.
+            # The run ended before it had a cluster, but the engine may still be creating the
+            # network.
             await asyncio.to_thread(remove)
         if self._warden is not None:
             self._warden.release(_RUN_KEY)

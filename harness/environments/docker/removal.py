@@ -1,10 +1,10 @@
 """Removes a run's containers, volumes and networks from the engine.
 
-A run calls this module at its end. If the driver dies, the warden or `harness clean` calls it.
-Removal finds everything by labels, so it works at any stage of a deployment. Both the run label and
-the controller label must match, so another run with the same name is not removed. An engine may
-still be carrying out a request of a dead driver. Removal therefore repeats until nothing of the run
-has appeared for a moment.
+A run does this at its end. If the driver dies, the warden or `harness clean` does it. Objects are
+found by their labels, so removal works at any stage of a deployment. Both the label of the run and
+the label of its controller must match, so another run with the same name stays. An engine may still
+be carrying out a request of a dead driver. So removal repeats until nothing of the run has appeared
+for a moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _labels(run_id: str, controller: str) -> tuple[str, str]:
 
 
 def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[str], list[str]]:
-    """Remove a run's objects that the engine lists; returns a line per removal and per failure."""
+    """Remove a run's objects once. Returns a line for each removal, and one for each failure."""
     labels = _labels(run_id, controller)
     lines: list[str] = []
     failures: list[str] = []
@@ -45,7 +45,7 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
     containers = engine.containers(*labels)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda found: remove("container", found, engine.remove), containers))
-    # Removing a volume or network fails while a container uses it; the next round tries again.
+    # A volume or network cannot be removed while a container uses it. The next round tries again.
     for volume in engine.volumes(*labels):
         remove("volume", volume, engine.remove_volume)
     for network in engine.networks(*labels):
@@ -56,10 +56,11 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
 def remove_run(
     engine: Engine, run_id: str, controller: str, *, stragglers: bool = True
 ) -> list[str]:
-    """Remove all containers, volumes and networks of a run; returns a line per removed object.
+    """Remove all containers, volumes and networks of a run; returns a line for each of them.
 
-    With `stragglers`, requests of a dead driver may still be pending in the engine, so repeat until
-    nothing has appeared for a second. Raises `InfrastructureError` if an object stays.
+    `stragglers` means that requests of a dead driver may be pending in the engine. Then removal
+    repeats until nothing has appeared for a second. Raises `InfrastructureError` if an object
+    stays.
     """
     labels = _labels(run_id, controller)
     removed: list[str] = []
@@ -83,10 +84,10 @@ def remove_run(
 
 
 def remove_dead_runs(engine: Engine) -> list[str]:
-    """Remove the remains of runs whose controller is dead; returns a line per action.
+    """Remove the remains of runs whose controller is dead; returns a line for each action.
 
-    A run whose controller may be alive stays, with a line that gives the reason. If a run cannot be
-    removed, the other runs are still removed, and `CleaningError` is raised at the end.
+    A run whose controller may be alive stays, and a line gives the reason. If a run cannot be
+    removed, the other runs are still removed, and then `CleaningError` is raised.
     """
     runs = {
         (kind.labels[RUN_LABEL], kind.labels.get(CONTROLLER_LABEL, ""))

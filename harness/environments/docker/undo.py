@@ -1,8 +1,8 @@
-"""The program by which the warden undoes faults in an engine when the driver cannot.
+"""A program that undoes faults in an engine; the warden runs it when the driver has died.
 
 `python -m harness.environments.docker.undo` has three commands: `remove RUN CONTROLLER` removes the
 whole run, `thaw CONTAINER` ends a pause, and `heal TABLE LABEL KEEPER...` deletes the rules of one
-fault. All commands are idempotent and succeed if nothing is left to undo.
+fault. All commands are idempotent, and succeed if nothing is left to undo.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _USAGE: Final = (
 
 
 def undo_by(*words: str) -> Run:
-    """An undo action for the warden that runs this program with these arguments."""
+    """Return an action by which the warden runs this program with these arguments."""
     return Run([sys.executable, "-P", "-m", "harness.environments.docker.undo", *words])
 
 

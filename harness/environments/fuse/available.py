@@ -1,4 +1,4 @@
-"""Checks the requirements of FUSE disks, and names the fix for a missing requirement."""
+"""Checks whether FUSE disks work on this machine, and how to make them work."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OVERRIDE: Final = "HARNESS_FUSEDISK"
 _DEVICE: Final = Path("/dev/fuse")
 _CONFIGURATION: Final = Path("/etc/fuse.conf")
 _ALLOWED: Final = re.compile(r"^\s*user_allow_other\s*$", re.MULTILINE)
-_SYS_ADMIN: Final = 1 << 21  # CAP_SYS_ADMIN, the capability to mount (capability.h)
+_SYS_ADMIN: Final = 1 << 21  # CAP_SYS_ADMIN of capability.h, which allows mounting
 _CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def find_binary() -> str | None:
-    """Find the program `fusedisk` (from its variable, `make native` or PATH); `None` if missing."""
+    """Find the program `fusedisk`: by its environment variable, from `make native`, or in PATH."""
     override = os.environ.get(_OVERRIDE)
     if override is not None:
         return shutil.which(override)
@@ -30,7 +30,7 @@ def find_binary() -> str | None:
 
 
 def why_missing() -> str | None:
-    """The missing requirement on this machine, with the fix; `None` if nothing is missing."""
+    """Return the first missing requirement, and how to fix it; `None` if nothing is missing."""
     if find_binary() is None:
         return f"the program {BINARY} is not built; `make native` builds it if cargo is installed"
     if not os.access(_DEVICE, os.R_OK | os.W_OK):

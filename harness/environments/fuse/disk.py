@@ -2,8 +2,8 @@
 
 The server reads commands from its standard input. When the harness dies, that input ends, and the
 server unmounts the disk and exits. If the server itself was killed, the warden or `harness clean`
-unmounts the disk. A failure of a disk is blamed on the host: it ends the run, and no node is held
-responsible.
+unmounts the disk. A failure of a disk is a failure of the host: it ends the run without a verdict
+on any node.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _HURRY_EVERY_S: Final = 0.05
 _OUTPUT_BYTES_MAX: Final = 4096
 _SEEDS: Final = 1 << 63
 _WRITE_BACK_MS: Final = 5000
-"""The interval after which ext4 commits its journal and Linux writes back pages, by default."""
+"""How often ext4 commits its journal and Linux writes back pages, by default."""
 
 _log = logging.getLogger(__name__)
 
 
 def _write_back_ms(seed: int) -> int:
-    """The interval in ms at which a run's disks write back unsynced data; 0 means never.
+    """Return how often a run's disks write back unsynced data, in ms; 0 means never.
 
     The seed turns write-back on or off, since each choice finds bugs that the other misses. With
-    write-back, a power cut loses the last seconds of unsynced data. Without write-back, a power cut
-    loses all unsynced data.
+    write-back, a power cut loses the last seconds of unsynced data. Without, it loses all unsynced
+    data.
     """
     return stream(seed, "disk/write-back").choice((0, _WRITE_BACK_MS))
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """A power cut's losses: unsynced bytes, files with such bytes, name and attribute changes."""
+    """The losses of a power cut: unsynced bytes, files with such bytes, and changed names."""
 
     bytes: int
     files: int
@@ -82,14 +82,14 @@ class FuseDisk:
     ) -> None:
         """Mount an empty disk; raises `InfrastructureError` if that fails.
 
-        A folder next to the mount point stores the disk's content. `on_failure` is called if the
-        server ends before `close`, and for failures of the host.
+        The content lies in a folder next to the mount point. `on_failure` is called if the server
+        ends before `close`, and for failures of the host.
         """
         from harness.environments.process.child import Child  # avoids an import cycle
 
         self._failed = on_failure
         self._draws = stream(seed, f"disk/{self.node}")
-        folder = self.mount.with_name(self.mount.name + "~disk")  # node names have no tilde
+        folder = self.mount.with_name(self.mount.name + "~disk")  # no node has a tilde in its name
         folder.mkdir(parents=True)
         self.mount.mkdir(parents=True, exist_ok=True)
         self._warden.guard(self._key, detach_undo(self.mount))
@@ -114,7 +114,7 @@ class FuseDisk:
 
     @property
     def stopped(self) -> bool:
-        """Whether the disk's server process is stopped; the harness itself never stops it."""
+        """Whether the server process is stopped. The harness itself never stops it."""
         return self._child is not None and procfs.any_stopped(self._child.pid)
 
     @property
@@ -176,12 +176,12 @@ class FuseDisk:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """Set the disk's quality, in force on return (`harness.cluster.Controls.worsen_disk`)."""
+        """Set the faults of the disk, which apply on return (see `Controls.worsen_disk`)."""
         quality.check()
         if quality.bitrot:
             raise env_nodes_only("bit rot", [self.node])
         delay_us = round(quality.delay_ms * 1000)
-        # The server is written in Rust, which can parse the `repr` of a Python float.
+        # the server is written in Rust, which can parse the `repr` of a Python float
         felt = await self._ask(f"set {quality.error!r} {int(quality.full)} {delay_us}")
         self._quality = quality
         if felt["early"] > self._early:
@@ -198,7 +198,7 @@ class FuseDisk:
             await self.worsen_disk(DiskQuality())
 
     async def cut_power(self, *, torn: bool) -> Lost:
-        """Drop the unsynced data of a dead node; with `torn`, a part of that data survives."""
+        """Drop the unsynced data of a dead node. With `torn`, a part of it survives."""
         return msgspec.convert(await self._ask(f"cut {int(torn)} {self._seed()}"), Lost)
 
     async def make_durable(self) -> None:
@@ -210,7 +210,7 @@ class FuseDisk:
 
     @contextlib.asynccontextmanager
     async def hurried(self, *, after_s: float = 0.0) -> AsyncIterator[None]:
-        """Release delayed requests within this context, since they would keep nodes from dying."""
+        """Release delayed requests from `after_s` on, since they keep the node from dying."""
 
         async def hurry() -> None:
             await asyncio.sleep(after_s)
@@ -238,7 +238,7 @@ class FuseDisk:
         self._closing = True
         child = self._child
         if child is not None:
-            child.signal(signal.SIGKILL)  # the run no longer needs the disk's content
+            child.signal(signal.SIGKILL)  # the content is not needed any more
             if not await child.wait_exited(_EXIT_S):
                 raise self._error(f"(pid {child.pid}) is still running after SIGKILL")
         await asyncio.to_thread(detach, self.mount)

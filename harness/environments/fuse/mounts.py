@@ -1,7 +1,7 @@
 """Lists and removes the mounts of FUSE disks.
 
-The warden runs `python -m harness.environments.fuse.mounts PATH...`, which detaches the mounts at
-these paths, even while processes use the mounts. A missing mount is not an error.
+The warden runs `python -m harness.environments.fuse.mounts PATH...`. This detaches the mounts at
+these paths, even if processes still use them. A missing mount is not an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.environments.warden import Run
 from harness.errors import InfrastructureError
 
 SOURCE: Final = "harness-disk/"
-"""The prefix of the mount source of every FUSE disk, before the node's name."""
+"""The mount source of every FUSE disk begins with this; the node's name follows."""
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 _UMOUNT_S: Final = 10.0
 
@@ -27,7 +27,7 @@ def _plain(word: str) -> str:
 
 
 def mounts(process: int | str = "self") -> list[tuple[Path, str]]:
-    """The (mount point, source) of all mounts that `process` sees, in mount order; see proc(5)."""
+    """Return the (mount point, source) of all mounts that `process` sees, in order; see proc(5)."""
     sources = []
     table = Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8", errors="replace")
     for line in table.splitlines():
@@ -37,17 +37,18 @@ def mounts(process: int | str = "self") -> list[tuple[Path, str]]:
 
 
 def mounted_at(path: Path | str, process: int | str = "self") -> str | None:
-    """The source of the topmost mount at `path`; `None` if nothing is mounted there."""
+    """Return the source of the topmost mount at `path`, or `None` if nothing is mounted there."""
     sources = [source for where, source in mounts(process) if where == Path(path)]
     return sources[-1] if sources else None
 
 
 def detach(path: Path) -> bool:
-    """Unmount the FUSE disk at `path`; returns false if no disk is mounted there.
+    """Unmount the FUSE disk at `path`; returns false if there is none.
 
     Raises `InfrastructureError` if the disk stays mounted.
     """
-    path = path.parent.resolve() / path.name  # `resolve` fails at a mount without a server
+    # `resolve` of the whole path fails at a mount without a server
+    path = path.parent.resolve() / path.name
     complaints: list[str] = []
     for command in (["umount", "--lazy", "--"], ["fusermount3", "-u", "-z", "--"]):
         if not (mounted_at(path) or "").startswith(SOURCE):
@@ -69,7 +70,7 @@ def detach(path: Path) -> bool:
 
 
 def detach_below(folder: Path) -> list[Path]:
-    """Unmount all FUSE disks below a folder; returns the mount points of these disks."""
+    """Unmount all FUSE disks below a folder; returns their mount points."""
     folder = folder.resolve()
     ours = [
         where
@@ -80,7 +81,7 @@ def detach_below(folder: Path) -> list[Path]:
 
 
 def detach_undo(path: Path) -> Run:
-    """The undo action by which the warden unmounts the FUSE disk at `path`."""
+    """Return the action by which the warden unmounts the FUSE disk at `path`."""
     return Run([sys.executable, "-P", "-m", "harness.environments.fuse.mounts", str(path)])
 
 

@@ -1,4 +1,4 @@
-"""The faults that can be injected into every real node, in a process or a container."""
+"""The faults that any real node can have, in a process or in a container."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ EVERYWHERE: Final = (
 
 FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {
-        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # the program continues after the event
+        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # the program goes on after the event
         Capability.CLOCK_SKEW: Fidelity.EXACT,
         Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # only the wall clock drifts
     }
 )
-"""The fidelity of faults on foreign programs, if it differs from the fidelity on `Env` nodes.
+"""How faithful a fault is on a foreign program, where this differs from a node on `Env`.
 
-libfaketime implements the clock faults.
-"""
+Clock faults use libfaketime."""
 _SLOW_FACTOR_MAX: Final = 100.0
-"""The largest slow-down factor; the kernel's smallest CPU limit is a hundredth of a CPU."""
+"""The kernel's smallest CPU limit is a hundredth of a CPU."""
 
 
 def check_slow(environment: str, factor: float) -> None:
-    """Raise `UsageError` for a slow-down factor that a real CPU cannot have."""
+    """Raise `UsageError` for a slow-down factor that no CPU limit can achieve."""
     if not 1.0 <= factor <= _SLOW_FACTOR_MAX:
         raise UsageError(
             f"the slow-down factor is {factor}; in {environment} it must be from 1 (normal speed) "

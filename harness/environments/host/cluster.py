@@ -21,10 +21,10 @@ _LABEL_CHARACTERS_MAX: Final = 40
 
 
 def label_of(fault: str) -> str:
-    """A short label that names a fault in rules and toxics by letters, digits, `_`, `.` and `-`.
+    """Return a short label for a fault, of letters, digits, `_`, `.` and `-`, for rules and toxics.
 
-    A fault's id is its label if it is short and has only these characters. For any other id, the
-    label is a shortened id followed by a digest of the whole id.
+    A fault's id is its label if it is short and has only these characters. Otherwise the label is a
+    shortened id and a digest of the whole id.
     """
     text = re.sub(r"[^A-Za-z0-9_.-]", "_", fault)
     if text == fault and len(text) <= _LABEL_CHARACTERS_MAX:
@@ -34,7 +34,7 @@ def label_of(fault: str) -> str:
 
 
 class RealCluster(Generic[N]):
-    """Carries out faults on the nodes of one run, for processes and for containers."""
+    """Carries out faults on the nodes of one run, in processes or containers."""
 
     environment: str
 
@@ -47,7 +47,7 @@ class RealCluster(Generic[N]):
         self._specs = {name: node.spec for name, node in nodes.items()}
 
     def stopped_disks(self) -> dict[str, Interference]:
-        """The `Interference` by node, for nodes whose FUSE disk another program has stopped."""
+        """Return the nodes whose FUSE disk was stopped by another program."""
         stopped = [n for n, each in self._nodes.items() if each.disk and each.disk.stopped]
         return {
             name: Interference(f"the disk of {name} was stopped, and not by the harness")
@@ -81,15 +81,13 @@ class RealCluster(Generic[N]):
         await gather_all(each.control.lead(self.aliases) for each in self._nodes.values())
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Set the clock error of a node; on a foreign program, this needs libfaketime."""
+        """Set the clock error of a node. On a foreign program, this needs libfaketime."""
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Set the quality of a node's disk; a foreign program's node must declare `faulty_disk`."""
+        """Set the faults of a node's disk. A foreign program must declare `faulty_disk`."""
         entry = self._node(node)
         return await (entry.disk or entry.control).worsen_disk(quality)
-
-    # --- the verbs of nodes ------------------------------------------------------------------
 
     async def start(self, node: str, variant: str | None = None) -> bool:
         return await self._node(node).start(variant)
@@ -116,7 +114,7 @@ class RealCluster(Generic[N]):
         return await self._node(node).wipe()
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Limit a node, foreign or on `Env`, to 1/`factor` of a CPU; 1.0 ends the limit."""
+        """Limit a node to 1/`factor` of a CPU; 1.0 ends the limit."""
         entry = self._node(node)
         check_slow(self.environment, factor)
         await entry.slow(factor)

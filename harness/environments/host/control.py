@@ -1,15 +1,16 @@
 """The channel by which the driver controls a node on `Env`: faults, aliases, stops at events.
 
 This module has the messages and the driver's end. Commands go to the node's standard input, one
-JSON object per line. Answers are lines of the node's output (`harness.environments.host.lines`). A
-command contains all faults of the machine, so sending a command twice is harmless, and only the
-last command counts. A node answers each command with the command's number. It sends the number 0
-when it starts to listen and before it exits by itself. If a node dies before a command reaches it,
-its next run (*incarnation*) finds the faults in its `NodeFile`, since a machine's faults survive
-restarts.
+JSON object per line. Answers are lines of the node's output (`harness.environments.host.lines`).
 
-The driver also uses the channel to choose the events at which a node stops, and to let a stopped
-node continue (`host.logs`).
+A command contains all faults of the machine, so sending it twice is harmless, and only the last
+command counts. A node answers each command with the command's number. It sends the number 0 when it
+starts to listen and before it exits by itself. An *incarnation* is one run of the node, from a
+start to its end. If a node dies before a command reaches it, its next incarnation finds the faults
+in its `NodeFile`, since a machine's faults survive restarts.
+
+The driver also chooses the events at which a node stops, and lets a stopped node continue
+(`host.logs`).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from harness.errors import InfrastructureError, UsageError
 OBEYED: Final = "obeyed"
 STOPPED: Final = "stopped"
 _ANSWER_TIMEOUT_S: Final = 20.0
-"""The longest wait for an answer; a shorter wait would end runs on overloaded hosts."""
+"""The longest wait for an answer. A shorter one would end runs on overloaded hosts."""
 _ATTEMPTS: Final = 2
-"""The number of times that a command is sent, since an answer is lost if the output breaks off."""
+"""How often a command is sent, because an answer may be lost with the output."""
 _START_TIMEOUT_S: Final = 60.0
-"""The time limit for a new node to listen to commands, including its interpreter's start."""
+"""How long a new node may take, with its interpreter's start, until it listens to commands."""
 
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's clock and disk faults, the events at which its node stops, and node aliases."""
+    """A machine's clock and disk faults, the events at which its node stops, and aliases."""
 
     clock: ClockError = ClockError()
     disk: DiskQuality = DiskQuality()
@@ -52,12 +53,12 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A one-line command for incarnation `boot` of a node; other incarnations ignore the line."""
+    """A command to the node's incarnation with the number `boot`. Other incarnations ignore it."""
 
     number: int
     boot: int
     condition: Condition
-    goes_on: int = 0  # the node continues from its stops up to this number
+    goes_on: int = 0  # the node continues after its stops up to this number
 
 
 class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +72,7 @@ class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's message that it has stopped at an event, its `stop`th stop in this incarnation."""
+    """A node's message that it has stopped at an event. `stop` counts the incarnation's stops."""
 
     stop: int
 
@@ -90,8 +91,8 @@ class NodeControl:
     ) -> None:
         """`turn` is the lock of `RealNode` for starts, stops, kills, pauses and resumes.
 
-        `send` may raise `InfrastructureError`. `springs_have_run` waits for the callbacks of traps
-        (springs) that a node's last event triggered.
+        `send` may raise `InfrastructureError`. `springs_have_run` waits for the callbacks that the
+        node's last event triggered (see `Deployed.trap`).
         """
         self.spec = spec
         self._turn = turn
@@ -101,9 +102,9 @@ class NodeControl:
         self.foreign_clock: ForeignClock | None = None
         self.condition = Condition()
         self._boot = 0
-        self._number = 0  # the number of the last command
+        self._number = 0  # of the last command
         self._reached = -1  # the number in the node's last answer
-        self._behind = False  # whether a paused node has missed a command
+        self._behind = False  # a paused node has missed a command
         self._touched = 0
         self._touched_in_life = 0
         self._goes_on = 0
@@ -113,7 +114,7 @@ class NodeControl:
     # --- what becomes of the node -------------------------------------------------------------
 
     def started(self, boot: int) -> None:
-        """Record the start of an incarnation that has `condition` in its `NodeFile`."""
+        """Record that an incarnation has started with the current `condition`."""
         self._boot = boot
         self._reached = -1
         self._touched_in_life = 0
@@ -121,14 +122,14 @@ class NodeControl:
         self._behind = False
 
     def let_go(self) -> None:
-        """Stop waiting for the node's answers: the node was paused, or has ended."""
+        """Stop waiting for answers, because the node was paused or has ended."""
         waiting, self._waiting = self._waiting, []
         for _, answered in waiting:
             if not answered.done():
                 answered.set_result(None)
 
     async def catch_up(self) -> None:
-        """Send the latest command to a resumed node that missed it, without awaiting an answer."""
+        """Send the latest command to a resumed node that missed it; do not await the answer."""
         if self._behind:
             await self._send(self._command())
             self._behind = False
@@ -140,7 +141,7 @@ class NodeControl:
                 self._begin(self._let_go_on(stop, self._boot))
                 return
             obeyed = msgspec.convert(line.data, Obeyed)
-        except msgspec.ValidationError as error:  # the runner did not write this line
+        except msgspec.ValidationError as error:  # the node's runner did not write this line
             _log.warning("%s sent an invalid answer %r: %s", self.spec.name, line.data, error)
             return
         self._touched += obeyed.touched - self._touched_in_life
@@ -154,7 +155,7 @@ class NodeControl:
     # --- events -------------------------------------------------------------------------------
 
     def stop_at(self, kinds: tuple[str, ...]) -> None:
-        """Make the node stop at events of these kinds until the callbacks of traps have run."""
+        """Make the node stop at events of these kinds until the event's callbacks have run."""
         if self.spec.entry is not None and kinds != self.condition.stops_at:
             self.condition = msgspec.structs.replace(self.condition, stops_at=kinds)
             self._begin(self._pass_on())
@@ -167,10 +168,11 @@ class NodeControl:
         await self._springs_have_run(self.spec.name)
         if self._boot == boot:
             self._goes_on = max(self._goes_on, stop)
-            await self._tell()  # without `turn`, since a verb that holds it may await the node
+            # not under `turn`: the call that holds it may be waiting for the node
+            await self._tell()
 
     async def _tell(self) -> None:
-        """Send the condition to a running node; a paused node gets it on resume."""
+        """Send the condition to a running node. A paused node gets it when it is resumed."""
         if self._state() is NodeState.RUNNING:
             await self._send(self._command())
         elif self._state() is NodeState.PAUSED:
@@ -184,18 +186,17 @@ class NodeControl:
     def _told(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A stopped node continues by itself after a timeout, so at worst a fault comes late.
             _log.warning("a command did not reach %s: %s", self.spec.name, error)
 
     # --- the verbs ----------------------------------------------------------------------------
 
     async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
-        """Set the clock error of the node's machine (`harness.cluster.Controls.skew`).
+        """Set the clock error of the node's machine (see `harness.cluster.Controls.skew`).
 
-        If the node runs, the error is in force on return.
+        If the node runs, the error applies on return.
         """
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
-        if self.foreign_clock is not None:  # without `turn`: a hanging probe must not block kills
+        if self.foreign_clock is not None:  # not under `turn`: a hanging probe must not delay kills
             state = self._state()
             return await self.foreign_clock.skew(state, offset_ns=offset_ns, drift_ppm=drift_ppm)
         if self.spec.entry is None:
@@ -209,10 +210,10 @@ class NodeControl:
         return None
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """Set the quality of the node's disk (`harness.cluster.Controls.worsen_disk`).
+        """Set the faults of the node's disk (see `harness.cluster.Controls.worsen_disk`).
 
-        If the node runs, the quality is in force on return. The result does not count requests that
-        were affected between a node's last report and its kill.
+        If the node runs, they apply on return. The result lacks requests that were affected between
+        a node's last answer and its kill.
         """
         quality.check()
         if self.spec.entry is None:
@@ -270,9 +271,10 @@ class NodeControl:
         return self._boot == boot and self._state() is NodeState.RUNNING
 
     async def _obeyed(self, number: int, boot: int, limit_s: float) -> bool:
-        """Wait until the node obeys a command or its incarnation ends; false after `limit_s`.
+        """Wait until the node has answered a command or its incarnation has ended; false after
+        `limit_s`.
 
-        An answer to a later command also counts, since every command contains the full condition.
+        An answer to a later command counts as well, since every command contains all faults.
         """
         if not self._lives(boot) or self._reached >= number:
             return True
@@ -289,17 +291,16 @@ class NodeControl:
 async def prove_clocks(
     controls: Iterable[NodeControl], wait_ready: Callable[[str], Awaitable[object]]
 ) -> None:
-    """Check that clock faults reach all foreign programs started with libfaketime.
+    """Check that clock faults work on all foreign programs that run with libfaketime.
 
-    All programs are checked. If clock faults do not reach some of them, the error of the first such
-    program is raised.
+    If they fail on some, all programs are checked, and then the first error is raised.
     """
     clocks = [each.foreign_clock for each in controls if each.foreign_clock is not None]
     await gather_all(clock.prove(wait_ready) for clock in clocks)
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all awaitables; returns their results, or raises the first failure at the end."""
+    """Wait for all awaitables. Then return their results, or raise the first failure."""
     answers = await asyncio.gather(*work, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -1,9 +1,9 @@
 """A node's disk: real files under one folder.
 
-Appends go to the page cache at once. A kill of the process loses no append, while a power cut may.
-`sync` calls fsync in a worker thread, so a slow disk delays the caller and not the node's loop.
-Creating or renaming a file is durable only once its folder is synced as well: see fsync(2) and
-"All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014).
+An append goes to the page cache. A kill of the process does not lose it, but a power cut may.
+`sync` calls fsync in a worker thread, so a slow disk delays the caller and not the node's event
+loop. Creating or renaming a file is durable only once its folder is synced as well: see fsync(2)
+and "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from harness.environments.host.power import SUFFIX, SyncedLength, beside
 
 _SYNC_THREADS_MAX = 4
-_ASIDE_SUFFIX = ".harness-aside"  # suffix of a new file until it replaces the old one
-_OURS = (_ASIDE_SUFFIX, SUFFIX)  # suffixes of files that `RealDisk.list` hides
+_ASIDE_SUFFIX = ".harness-aside"  # a new file has this suffix until it replaces the old one
+_OURS = (_ASIDE_SUFFIX, SUFFIX)  # `RealDisk.list` hides files with these suffixes
 
 
 def _sync_folder(folder: Path) -> None:
@@ -36,19 +36,19 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 class _Worker:
-    """A small pool of threads for syncs; a sync continues when its caller is cancelled."""
+    """A small pool of threads for syncs. A sync continues when its caller is cancelled."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_SYNC_THREADS_MAX, thread_name_prefix="disk")
 
     async def run(self, work: Callable[[], None], finished: Callable[[], None]) -> None:
-        """Run `work` in a thread; `finished` runs on the loop when `work` has ended."""
+        """Run `work` in a thread. `finished` runs on the event loop when `work` has ended."""
         inner = asyncio.get_running_loop().run_in_executor(self._pool, work)
         inner.add_done_callback(lambda _: finished())
         await asyncio.shield(inner)
 
     async def whole(self, work: Callable[[], None]) -> None:
-        """Run `work` in a thread; a cancelled caller still waits until `work` has ended."""
+        """Run `work` in a thread. A cancelled caller still waits until `work` has ended."""
         inner = asyncio.get_running_loop().run_in_executor(self._pool, work)
         cancelled: asyncio.CancelledError | None = None
         while not inner.done():
@@ -57,7 +57,7 @@ class _Worker:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            inner.exception()  # marks a failure of `work` as retrieved, so asyncio does not log it
+            inner.exception()  # keeps asyncio from logging the error
             raise cancelled
         inner.result()
 
@@ -104,7 +104,7 @@ class RealFile:
         return offset
 
     async def sync(self) -> None:
-        """Run fsync on the file and, if the file is new, on the folders with new entries."""
+        """Sync the file. If the file is new, also sync the folders with new entries."""
         descriptor = self._open_descriptor()
         folders = list(self._unsynced_folders)
 
@@ -131,7 +131,6 @@ class RealFile:
         return os.fstat(self._open_descriptor()).st_size
 
     def close(self) -> None:
-        """Close the file, once syncs in progress no longer use its descriptor."""
         if not self._closed:
             self._closed = True
             self._close_if_idle()
@@ -158,7 +157,7 @@ class RealDisk:
         return self._root.joinpath(*parts)
 
     def _make_folders(self, path: Path) -> list[Path]:
-        """Create the folders of `path`; returns the folders whose sync makes `path` durable."""
+        """Create the folders of `path`. Returns the folders to sync so that `path` is durable."""
         created = [path.parent]
         folder = path.parent
         while not folder.exists():
@@ -176,10 +175,11 @@ class RealDisk:
         return RealFile(real, self._worker, unsynced, self._lengths[real])
 
     def _forget_length(self, real: Path) -> None:
-        """Delete the recorded length of the file `real`, which is being replaced or removed.
+        """Delete the recorded length of a file that is being replaced or removed.
 
-        Call this before the change, since the old length would truncate the new, durable file. Call
-        it again after the change, since another task may have opened the old file in between.
+        Call this before the change, since the old length would truncate the new file, which is
+        durable. Call it again after the change, since another task may have opened the old file in
+        between.
         """
         length = self._lengths.pop(real, None)
         if length is not None:
@@ -229,5 +229,4 @@ class RealDisk:
         await self._worker.whole(lambda: _sync_folder(real.parent))
 
     def close(self) -> None:
-        """End the disk's threads after their current work."""
         self._worker.close()

@@ -1,9 +1,9 @@
 """Implements `Env` in the real world, by TCP, files in a folder, and the machine's clocks.
 
-The same class serves a node (in its own process or container) and, in a subclass, the driver's
-clients. Process and link faults come from outside. A node gets a clock and a disk that fail on
-command (`harness.environments.faulty`) like real clocks and disks, so a target cannot tell whether
-it is under test. The driver's own clock and disk are never faulty.
+One class serves a node, in a process or container, and a subclass serves the driver's clients.
+Process and link faults come from outside. A node's clock and disk can have faults
+(`harness.environments.faulty`), but otherwise look real, so a target cannot tell whether it is
+under test. The driver's own clock and disk have no faults.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from harness.environments.host.pages import get_page, page_server
 from harness.environments.pages import PageDoor
 
 MAX_ERROR_NS: Final = 10_000_000
-"""The maximum clock error that nodes report, as large as a good NTP daemon would report.
+"""The maximum clock error that nodes report, which is that of a good NTP daemon.
 
-The actual error is zero, since all nodes of a real run share one machine's clock.
-"""
+The actual error is zero: all nodes of a real run share one machine's clock."""
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 OnPanic = Callable[[str, BaseException], None]
@@ -48,10 +47,10 @@ class RealClock:
 
 
 class RealEnv:
-    """The `Env` of one incarnation of a node (`harness.env.Env`).
+    """The `Env` of one run of a node's program (see `harness.env.Env`).
 
-    `on_event` receives the node's events. `on_panic` receives the name of a failed task and its
-    unhandled error, and must end the node.
+    `on_event` gets the node's events. `on_panic` gets the name of a failed task and its unhandled
+    error, and must end the node.
     """
 
     def __init__(
@@ -69,9 +68,9 @@ class RealEnv:
         trouble: DiskTrouble | None = None,
         pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> None:
-        """Without `clock`, use the machine's clock; without `trouble`, use a disk without faults.
+        """Without `clock`, use the machine's clock. Without `trouble`, the disk has no faults.
 
-        `pages` maps `node:port` to the addresses at which browsers reach nodes' pages.
+        `pages` maps `node:port` to the address at which a browser reaches the node's pages.
         """
         self.name = name
         self.boot = boot
@@ -87,9 +86,9 @@ class RealEnv:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task; an unhandled error in `coro` panics the node."""
+        """Run `coro` in a task. An unhandled error of the task ends the node."""
         task = asyncio.get_running_loop().create_task(coro, name=name)
-        # The loop holds only weak references to tasks; this set keeps tasks alive.
+        # the loop has only weak references to tasks, so this set keeps them alive
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
@@ -150,7 +149,7 @@ class RealClientEnv(RealEnv):
         on_event: OnEvent,
         on_panic: OnPanic,
     ) -> None:
-        """`connect` maps each client to the addresses at which it reaches each `node:port`."""
+        """`connect` maps each client to the address at which it reaches each `node:port`."""
         super().__init__(
             CLIENT,
             boot=0,

@@ -1,7 +1,7 @@
 """Decides who ended a process, by its exit code and the kernel's OOM killer.
 
 The harness blames a program for its end only if nothing else explains the end. It cannot know
-whether someone else asked the program to end. So it does not blame the program for an exit code
+whether another program sent a request to exit. So it does not blame the program for an exit code
 that an outside request or signal can cause:
 
 | end that the harness did not request                      | blamed on                      |
@@ -23,7 +23,7 @@ import signal
 from typing import Final, NamedTuple
 
 EXIT_HOST: Final = 71
-"""The exit code of a node on `Env` if the host kept it from starting (EX_OSERR of sysexits.h)."""
+"""The exit code of a node on `Env` that the host kept from starting (EX_OSERR of sysexits.h)."""
 
 _OWN: Final = frozenset(
     {
@@ -40,24 +40,24 @@ _OWN: Final = frozenset(
 )
 _STANDARD: Final = range(1, 32)
 _COMMON: Final = frozenset({signal.SIGKILL, signal.SIGTERM})
-"""The signals that administrators, supervisors, engines and the OOM killer usually send."""
+"""The signals that administrators, supervisors, engines and the OOM killer send."""
 _SHELL_BASE: Final = 128
 _BYTE: Final = 256
 
 
 class Ending(NamedTuple):
-    """The party that ended a process (as in `ClusterEvent.by`), and a line with the reason."""
+    """The party that ended a process (see `ClusterEvent.by`), and a line with the reason."""
 
     by: str
     note: str | None = None
 
 
 def ended_by(code: int, *, expected: bool, on_env: bool, oom_kills: int | None) -> Ending:
-    """Decide who ended a process.
+    """Decide what ended a process.
 
-    `code` is an exit code, or the negated number of a fatal signal. `expected` says that the
-    harness ended the process, and `on_env` that it was the runner of a node on `Env`. `oom_kills`
-    counts OOM kills in the control group during the process's life, if known.
+    `code` is an exit code, or the negative number of a fatal signal. `expected` means that the
+    harness ended the process, and `on_env` that it ran a node on `Env`. `oom_kills` is the number
+    of OOM kills in its control group while it ran, if known.
     """
     if on_env and code == EXIT_HOST:
         return Ending("host")
@@ -81,7 +81,6 @@ def ended_by(code: int, *, expected: bool, on_env: bool, oom_kills: int | None) 
 
 
 def _signal_from_outside(code: int) -> tuple[signal.Signals | None, bool]:
-    """The outside signal that an exit code may mean, and whether the code surely means it."""
     if code < 0:
         return _foreign(-code), True
     if code > _BYTE - _SHELL_BASE // 2 and _BYTE - code in _COMMON:
@@ -91,7 +90,6 @@ def _signal_from_outside(code: int) -> tuple[signal.Signals | None, bool]:
 
 
 def _foreign(number: int) -> signal.Signals | None:
-    """The signal with this number; `None` if programs raise that signal themselves."""
     if number not in _STANDARD or number in _OWN:
         return None
     return signal.Signals(number)

@@ -1,22 +1,23 @@
 """The interface to libfaketime: a node's environment, the file it reads, and the library itself.
 
-https://github.com/wolfcw/libfaketime is preloaded into a program and replaces the C library's
-functions that return the wall clock. It reads the clock error from a file, in our configuration on
+A program that preloads https://github.com/wolfcw/libfaketime reads a wrong wall clock: the library
+replaces functions of the C library. It reads the clock error from a file, in our configuration on
 every call. Only the wall clock should be wrong; monotonic clocks and waits should stay correct. For
 that, version 0.9.10 (Debian 12) needs some help:
 
 * `FAKETIME_DONT_FAKE_MONOTONIC` keeps the monotonic clocks correct, but not waits: libfaketime
   stretches waits by the rate, and confuses the two clocks in `clock_nanosleep` with an absolute
   time, which Python's `time.sleep` uses. So the harness loads a copy of the library without wait
-  functions, and the program uses the C library's. Waits for a wall clock time stay faked.
+  functions, and the program uses the C library's. Waits for a wall clock time still use the wrong
+  clock.
 * A rate counts from the start of the program, which libfaketime keeps in a shared page. The harness
-  creates that page with zeros, so the rate counts from the epoch and is the same in every process.
+  creates that page with zeros, so the rate counts from 1970 and is the same in every process.
 * A killed program leaves its page and its semaphore behind. The harness chooses their names, so it
   can delete them.
 
 One error remains: libfaketime mistakes timed waits on a condition variable with the monotonic clock
-(`pthread_cond_timedwait`, used by Java) for waits by the wall clock. While the clock is off, such
-waits end too early or too late by the clock's offset.
+(`pthread_cond_timedwait`, used by Java) for waits by the wall clock. While the clock is wrong, such
+a wait ends too early or too late, by the clock's offset.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _WAITS: Final = frozenset(
 )
 
 PAGE: Final = bytes(4096)
-"""The initial content of libfaketime's shared memory, which needs less than this page."""
+"""The initial content of libfaketime's shared memory, which is smaller than a page."""
 SEMAPHORE: Final = struct.pack("=QiIQQ", 1, 128, 0, 0, 0)
 """An unlocked POSIX semaphore in glibc's file format (`struct new_sem`, with `LLL_SHARED` 128)."""
 
@@ -52,7 +53,7 @@ _UNDEFINED: Final = struct.pack("<HQ", 0, 0)  # st_shndx and st_value
 
 
 class Names(NamedTuple):
-    """The names of the files in shared memory that a node's libfaketime uses."""
+    """The names of a node's files in shared memory, which its libfaketime uses."""
 
     setting: str
     semaphore: str
@@ -60,17 +61,18 @@ class Names(NamedTuple):
 
     @staticmethod
     def of(node: str) -> Names:
-        """The names of the files for `node`, whose name must be unique and without spaces."""
+        """Return the names for `node`. The node's name must be unique and without spaces."""
         return Names(f"{node}.setting", f"sem.{node}.sem", f"{node}.page")
 
 
 def find_library() -> Path | None:
-    """The path of the installed libfaketime; `None` if it is not installed."""
+    """Return the path of the installed libfaketime, or `None`."""
     return next(iter(sorted(Path("/").glob(f"{_FOLDERS[1:]}/{LIBRARY}"))), None)
 
 
 def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The variables that load libfaketime, to add to a node's environment `given`.
+    """Return the variables that load libfaketime, as an addition to the variables `given` of a
+    node.
 
     `folder` is the node's shared memory.
     """
@@ -79,35 +81,39 @@ def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> d
     return {
         "LD_PRELOAD": f"{library}:{loaded}" if loaded else library,
         "FAKETIME_TIMESTAMP_FILE": f"{folder}/{names.setting}",
-        # sem_open(3) and shm_open(3) take names with a leading slash; sem_open(3) adds `sem.`.
+        # Both names begin with a slash in sem_open(3) and shm_open(3). sem_open(3) adds `sem.`
+        # itself.
         "FAKETIME_SHARED": f"/{names.semaphore.removeprefix('sem.')} /{names.page}",
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",  # keeps the times of files correct
+        "NO_FAKE_STAT": "1",  # the times of files stay correct
     }
 
 
 def setting(error: ClockError) -> str:
-    """The line in libfaketime's setting file for this clock error.
+    """Return the line of the setting file for this clock error.
 
-    The rate counts from the epoch, so the drift from the epoch to `since_ns` is subtracted from the
-    offset.
+    libfaketime counts the rate from 1970, so the offset is corrected for the drift from 1970 to
+    `since_ns`.
     """
     before_ns = error.since_ns * error.drift_ppm // _MILLION
     offset_ns = error.offset_ns - before_ns
     sign = "-" if offset_ns < 0 else "+"
     whole, rest = divmod(abs(offset_ns), NS_PER_S)
-    # Always include the rate, since libfaketime would otherwise keep the previous rate.
+    # Without a rate, libfaketime would keep the previous one.
     return f"{sign}{whole}.{rest:09} x{1 + error.drift_ppm / _MILLION:.6f}"
 
 
 def shift_ns(error: ClockError, now_ns: int) -> int:
-    """The shift in ns that `error` gives the wall clock at the correct time `now_ns`."""
+    """Return by how many ns the wall clock is wrong at the correct time `now_ns`."""
     return error.offset_ns + (now_ns - error.since_ns) * error.drift_ppm // _MILLION
 
 
 def without_waits(library: bytes) -> bytes:
-    """A copy of libfaketime without its wait functions; `InfrastructureError` if one is missing."""
+    """Return a copy of libfaketime without its wait functions.
+
+    Raises `InfrastructureError` if one of these functions is missing.
+    """
     symbols = dict(_symbols(library))
     missing = [name.decode() for name in sorted(_WAITS - symbols.keys())]
     if missing:
@@ -117,13 +123,12 @@ def without_waits(library: bytes) -> bytes:
         )
     copy = bytearray(library)
     for name in _WAITS:
-        at = symbols[name] + 6  # skips st_name, st_info, st_other
+        at = symbols[name] + 6  # skip st_name, st_info and st_other
         copy[at : at + len(_UNDEFINED)] = _UNDEFINED
     return bytes(copy)
 
 
 def _symbols(library: bytes) -> list[tuple[bytes, int]]:
-    """The dynamic symbols of a shared object and their file offsets; see elf(5)."""
     if not library.startswith(_ELF_64_LITTLE):
         raise InfrastructureError(
             "the installed libfaketime is not a little-endian 64-bit ELF file"

@@ -2,21 +2,23 @@
 
 libfaketime does not reach every program. Go's runtime asks the kernel directly, bypassing the C
 library. Statically linked and privileged programs do not preload libraries. Some programs never
-read the wall clock. A clock fault would have no effect on them, so each node that a clock fault may
-hit is checked before the run:
+read the wall clock. A clock fault would have no effect on them. So each node that a clock fault may
+affect is checked before the run:
 
 1. Every process of the node must have loaded libfaketime, and none may be a Go program (recognized
-   by Go's build information in the executable). This check detects most unreachable programs and
-   gives the reason. A trial run of the executable under a wrong clock would prove nothing, since
-   its output is unknown and a node may consist of several programs.
-2. If the node declares a `clock_probe`, a command that prints the node's time, the harness moves
-   the clock and the command measures the shift.
-3. Otherwise the node must read the setting file, which libfaketime does whenever the program asks
-   for the time. The kernel records the first read of a file after a write (`relatime`). A read
-   proves that the program asked for the time, not that it used the answer. Many programs ask for
-   the time only while they serve a request, so the harness probes the node's readiness meanwhile.
+by Go's build information in the executable). This check finds most programs that libfaketime cannot
+reach, and gives the reason. A trial run of the executable under a wrong clock would prove nothing,
+since its output is unknown and a node may consist of several programs.
 
-During the run the harness measures each change in the same way, and only a measured effect counts.
+2. If the node declares a `clock_probe`, a command that prints the node's time, the harness moves
+the clock and the command measures the shift.
+
+3. Otherwise the node must read the setting file, which libfaketime does whenever the program asks
+for the time. The kernel records the first read of a file after a write (`relatime`). A read proves
+that the program asked for the time, not that it used the answer. Many programs ask for the time
+only while they serve a request, so the harness probes the node's readiness meanwhile.
+
+During the run the harness measures each change in the same way. Only a measured effect counts.
 """
 
 from __future__ import annotations
@@ -34,16 +36,17 @@ from harness.ops import NS_PER_MS, NS_PER_S
 
 _TRIAL_NS: Final = 2_000_000_000
 _TOLERANCE_NS: Final = 500_000_000
-"""The allowed error of the shift measured in a trial, for delays on a busy host."""
+"""How much the shift measured in a trial may differ from the real one; a busy host causes
+delays."""
 _TRIALS: Final = 3
 _BEGINS: Final = 4
 _BEGINS_S: Final = 0.1
 _ASKS_WITHIN_S: Final = 10.0
 _FELT_WITHIN_S: Final = 0.25
-"""The time limit for the node to read a change; strobe faults change clocks every 0.25 s."""
+"""How long a node may take to read a change. Strobe faults change clocks every 0.25 s."""
 _LOOK_S: Final = 0.02
 _PROBE_S: Final = 2.0
-"""The longest wait for a clock probe during the run, since it may hang together with the node."""
+"""The longest wait for a clock probe during the run. A probe may hang together with its node."""
 
 PROCESSES: Final = (
     "sh",
@@ -59,14 +62,14 @@ look "$1"
 """,
     "look",
 )
-"""The command that prints the input of `why_deaf` for a process and its descendants."""
+"""A command that describes a process and its descendants, for `why_deaf`."""
 
 
 class Reach(Protocol):
-    """The driver's access to a node's libfaketime; methods may raise `InfrastructureError`."""
+    """The driver's access to a node's libfaketime. Any method may raise `InfrastructureError`."""
 
     async def write(self, line: str) -> None:
-        """Atomically replace the node's setting file by `line`."""
+        """Replace the node's setting file atomically."""
         ...
 
     async def was_read(self) -> bool:
@@ -74,25 +77,25 @@ class Reach(Protocol):
         ...
 
     async def processes(self) -> str:
-        """Run `PROCESSES` for the node's processes; returns the output, for `why_deaf`."""
+        """Return the output of `PROCESSES` for the node's processes."""
         ...
 
     async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """Run a command next to the node without libfaketime; returns exit code and output."""
+        """Run a command next to the node, without libfaketime; returns exit code and output."""
         ...
 
 
 class _Seen(NamedTuple):
-    """A measured shift of the node's clock, and the bound on the measurement's error."""
+    """A measured shift of the node's clock, and the maximum error of the measurement."""
 
     shift_ns: int
     error_ns: int
 
 
 def why_deaf(printed: str) -> str | None:
-    """The reason, found in the output of `PROCESSES`, why libfaketime has no effect, if any."""
+    """Return why libfaketime has no effect, according to the output of `PROCESSES`, or `None`."""
     rows = [line.split(maxsplit=4) for line in printed.splitlines() if line.startswith("process ")]
-    # Skip processes that are exiting, which no longer have an executable.
+    # A process without an executable is just exiting.
     alive = [row for row in rows if len(row) == 5]
     if not alive:
         return f"its processes cannot be listed ({printed.strip()[:200] or 'no answer'})"
@@ -111,15 +114,15 @@ def why_deaf(printed: str) -> str | None:
 
 
 class ForeignClock:
-    """The clock of one foreign program, over all incarnations of its node."""
+    """The clock of one foreign program, over all runs of the node."""
 
     def __init__(self, spec: NodeSpec, reach: Reach) -> None:
         self._spec = spec
         self._reach = reach
         self._error = ClockError()
         self._turn = asyncio.Lock()
-        self._unfelt_ns = 0  # size of the last change, if the node did not read it in time
-        self._last: _Seen | None = None  # result of the clock probe after the last change
+        self._unfelt_ns = 0  # the size of the last change, if the node did not read it in time
+        self._last: _Seen | None = None  # the result of the clock probe after the last change
 
     async def prove(self, wait_ready: Callable[[str], Awaitable[object]]) -> None:
         """Raise `UsageError` if libfaketime does not affect the running node.
@@ -173,8 +176,8 @@ class ForeignClock:
     async def skew(self, state: NodeState, *, offset_ns: int, drift_ppm: int) -> int:
         """Set the clock error; returns by how many ms the node noticed its clock jump.
 
-        See `harness.cluster.Controls.skew`. The result includes the previous change if the node
-        noticed that change late, for instance because of a pause.
+        If the node noticed the previous change late, for example because of a pause, the result
+        includes that change. See `harness.cluster.Controls.skew`.
         """
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         async with self._turn:
@@ -200,9 +203,9 @@ class ForeignClock:
         return felt_ns // NS_PER_MS
 
     async def _before(self) -> _Seen | None:
-        """Return the clock's shift before a change; measure it only if it is unknown or drifts.
+        """Return the clock's shift before a change. Measure it only if it is unknown or drifts.
 
-        A strobe fault changes the clock too often for two measurements per change.
+        Strobe faults change the clock too often for two measurements per change.
         """
         if self._last is not None and not self._error.drift_ppm:
             return self._last
@@ -229,7 +232,7 @@ class ForeignClock:
             return "the command took too long"
 
     async def _look(self) -> _Seen | str:
-        """Measure the clock's shift by the node's `clock_probe`; returns a reason if that fails."""
+        """Measure the clock's shift by the node's `clock_probe`. Returns a reason if that fails."""
         asked_ns = time.time_ns()
         code, output = await self._reach.ask(self._spec.clock_probe)
         answered_ns = time.time_ns()

@@ -1,9 +1,9 @@
 """Checks the names of nodes and the kernel's limits before a real deployment starts.
 
-A run that exhausts its file descriptors hangs instead of failing, since connections are accepted
-and never served. So the harness estimates the need before the run, and raises soft limits. If a
-hard limit is too low, the harness refuses the run and names the fix. Nodes inherit the limits. See
-getrlimit(2).
+A run that exhausts its file descriptors hangs instead of failing: connections are accepted but
+never served. So the harness estimates before the run how many it needs, and raises soft limits. If
+a hard limit is too low, the harness refuses the run and says how to fix it. Nodes inherit the
+limits. See getrlimit(2).
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from harness.nodes.deployment import check_nodes
 from harness.plugins import DeploymentPlan
 
 _OWN: Final = 64
-"""Descriptors per process for files, pipes and listeners, without connections."""
+"""The descriptors of a process for files, pipes and listeners, but not for connections."""
 _PER_LINK: Final = 5
-"""Descriptors of the link proxy per pair of nodes: one listener, and two for each connection.
+"""The descriptors of the link proxy for two nodes: one listener, and two for each connection.
 
-A node may reconnect before its old connection is gone, so a pair may have two connections.
-"""
+A node may reconnect before its old connection is gone, so there may be two connections."""
 _PER_CLIENT: Final = 4
-"""Descriptors of the link proxy per client and node, for an old and a new connection."""
+"""The descriptors of the link proxy for a client and a node: an old and a new connection."""
 _TASKS_PER_NODE: Final = 16
-"""Threads of a node on `Env`. A foreign program may need more and then fails at its start."""
+"""The threads of a node on `Env`. A foreign program may need more; then it fails at its start."""
 
 
 CLIENT_ENDS_MAX: Final = 64
-"""The most clients with links of their own; each client needs a listener per port of each node."""
+"""The maximum number of clients with links of their own. Each needs a listener per port of a
+node."""
 
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def check_declarations(nodes: Sequence[NodeSpec]) -> None:
-    """Raise `UsageError` for declarations that neither processes nor containers can run."""
+    """Raise `UsageError` for node declarations that neither processes nor containers can run."""
     names = [spec.name for spec in nodes]
     for name in names:
         if not _NODE_NAME.fullmatch(name) or name == CLIENT or names.count(name) > 1:
@@ -55,7 +55,7 @@ def check_declarations(nodes: Sequence[NodeSpec]) -> None:
 
 
 def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
-    """The number of descriptors that the link proxy needs; no other process needs more."""
+    """Return how many descriptors the link proxy needs. No other process needs as many."""
     return _OWN + _PER_LINK * nodes * nodes + _PER_CLIENT * nodes * clients + nodes * ends
 
 
@@ -73,7 +73,7 @@ def require_limits(plan: DeploymentPlan) -> None:
         what="open files",
         flag="-n",
     )
-    if os.geteuid() != 0:  # root is exempt from this limit
+    if os.geteuid() != 0:  # this limit does not apply to root
         needed = _own_tasks() + _TASKS_PER_NODE * (nodes + 1)
         _require(resource.RLIMIT_NPROC, needed, what="processes and threads", flag="-u")
 
@@ -87,12 +87,11 @@ def _require(kind: int, needed: int, *, what: str, flag: str) -> None:
             f"the limit on {what} is {hard}, and this run may need {needed}; raise it "
             f"(ulimit -H{flag[1:]} {needed}, as root or in limits.conf), or lower --concurrency"
         )
-    # Raise the limit no further, since some programs iterate over all possible descriptors.
+    # Not higher: some programs iterate over all possible descriptors.
     resource.setrlimit(kind, (needed, hard))
 
 
 def _own_tasks() -> int:
-    """The number of threads of all processes of this user, as the kernel counts them."""
     uid = os.getuid()
     tasks = 0
     for folder in Path("/proc").glob("[0-9]*"):

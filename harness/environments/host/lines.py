@@ -35,12 +35,12 @@ class NodeLine(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-_encoder = msgspec.json.Encoder(enc_hook=repr)  # never raises, since an error would kill the node
+_encoder = msgspec.json.Encoder(enc_hook=repr)  # never raises, because an error would end the node
 _decoder = msgspec.json.Decoder(NodeLine)
 
 
 def encode_line(line: NodeLine) -> bytes:
-    """Encode a line, with its newline; omit its data if it would exceed `LINE_BYTES_MAX`."""
+    """Encode a line with its newline. The data are left out if it would exceed `LINE_BYTES_MAX`."""
     encoded = _encoder.encode(line)
     if len(encoded) >= LINE_BYTES_MAX:
         cut: dict[str, Any] = {"cut_bytes": len(encoded), "limit_bytes": LINE_BYTES_MAX}
@@ -49,7 +49,7 @@ def encode_line(line: NodeLine) -> bytes:
 
 
 def parse_line(raw: bytes) -> NodeLine | None:
-    """Parse a line of output; returns `None` if the line is plain text."""
+    """Parse a line of output; `None` if it is plain text."""
     if not raw.startswith(b"{"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Stores each node's output in a file, keeps the last lines, and publishes the node's events."""
+"""Stores each node's output in a file, keeps its last lines, and publishes the node's events."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _log = logging.getLogger(__name__)
 
 
 class EventBus:
-    """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's loop.
+    """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's event loop.
 
-    Nodes start before anyone can subscribe, so the bus keeps the first `EARLY_EVENTS_MAX` events
-    for the first subscriber. Errors of a subscriber go to `on_failure`, since the history lacks an
-    event that a subscriber did not handle.
+    Nodes start before there is a subscriber, so the bus keeps the first `EARLY_EVENTS_MAX` events
+    for the first one. Errors of a subscriber go to `on_failure`, since the history lacks an event
+    that a subscriber did not handle.
 
-    The bus also handles traps. A trap runs a *spring* (a callback that injects a fault) at every
-    event of a kind. At an event with a trap, a node on `Env` stops until the driver lets it
-    continue (`host.control`), so the node sends and writes nothing between the event and the fault.
-    The node waits for at most a second, in case the driver is busy or a spring waits for the node
-    itself, for instance to stop it in order. A disk request already running in a thread continues.
+    A trap runs a *spring* (a callback that injects a fault) at every event of a kind. At such an
+    event, a node on `Env` stops until the driver lets it continue (`host.control`), so the node
+    sends and writes nothing between the event and the fault. It waits for at most a second, because
+    the driver may be busy, or a spring may itself wait for the node, for instance to stop it
+    gracefully. A disk request that is already running in a thread continues.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -49,17 +49,18 @@ class EventBus:
         self._trapped: Counter[str] = Counter()
         self._stop_at: list[Callable[[tuple[str, ...]], None]] = []
         self._sprung: set[asyncio.Task[None]] = set()
-        self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}  # node -> last event's springs
+        # node: the springs of its last event
+        self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Deliver every event to `callback`, including the early events that the bus has kept."""
+        """Deliver every event to `callback`, first the early events that the bus has kept."""
         self._callbacks.append(callback)
         early, self._early = self._early, []
         for event in early:
             self._deliver(callback, event)
 
     def stop_with_traps(self, stop_at: Callable[[tuple[str, ...]], None]) -> None:
-        """Call `stop_at` with the kinds of events that have traps, whenever these kinds change."""
+        """Call `stop_at` with the kinds of events that have traps, whenever these change."""
         self._stop_at.append(stop_at)
 
     def _count_trap(self, kind: str, number: int) -> None:
@@ -71,7 +72,7 @@ class EventBus:
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Run `spring` in a new task whenever an event of this kind arrives.
 
-        See `harness.cluster.Cluster.trap`. Nodes learn of the new trap a bit later.
+        Nodes learn of a new trap a bit later. See `harness.cluster.Cluster.trap`.
         """
 
         def take(event: ClusterEvent) -> None:
@@ -105,11 +106,11 @@ class EventBus:
             self._on_failure(error)
 
     def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
-        """Deliver an event that the driver reports about `node`; "" means the whole run."""
+        """Deliver an event that the driver reports about `node`, or "" for the whole run."""
         self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, by_driver=True))
 
     def hear(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
-        """Deliver an event of a node or client; a kind that it may not announce ends the run."""
+        """Deliver an event of a node or client. An event that it must not report ends the run."""
         try:
             check_announced(node, kind, data)
         except TargetError as error:
@@ -131,13 +132,14 @@ class EventBus:
 
 
 class NodeLog:
-    """The log of one node over all of its incarnations, from the node's output.
+    """The log of one node, from all output of all its runs.
 
-    The file `path`, if given, receives all output except checkpoints and answers to the driver.
-    After `LOG_BYTES_MAX` the file ends with a note that it was cut. The last `TAIL_LINES_MAX` lines
-    stay in memory for `Cluster.logs` and exit reports. The output of a `foreign` program is always
-    text. Each of its lines gets its arrival time (`@seconds `) as a prefix, since the harness does
-    not know the program's own time format.
+    The file `path`, if given, gets all output except checkpoints and answers to the driver. After
+    `LOG_BYTES_MAX` the file ends, with a note that it was cut. The last `TAIL_LINES_MAX` lines stay
+    in memory for `Cluster.logs` and exit reports.
+
+    The output of a `foreign` program is always text. Each of its lines begins with the time of its
+    arrival (`@seconds `), since the harness does not know the program's own time format.
     """
 
     def __init__(
@@ -150,8 +152,8 @@ class NodeLog:
         self._foreign = foreign
         self._partial = b""
         self._file: IO[bytes] | None = None
-        self.on_line: Callable[[str], None] | None = None  # receives each line
-        self.on_answer: Callable[[NodeLine], None] | None = None  # receives answers to commands
+        self.on_line: Callable[[str], None] | None = None  # gets each line
+        self.on_answer: Callable[[NodeLine], None] | None = None  # gets answers to commands
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +162,7 @@ class NodeLog:
                 _log.warning("the log of %s cannot be written: %s", node, error)
 
     def feed(self, data: bytes) -> None:
-        """Process a piece of the node's output, which may begin and end within lines."""
+        """Process a piece of the node's output, which may begin and end within a line."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         if len(self._partial) > LINE_BYTES_MAX:
             lines.append(self._partial)
@@ -169,7 +171,7 @@ class NodeLog:
             self._line(line)
 
     def end_incarnation(self) -> None:
-        """End an incarnation: treat its output after the last newline as its last line."""
+        """Note that the node has exited: output after the last newline is its last line."""
         if self._partial:
             self._line(self._partial)
             self._partial = b""
@@ -211,7 +213,6 @@ class NodeLog:
         return list(self._tail)[-last_lines:] if last_lines > 0 else []
 
     def close(self) -> None:
-        """Close the log's file, if open; later output goes only to the tail in memory."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,12 +1,13 @@
 """Carries frames between named nodes over TCP.
 
-A frame is a length (four bytes, big-endian) followed by that many bytes. A connection begins with a
+A frame is a length (four bytes, big-endian), and then that many bytes. A connection begins with a
 greeting: both sides send `harness/1 NAME` with their own names, the connecting side first. The
-greeting names the peers to each other and rejects other programs. It also makes `connect` reliable
-behind a link proxy. The proxy accepts before it has connected to the node, so only the node's
-greeting proves that the node is up. If a connection ends before this greeting, `connect` counts as
-refused. Across a cut or from a paused node no greeting arrives, so `connect` waits until the
-caller's own timeout.
+greeting names the peers to each other and rejects other programs.
+
+It also makes `connect` reliable behind a link proxy. The proxy accepts before it has connected to
+the node, so only the node's greeting proves that the node is up. If a connection ends before this
+greeting, `connect` counts as refused. If the link is cut or the node is paused, no greeting
+arrives, so `connect` waits until the caller's own timeout.
 
 asyncio sets TCP_NODELAY on every TCP socket.
 """
@@ -47,10 +48,10 @@ class RealConn:
         self._reader = reader
         self._writer = writer
         self._on_close = on_close
-        # asyncio also stores a connection's error in a future of the stream.
-        # This task awaits that future, since asyncio logs errors that no task retrieves.
+        # asyncio also stores a connection's error in a future of the stream, and logs it if no task
+        # awaits this future. So this task awaits it.
         self._end = asyncio.get_running_loop().create_task(_end_of(writer))
-        self.peer = _address(writer)  # replaced by the peer's name after the greeting
+        self.peer = _address(writer)  # the peer's name replaces it after the greeting
         self._body_bytes: int | None = None
         self._closed = False
         self._ended = False
@@ -89,14 +90,14 @@ class RealConn:
             raise ConnectionResetError(f"the connection to {self.peer} is closed")
         try:
             if self._body_bytes is None:
-                # A cancelled `readexactly` consumes nothing, so only the header must be stored.
+                # A cancelled `readexactly` consumes nothing, so only the header needs to be stored.
                 header = await self._reader.readexactly(_HEADER.size)
                 (self._body_bytes,) = _HEADER.unpack(header)
             self._check_announced(self._body_bytes, bytes_max)
             frame = await self._reader.readexactly(self._body_bytes)
         except asyncio.IncompleteReadError as error:
             if self._body_bytes is None and not error.partial and not self._closed:
-                # A peer that has closed reads no more, since connections are never half open.
+                # The peer has closed, so it reads no more: connections are never half open.
                 self._ended = True
                 self.close()
                 return None
@@ -119,7 +120,6 @@ class RealConn:
         self._on_close(self)
 
     def abort(self) -> None:
-        """Drop the connection at once, including frames that are still queued."""
         self._closed = True
         self._writer.transport.abort()
         self._on_close(self)
@@ -129,7 +129,7 @@ class RealConn:
         await self.send(_GREETING + name.encode())
 
     async def wait_greeted(self) -> bool:
-        """Receive the peer's greeting; false if the peer sends other data or disconnects."""
+        """Wait for the peer's greeting; false if the peer sends other data or disconnects."""
         greeting = await self._recv(_GREETING_BYTES_MAX)
         if greeting is None or not greeting.startswith(_GREETING):
             return False
@@ -152,10 +152,11 @@ def _address(writer: asyncio.StreamWriter) -> str:
 
 
 class RealNetwork:
-    """The network of one node (`harness.env.Network`).
+    """The network of one node (see `harness.env.Network`).
 
     `listen` maps the node's declared ports to the host and TCP port to bind. `connect` maps
-    `node:port` to the host and TCP port at which this node reaches the peer, usually a link proxy.
+    `node:port` to the host and TCP port at which this node reaches the peer, which are usually a
+    link proxy's.
     """
 
     def __init__(
@@ -168,16 +169,16 @@ class RealNetwork:
         self._name = name
         self._listen = listen
         self._connect = connect
-        self.aliases: Mapping[str, str] = {}  # alias -> node, as the driver has set them
-        # Client with links of its own -> `node:port` -> the address to which the client connects.
+        self.aliases: Mapping[str, str] = {}  # alias: node, as the driver has set them
+        # Client with links of its own: `node:port`: the address that this client uses.
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
-        # This set keeps the garbage collector from closing forgotten streams at arbitrary times.
+        # Keeps the garbage collector from closing forgotten streams at arbitrary times.
         self._conns: set[RealConn] = set()
         self._servers: list[asyncio.Server] = []
 
     def close(self) -> None:
-        """Drop every connection and stop listening, like the end of a process."""
+        """Drop every connection and stop listening, as if the process had ended."""
         for server in self._servers:
             server.close()
         for conn in list(self._conns):
@@ -231,18 +232,18 @@ class RealNetwork:
                     return
                 await conn.greet(self._name)
         except (ConnectionResetError, TimeoutError):
-            # another program has connected, or the caller gave up while the link was cut
+            # another program connected, or the caller gave up while the link was cut
             conn.abort()
             return
         try:
             await on_connect(conn)
         except ConnectionError:
-            conn.close()  # a lost connection ends only the handler, not the node
+            conn.close()  # a lost connection ends the handler, but not the node
 
     async def connect(self, address: Address) -> Conn:
         try:
             host, port = self.endpoint(address)
-        except UsageError as error:  # an unknown address refuses connections
+        except UsageError as error:  # a connection to an unknown address is refused
             raise ConnectionRefusedError(str(error)) from error
         try:
             reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)

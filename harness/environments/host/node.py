@@ -1,18 +1,19 @@
-"""The runner of one node: `python -m harness.environments.host.node`.
+"""The program that runs one node: `python -m harness.environments.host.node`.
 
-The runner reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file
-PATH`. Without a file, as in `docker/compose.yaml`, it reads the object from the variable
-`HARNESS_NODE`. It then runs the entry on a `RealEnv`. Faults of the node's clock and disk arrive on
-standard input (`host.control`).
+It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`.
+Without a file, as in `docker/compose.yaml`, it reads the object from the variable `HARNESS_NODE`.
+Then it runs the entry on a `RealEnv`. Faults of the node's clock and disk arrive on standard input
+(`host.control`).
 
 SIGTERM cancels the entry, and the node exits with code 0, even if tasks fail during the
-cancellation. The node never exits with code 0 for another reason, which `host.exits` relies on.
-SIGINT is ignored. If the host keeps the node from starting, the node exits with `EXIT_HOST`. The
-node panics if the entry returns or raises by itself, or if a spawned task fails. It then writes the
-traceback as its last line and exits at once with code 1, since a half-dead node that keeps
+cancellation. No other exit has code 0, which `host.exits` relies on. SIGINT is ignored. If the host
+keeps the node from starting, the node exits with `EXIT_HOST`.
+
+The node panics if the entry returns or raises by itself, or if a spawned task fails. It then writes
+the traceback as its last line and exits at once with code 1: a node that has lost a task but keeps
 answering is worse than a dead node.
 
-This module imports little, since six runners may start at once on two cores.
+This module imports little, since six nodes may start at once on two cores.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector that measures timeouts by a clock that may run too fast or too slowly.
+    """A selector that measures timeouts by the node's clock, which may run too fast or too slowly.
 
-    A change of the clock's rate arrives as an event on the loop, which then recomputes its timeout.
+    A new clock error arrives as an event on the loop, which then computes its timeout again.
     """
 
     def __init__(self, clock: FaultyClock) -> None:
@@ -61,14 +62,14 @@ class _Selector(selectors.DefaultSelector):
         self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # The loop's timeout is in time of the node's clock, so convert it to correct time.
+        # Convert the timeout from the node's time to correct time.
         if timeout is not None and timeout > 0:
             timeout /= self._clock.rate
         return super().select(timeout)
 
 
 class DriftingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is the node's own, possibly wrong, clock."""
+    """An event loop whose time is the time of the node's clock, which may be wrong."""
 
     def __init__(self, clock: FaultyClock) -> None:
         super().__init__(_Selector(clock))
@@ -79,10 +80,10 @@ class DriftingLoop(asyncio.SelectorEventLoop):
 
 
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """All parameters of a node, as its runner reads them.
+    """All parameters of a node.
 
-    `listen` maps declared ports to addresses. `connect` and `pages` map `node:port` to the
-    addresses of nodes and of nodes' pages.
+    `listen` maps declared ports to addresses. `connect` and `pages` map `node:port` to the address
+    of a node and to that of its web pages.
     """
 
     name: str
@@ -94,7 +95,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     listen: dict[str, tuple[str, int]]
     connect: dict[str, tuple[str, int]]
     pages: dict[str, tuple[str, int]] = {}
-    power_cut: PowerCut | None = None  # the power cut since the last boot, if any
+    power_cut: PowerCut | None = None  # the power cut since the node last ran, if any
     condition: Condition = Condition()
 
 
@@ -104,8 +105,8 @@ class _Output:
     def __init__(self, node: str) -> None:
         self._node = node
         self._open = True
-        self.before_the_end: Callable[[], None] | None = None  # `panic` calls this before it exits
-        self.asked_to_end = False  # whether SIGTERM has arrived; failures after that do not count
+        self.before_the_end: Callable[[], None] | None = None  # called by `panic` before it exits
+        self.asked_to_end = False  # SIGTERM has arrived, and later failures do not count
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -118,7 +119,7 @@ class _Output:
                 self._open = False
 
     def panic(self, where: str, error: BaseException | None) -> NoReturn:
-        """Write the reason of a panic and exit at once, before any other task can run."""
+        """Write the reason of a panic, and exit before any other task can run."""
         data: dict[str, Any] = {"logger": "harness.node", "message": f"panic in {where}"}
         if error is not None:
             data["message"] += f": {error!r}"
@@ -180,11 +181,11 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     try:
         await main_task
     except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
-        # A cancellation without SIGTERM is a panic, since the target has cancelled its own entry.
+        # The target cancelled its own entry, which is a panic.
         if not (output.asked_to_end and isinstance(error, asyncio.CancelledError)):
             output.panic("main", error)
     if output.asked_to_end:
-        with contextlib.suppress(TimeoutError):  # the exit of the process ends hanging tasks
+        with contextlib.suppress(TimeoutError):  # tasks that hang end with the process
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await env.close()
         obedience.report()
@@ -193,7 +194,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
 
 
 def _unhandled(output: _Output, context: dict[str, Any]) -> None:
-    """Log an error that asyncio cannot deliver, such as a callback's; the node continues."""
+    """Log an error that asyncio cannot deliver, such as a callback's. The node continues."""
     error = context.get("exception")
     data: dict[str, Any] = {"logger": "asyncio", "message": str(context.get("message"))}
     if isinstance(error, BaseException):
@@ -202,10 +203,11 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """Read a node's parameters from the file `path` or, without it, from `HARNESS_NODE`.
+    """Read a node's parameters from the file `path`, or without it from the variable
+    `HARNESS_NODE`.
 
-    Parameters from the variable get a unique boot number, since a node's random numbers depend on
-    that number and must differ after a restart.
+    The variable is the same at each start, so these parameters get a unique boot number: random
+    numbers depend on it, and must differ after a restart.
     """
     try:
         if path is not None:
@@ -232,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
     path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE) or None
     if path is None and NODE_VARIABLE not in os.environ:
         parser.error(f"no node file: give --file PATH or set {NODE_FILE_VARIABLE}")
-    # ignore Ctrl-C, after which the driver itself stops the nodes
+    # Ctrl-C reaches the driver, which stops the nodes itself
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         node = _read_file(path)

@@ -1,8 +1,8 @@
 """A node's end of the control channel (`host.control`), which is its standard input.
 
-Standard input is a control channel only if it is a pipe or a socket, since a node started by hand
-at a terminal, or without input, has no driver. If the input ends, the driver is gone. The node then
-keeps serving until the warden ends it.
+Standard input is a control channel only if it is a pipe or a socket. A node that was started by
+hand, at a terminal or without input, has no driver. If the input ends, the driver is gone. The node
+then keeps serving until the warden ends it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Obedience:
         boot: int,
         write: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
-        """`write(level, event, data)` outputs a line with these three values."""
+        """`write(level, event, data)` writes one line of output with these three values."""
         self._clock = clock
         self._trouble = trouble
         self._boot = boot
@@ -47,8 +47,8 @@ class Obedience:
         self.aliases: dict[str, str] = {}
         self._touched = 0
         self._pending = b""
-        self._number = 0  # number of the last command
-        self._descriptor: int | None = None  # the control channel, while it is open
+        self._number = 0  # of the last command
+        self._descriptor: int | None = None  # the control channel while it is open
         self._stops_at: tuple[str, ...] = ()
         self._stops = 0
         self._goes_on = 0
@@ -61,7 +61,7 @@ class Obedience:
         self.aliases.update(condition.aliases)
 
     def listen(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        """Start to obey the commands from `descriptor`, even if they have already arrived."""
+        """Start to obey the commands from `descriptor`, including any that have already arrived."""
         mode = os.fstat(descriptor).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return
@@ -86,7 +86,7 @@ class Obedience:
         self.take(data)
 
     def take(self, data: bytes) -> None:
-        """Process a piece of input, which may begin and end within commands."""
+        """Process a piece of input, which may begin and end within a command."""
         *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > _LINE_BYTES_MAX:
             lines.append(self._pending)
@@ -99,16 +99,16 @@ class Obedience:
                 continue
             if command.boot != self._boot:
                 continue
-            if command.number > self._number:  # an older command is only answered, not applied
+            if command.number > self._number:  # an older command is answered but not applied
                 self._number = command.number
                 self.be(command.condition)
                 self._goes_on = command.goes_on
             self._answer(command.number)
 
     def stand_still(self, loop: asyncio.AbstractEventLoop, kind: str) -> None:
-        """Block the node after an event with a trap until the driver lets the node continue.
+        """Block the node after an event with a trap, until the driver lets the node continue.
 
-        The whole loop blocks, so no task of the node can run. The node still obeys commands.
+        The whole event loop blocks, so no task of the node can run. The node still obeys commands.
         """
         if kind not in self._stops_at or self._descriptor is None:
             return
@@ -124,7 +124,7 @@ class Obedience:
                 self._read(loop, self._descriptor)
 
     def report(self) -> None:
-        """Report how many disk requests faults have affected, as an answer with the number 0."""
+        """Report, as an answer with the number 0, how many disk requests faults affected."""
         self._touched += self._trouble.touched()
         self._answer(0)
 

@@ -1,8 +1,8 @@
-"""Serves nodes' pages over HTTP (`harness.support.http1`); accepts only GET and HEAD.
+"""Serves nodes' web pages over HTTP (`harness.support.http1`); only GET and HEAD are allowed.
 
-Everyone who can reach the port can read the pages, and by default the port is on loopback. No
-script from elsewhere can run in a page, and no other site can embed a page in a frame. Nor can a
-site read a page through a host name that an attacker maps to this address (DNS rebinding).
+Any program that can reach the port can read the pages; by default the port is on loopback. A page
+runs no scripts from elsewhere, and no other site can embed it in a frame. Nor can a site read it
+through a host name that an attacker maps to this address (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADERS: Final = MappingProxyType(
 
 
 def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
-    """An HTTP server for a node's pages; `spawn` runs each connection in a task of the node."""
+    """Return an HTTP server for a node's pages; `spawn` runs each connection in a task."""
 
     async def answer(request: Request) -> Response:
         if request.method not in {"GET", "HEAD"}:
@@ -54,7 +54,7 @@ def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
 
 
 async def get_page(endpoint: tuple[str, int], target: str, *, accept: str) -> PageResponse:
-    """Fetch a page by GET on a new connection; see `harness.env.ClientEnv.get_page`."""
+    """Fetch a page by GET on a new connection (see `harness.env.ClientEnv.get_page`)."""
     host, port = endpoint
     try:
         reader, writer = await dial(host, port)

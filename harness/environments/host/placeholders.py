@@ -1,7 +1,7 @@
 """Fills the placeholders in nodes' commands, files and variables (`harness.cluster.NodeSpec`).
 
-Each environment provides its own values for placeholders. The folder of a package is found without
-running the package's code, and only if a `{package:P}` names the package.
+Each environment provides its own values. The folder of a package is looked up only if a placeholder
+`{package:P}` names the package; this does not run the package's code.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
 def placeholders(words: Iterable[str]) -> Iterator[re.Match[str]]:
-    """Yield the placeholders in `words`; group 1 is the kind, group 2 the text after the colon."""
+    """Yield the placeholders in `words`; group 1 is the kind, group 2 follows the colon."""
     return (match for word in words for match in _PLACEHOLDER.finditer(word))
 
 
 def fill_in(
     word: str, spec: NodeSpec, values: Mapping[str, str], folder_of: Callable[[str], str]
 ) -> str:
-    """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder.
+    """Fill the placeholders of one word; raises `UsageError` for an unknown one.
 
-    `values` maps placeholders such as `port:7051` to texts. `folder_of` returns a package's folder.
+    `values` maps placeholders such as `port:7051` to texts. `folder_of` returns the folder of a
+    package.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -60,21 +61,21 @@ def fill_in(
 
 
 def check_packages(specs: Iterable[NodeSpec]) -> None:
-    """Raise `UsageError` for a `{package:P}` whose package or named file is missing."""
+    """Raise `UsageError` for a `{package:P}` with a missing package or file."""
     for spec in specs:
         for path in packages_named(words_of(spec)):
             brought_by(path)
 
 
 class PackagePath(NamedTuple):
-    """A `{package:P}/name`: the package and the name of a file or folder, which may be empty."""
+    """The parts of `{package:P}/name`. `name` is a file or folder, and may be empty."""
 
     package: str
     name: str = ""
 
 
 def packages_named(words: Iterable[str]) -> list[PackagePath]:
-    """The distinct packages that the `{package:P}` placeholders in `words` name, sorted."""
+    """Return the packages that placeholders `{package:P}` in `words` name, sorted."""
     names = {
         PackagePath(match[1], match[2] or "")
         for word in words
@@ -84,7 +85,7 @@ def packages_named(words: Iterable[str]) -> list[PackagePath]:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """Find an installed top-level package or module; returns `None` if it is missing."""
+    """Find an installed top-level package or module; `None` if it is missing."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -92,7 +93,7 @@ def find_module(name: str) -> ModuleSpec | None:
 
 
 def located(package: str) -> list[Path]:
-    """The folders of a package, or the file of a module; raises `UsageError` if it is missing."""
+    """Return a package's folders, or a module's file; raises `UsageError` if missing."""
     spec = find_module(package)
     paths: list[Path] = []
     if spec is not None and spec.submodule_search_locations:
@@ -109,7 +110,7 @@ def located(package: str) -> list[Path]:
 
 
 def package_folder(package: str) -> Path:
-    """The folder that contains `package`; raises `UsageError` if there is no such package."""
+    """Return the folder that contains `package`; raises `UsageError` if it is missing."""
     top, *inner = package.split(".")
     for path in located(top):
         last = path.joinpath(*inner)
@@ -120,11 +121,12 @@ def package_folder(package: str) -> Path:
 
 
 def brought_by(path: PackagePath) -> dict[str, Path]:
-    """Map paths below the top-level package's parent folder to the files that `{package:P}` adds.
+    """Map relative paths to the files that `{package:P}` adds to a node's container.
 
     For a package, these are all files of its top-level package. For a module, these are the files
     that its distribution installs in the same folder. A file or folder whose name follows the
-    placeholder is included. Raises `UsageError` for a missing file, and for too many files.
+    placeholder is included. Paths are relative to the parent folder of the top-level package.
+    Raises `UsageError` for a missing file, and for too many files.
     """
     folder = package_folder(path.package)
     top, *inner = path.package.split(".")
@@ -144,16 +146,16 @@ def brought_by(path: PackagePath) -> dict[str, Path]:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether Python installs modules or distributions (`*.dist-info`) directly in a folder."""
+    """Whether Python installs modules or distributions (`*.dist-info`) directly in this folder."""
     paths = sysconfig.get_paths()
     ours = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return str(folder) in ours or any(folder.glob("*.dist-info"))
 
 
 def _beside(module: Path) -> list[Path]:
-    """The paths of a module and of the files that its distribution installs in the same folder.
+    """Return the paths of a module and of the files that its distribution installs next to it.
 
-    If distributions do not share the folder (`is_shared`), the result is the whole folder.
+    If only one distribution uses the folder (see `is_shared`), this is the whole folder.
     """
     folder = module.parent
     if not is_shared(folder):
@@ -167,10 +169,10 @@ def _beside(module: Path) -> list[Path]:
 
 
 def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
-    """Return the files at and below `paths`, keyed and sorted by their path relative to `folder`.
+    """Map relative paths to the files at and below `paths`, sorted.
 
-    Hidden files, virtual environments and build metadata are left out. Raises `UsageError` for more
-    than `FILES_MAX` files.
+    Paths are relative to `folder`. Hidden files, virtual environments and build metadata are left
+    out. Raises `UsageError` for more than `FILES_MAX` files.
     """
     files: dict[str, Path] = {}
     left = list(paths)

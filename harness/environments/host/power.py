@@ -2,12 +2,13 @@
 
 A killed process leaves all its writes in the kernel's page cache, while a power cut leaves only
 synced data. So next to each file that a node appends to, its disk keeps a small *length file* with
-the durable length, written after the fsync and before the caller learns of its success. After a
-power cut the next incarnation first truncates every file to its durable length or, since a real
-disk may keep some unsynced data, a bit beyond that length. The model follows LazyFS (Ramos et al.,
-VLDB 2024) but needs no file system of its own. It covers only writes through `RealDisk`, and drops
-only appended data: replacing and removing files is durable, as `harness.env.Disk` says, and a
-truncation is never undone.
+the durable length. The length file is written after the fsync, before the caller learns that it
+succeeded. After a power cut, the node first truncates every file to its durable length. Since a
+real disk may keep some unsynced data, the file may stay a bit longer.
+
+The model follows LazyFS (Ramos et al., VLDB 2024) but needs no file system of its own. It covers
+only writes through `RealDisk`, and drops only appended data. Replacing and removing files is
+durable, as `harness.env.Disk` says, and a truncation is never undone.
 
 After a truncation during a sync, a recorded length may be too large, so a power cut may lose less
 than a real one could. A recorded length is never too small.
@@ -32,12 +33,11 @@ _BYTES: Final = 8
 
 
 def beside(path: Path) -> Path:
-    """The path of the length file of `path`; if it is missing, all of `path` is durable."""
+    """Return the path of the length file of `path`. If it is missing, all of `path` is durable."""
     return path.with_name(path.name + SUFFIX)
 
 
 def _read(word: Path) -> int | None:
-    """The durable length in a length file; `None` if the file is missing or incomplete."""
     try:
         data = word.read_bytes()
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def _write(word: Path, length: int) -> None:
 
 
 class PowerCut(msgspec.Struct, frozen=True):
-    """A power cut that the next incarnation of a node applies to its disk (`cut_power`)."""
+    """A power cut. The node applies it to its disk at its next start (see `cut_power`)."""
 
     torn: bool
 
@@ -62,7 +62,7 @@ class PowerCut(msgspec.Struct, frozen=True):
 def power_cut(
     spec: NodeSpec, *, lose_unsynced: bool, torn: bool, faulty_disk: bool = False
 ) -> PowerCut | None:
-    """The power cut that accompanies a kill; `None` unless `lose_unsynced`.
+    """Return the power cut for a kill; `None` unless `lose_unsynced` is true.
 
     Raises `UsageError` for a foreign program, unless it runs on a FUSE disk of the harness
     (`faulty_disk`, see `harness.environments.fuse`).
@@ -75,10 +75,10 @@ def power_cut(
 
 
 class SyncedLength:
-    """The recorded durable length of one file; thread-safe, for sync threads and the loop."""
+    """The recorded durable length of one file. Sync threads and the event loop may both use it."""
 
     def __init__(self, path: Path, *, new: bool) -> None:
-        """Start recording; an existing file without a recorded length counts as durable."""
+        """Start recording. An existing file without a recorded length counts as durable."""
         self._beside = beside(path)
         self._lock = threading.Lock()
         self._over = False
@@ -89,7 +89,7 @@ class SyncedLength:
         _write(self._beside, length)
 
     def synced(self, length: int) -> None:
-        """Record as durable the first `length` bytes: the file's size before a successful fsync."""
+        """Record that `length` bytes, the file's size before a successful fsync, are durable."""
         self._say(max, length)
 
     def truncated(self, length: int) -> None:
@@ -103,7 +103,6 @@ class SyncedLength:
                 _write(self._beside, new_length)
 
     def end(self) -> None:
-        """Stop recording the length, since the file is being replaced or removed."""
         with self._lock:
             self._over = True
 
@@ -111,8 +110,8 @@ class SyncedLength:
 def cut_power(root: Path, rng: random.Random, *, torn: bool) -> int:
     """Drop the unsynced data of all files below `root`; returns the number of lost bytes.
 
-    With `torn`, a random prefix of the unsynced data of each file survives. A file that was never
-    synced may be removed. The remaining data is durable.
+    With `torn`, a random part of each file's unsynced data survives, from its beginning. A file
+    that was never synced may be removed. The data that are left are durable.
     """
     lost = 0
     for word in sorted(root.rglob(f"*{SUFFIX}")):

@@ -1,4 +1,4 @@
-"""Probes once whether a port accepts connections or, with a path, whether a GET returns status 200.
+"""Tests once whether a port accepts connections, or whether a GET of a path has status 200.
 
 For a process, the driver calls this module. For a container, the harness runs this source in the
 node's network namespace (`python3 -c`), so it imports only the standard library.
@@ -11,7 +11,7 @@ TIMEOUT_S = 5.0
 
 
 def missing(host: str, port: int, path: str = "") -> str | None:
-    """Probe the port; returns the reason why it is not ready, `None` if it is ready."""
+    """Test the port. Returns `None` if it is ready, else the reason."""
     try:
         with socket.create_connection((host, port), TIMEOUT_S) as link:
             if not path:

@@ -1,7 +1,7 @@
 """Waits until a real node is ready, and reports failures of its set-up.
 
-The same loop waits for processes and containers, and each environment provides its own way to probe
-a port or run a command. A node that declares no probe is ready when it runs.
+Processes and containers share this loop. Each environment has its own way to test a port and to run
+a command. A node that declares no test (`NodeSpec.ready`) is ready when it runs.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _OUTPUT_CHARACTERS_MAX: Final = 500
 LOG_LINES: Final = 20
 
 AskPort = Callable[[int, str], Awaitable[str | None]]
-"""A function that probes a declared port, like `host.probe.missing`; the path may be empty."""
+"""A function that tests a declared port, like `host.probe.missing`. The path may be empty."""
 RunCommand = Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]]
-"""Runs a command next to the node; returns its exit code (`None`: too slow) and its output."""
+"""A function that runs a command next to the node; returns its exit code (`None`: too slow) and
+output."""
 
 
 def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, output: str) -> NoReturn:
-    """Raise `StartError` for a failed set-up command; the exit code `None` means a timeout."""
+    """Raise `StartError` for a failed set-up command; the code `None` means a timeout."""
     how = f"took longer than {SETUP_S:.0f} s" if code is None else f"exited with {code}"
     lines = output.strip()[-_SETUP_CHARACTERS_MAX:].splitlines()
     raise StartError(
@@ -44,7 +45,7 @@ def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, outpu
 
 
 class LineWatch:
-    """Watches a node's output lines (`NodeLog.on_line`) for the pattern of its `ReadyLog`."""
+    """Looks for the pattern of a node's `ReadyLog` in the node's output (`NodeLog.on_line`)."""
 
     def __init__(self, spec: NodeSpec) -> None:
         pattern = spec.ready.pattern if isinstance(spec.ready, ReadyLog) else None
@@ -63,9 +64,9 @@ async def wait_ready(
     ask_port: AskPort,
     run_command: RunCommand,
 ) -> str | None:
-    """Wait until the node is ready; returns the reason if the node ends or takes too long.
+    """Wait until the node is ready. Returns `None`, or the reason if it ends or takes too long.
 
-    `watch` sees the lines of this incarnation, and `runs` returns whether the incarnation runs.
+    `watch` sees the output since the node's last start. `runs` tells whether the node still runs.
     """
     ready = spec.ready
     if ready is None:
@@ -75,7 +76,7 @@ async def wait_ready(
     while True:
         missing = await _missing(spec, watch, ask_port, run_command)
         wanted = f"it is ready once {describe(ready)}" + (f" ({missing})" if missing else "")
-        if not runs():  # check after the probe, since another process may have answered the probe
+        if not runs():  # check now, since another process may have answered the test
             return f"node {spec.name!r} ended before it was ready; {wanted}"
         if missing is None:
             return None
@@ -87,7 +88,7 @@ async def wait_ready(
 async def _missing(
     spec: NodeSpec, watch: LineWatch, ask_port: AskPort, run_command: RunCommand
 ) -> str | None:
-    """Probe once whether the node is ready; returns `None` if so, else a reason (maybe "")."""
+    """Test once whether the node is ready; `None` if it is, else a reason (may be "")."""
     match spec.ready:
         case ReadyPort(port):
             return await ask_port(port, "")
@@ -104,7 +105,7 @@ async def _missing(
 def not_ready(node: str, reason: str, log: Sequence[str], *, by_host: bool) -> NoReturn:
     """Raise an error for a node that did not become ready, with the end of the node's log.
 
-    The error is an `InfrastructureError` if the host ended the node, and otherwise a `StartError`.
+    If the host ended the node, it is an `InfrastructureError`, and otherwise a `StartError`.
     """
     lines = log[-LOG_LINES:]
     if by_host:

@@ -1,9 +1,10 @@
 """A node in a process or a container: its *verbs* (start, stop, kill, pause, ...).
 
-A verb holds the node's lock (`turn`) and does nothing if the node is in the wrong state. Before it
-pauses a node, it has the warden guard the node, so that the warden resumes the node if the driver
-dies. Verbs verify their effect before they return. Steps that differ by environment (how to start,
-kill or freeze a node) are primitives that subclasses implement.
+An incarnation is one run of the node's program, from a start to its end. A verb holds the node's
+lock (`turn`), and does nothing if the node is in the wrong state. It verifies its effect before it
+returns. Before it pauses a node, it registers the node with the warden, which resumes the node if
+the driver dies. Steps that differ by environment (how to start, kill or freeze a node) are
+primitives that subclasses implement.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ _log = logging.getLogger(__name__)
 
 
 class RealNode(ABC):
-    """A node over all of its incarnations; its verbs are idempotent (see `harness.cluster`)."""
+    """A node over all of its incarnations. Its verbs are idempotent (see `harness.cluster`)."""
 
     def __init__(self, spec: NodeSpec, log: NodeLog, bus: EventBus, warden: Warden) -> None:
         self.spec = spec
         self.log = log
         self.state = NodeState.DOWN
-        self.turn = asyncio.Lock()  # a verb holds this lock while it changes the node's state
+        self.turn = asyncio.Lock()  # held by a verb that changes the node's state
         self.boots = 0
-        self.variant = BASE  # the variant for the next start
+        self.variant = BASE  # for the next start
         self.set_up = False
         self.watch = LineWatch(spec)
         self.ended_by_host = False
-        self.power_cut: PowerCut | None = None  # the power cut to apply at the next start
-        self.disk: FuseDisk | None = None  # the FUSE disk of a foreign program
+        self.power_cut: PowerCut | None = None  # to apply at the next start
+        self.disk: FuseDisk | None = None  # of a foreign program
         self.slowed = 1.0  # the factor by which computing takes longer
         self._bus = bus
         self._warden = warden
@@ -82,7 +83,7 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _end(self) -> None:
-        """Ask the incarnation to end, kill it after a timeout, and wait until it has ended."""
+        """Ask the incarnation to end, and kill it after a timeout; returns once it has ended."""
 
     @abstractmethod
     async def _kill(self) -> None:
@@ -90,11 +91,11 @@ class RealNode(ABC):
 
     @abstractmethod
     def _thaw_undo(self) -> Undo:
-        """The undo action by which the warden ends a pause."""
+        """Return the action by which the warden ends a pause."""
 
     @abstractmethod
     async def _freeze(self) -> bool:
-        """Freeze the node and verify that it is frozen; returns false if the node has ended."""
+        """Freeze the node and verify that it is frozen; false if the node has ended."""
 
     @abstractmethod
     async def _thaw(self) -> None:
@@ -102,7 +103,7 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _set_pace(self) -> None:
-        """Make the node compute more slowly by the factor `slowed`."""
+        """Make the node compute slower, by the factor `slowed`."""
 
     @abstractmethod
     async def _empty(self) -> bool:
@@ -110,7 +111,7 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _ask_port(self, port: int, path: str) -> str | None:
-        """Probe a declared port; returns the reason why it is not ready (`probe.missing`)."""
+        """Test a declared port; returns `None` or the reason why it is not ready."""
 
     @abstractmethod
     async def _run_beside(self, command: Sequence[str]) -> tuple[int | None, str]:
@@ -119,11 +120,11 @@ class RealNode(ABC):
     # --- verbs -------------------------------------------------------------------------------
 
     async def start(self, variant: str | None = None) -> bool:
-        """Start the node if it is down, as `variant` or, if that is `None`, as its previous
-        variant.
+        """Start the node if it is down.
 
-        Raises `UsageError` for an undeclared variant, `TargetError` if the set-up fails, and
-        `InfrastructureError` for failures of the host.
+        It runs as `variant`, or as its previous variant if that is `None`. Raises `UsageError` for
+        an undeclared variant, `TargetError` if the set-up fails, and `InfrastructureError` for
+        failures of the host.
         """
         if variant is not None:
             as_variant(self.spec, variant)  # raises `UsageError` for an undeclared variant
@@ -135,9 +136,10 @@ class RealNode(ABC):
             if not self.set_up:
                 await self._run_setup()
                 if self.disk is not None:
-                    await self.disk.make_durable()  # a power cut must not lose data of the set-up
+                    # a power cut must not lose what the set-up wrote
+                    await self.disk.make_durable()
                 self.set_up = True
-            # Watch the output before the launch, since an incarnation may print at once.
+            # Watch the output before the launch, since the program may print at once.
             self.watch = self.log.on_line = LineWatch(self.spec)
             self.ended_by_host = False
             await self._launch()
@@ -152,10 +154,10 @@ class RealNode(ABC):
             return True
 
     async def kill(self, cut: PowerCut | None = None) -> bool:
-        """Send SIGKILL to the node and verify that it is dead; returns whether it was up.
+        """Kill the node (SIGKILL) and verify that it is dead; returns whether it was up.
 
-        A power cut `cut` also applies to a node that is already down. It takes effect on the data
-        no later than at the next start.
+        The power cut `cut` also applies to a node that is already down. The data are lost now or at
+        the next start.
         """
         async with self.turn:
             self.power_cut = cut or self.power_cut
@@ -169,7 +171,7 @@ class RealNode(ABC):
             return was_up
 
     async def pause(self, lease_s: float) -> bool:
-        """Freeze the node and verify that it is frozen; returns false if it is not running."""
+        """Freeze the node and verify that it is frozen; false if it is not running."""
         async with self.turn:
             if self.state is not NodeState.RUNNING:
                 return False
@@ -183,7 +185,7 @@ class RealNode(ABC):
             return True
 
     async def resume(self) -> bool:
-        """Thaw a paused node and verify that it runs; returns false if it is not paused."""
+        """Resume a paused node and verify that it runs; false if it is not paused."""
         async with self.turn:
             if self.state is not NodeState.PAUSED:
                 return False
@@ -192,13 +194,13 @@ class RealNode(ABC):
     async def _resume(self) -> bool:
         await self._thaw()
         if self.state is not NodeState.PAUSED:
-            return False  # the node has ended, which its exit event reports
+            return False  # the node has ended, and its exit event says so
         self._forget_pause(NodeState.RUNNING)
         await self.control.catch_up()
         return True
 
     async def slow(self, factor: float) -> None:
-        """Make the node's computing take `factor` times as long, even after restarts."""
+        """Make all computing of the node take `factor` times as long, even after restarts."""
         async with self.turn:
             if factor != self.slowed:
                 self.slowed = factor
@@ -220,7 +222,7 @@ class RealNode(ABC):
             return changed
 
     async def wait_ready(self) -> str | None:
-        """Wait until the node is ready as it declares; returns the reason if that fails."""
+        """Wait until the node is ready by its own declaration; returns why not, or `None`."""
         boots = self.boots
 
         def runs() -> bool:
@@ -231,7 +233,7 @@ class RealNode(ABC):
     async def require_ready(self) -> None:
         """Wait until the node is ready, and raise an error if it does not become ready.
 
-        The error is an `InfrastructureError` if the host ended the node, else a `StartError`.
+        If the host ended the node, it is an `InfrastructureError`, and otherwise a `StartError`.
         """
         reason = await self.wait_ready()
         if reason is not None:
@@ -253,20 +255,20 @@ class RealNode(ABC):
         self.power_cut = None
 
     def _over(self) -> list[str]:
-        """Record that the incarnation has ended; returns the last lines of its log."""
+        """Record that the node has exited; returns the last lines of its log."""
         self.log.end_incarnation()
         self._forget_pause(NodeState.DOWN)
         self.control.let_go()
         return self.log.tail(EXIT_LOG_LINES)
 
     def _publish_exit(self, code: int, *, expected: bool, by: str, log: list[str]) -> None:
-        """Publish the end of an incarnation; `by` names who ended it, as in `ClusterEvent`."""
+        """Publish the exit of the node. `by` says who caused it, as in `ClusterEvent`."""
         self.ended_by_host = by == "host"
         data = {"code": code, "expected": expected, "by": by, "log": log}
         self._bus.publish(self.spec.name, "node-exited", data)
 
     def _forget_pause(self, state: NodeState) -> None:
-        """Change the node's state, and release the warden's guard if the node was paused."""
+        """Change the node's state. If it was paused, the warden no longer needs to resume it."""
         was, self.state = self.state, state
         if was is NodeState.PAUSED:
             self._release(self._pause_key)
@@ -283,5 +285,5 @@ class RealNode(ABC):
         self._bus.publish(self.spec.name, "infrastructure", data)
 
     def hurried(self, *, after_s: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
-        """Release delayed disk requests within this context (`FuseDisk.hurried`)."""
+        """Release delayed disk requests inside this context (see `FuseDisk.hurried`)."""
         return contextlib.nullcontext() if self.disk is None else self.disk.hurried(after_s=after_s)

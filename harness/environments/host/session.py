@@ -1,8 +1,8 @@
 """Runs the driver's `main` in real environments: event loop, signals and teardown.
 
-The first Ctrl-C (or SIGTERM) only sets `interrupted`, so the run stops its workload, heals, and
-checks the history so far. The second Ctrl-C cancels `main`. The result of `main` is kept even if
-the teardown fails, since a container that does not stop must not cost the verdict.
+The first Ctrl-C (or SIGTERM) only sets `interrupted`: the run stops its workload, heals, and checks
+the history until then. The second Ctrl-C cancels `main`. The result of `main` is kept even if the
+teardown fails, since a container that does not stop must not cost the verdict.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _DeployedCluster(Controls, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RealSession(Session):
-    """The driver's access to a running deployment (`harness.plugins.Session`)."""
+    """The driver's access to a running deployment (see `harness.plugins.Session`)."""
 
     cluster: Controls
     env: RealClientEnv
@@ -45,10 +45,9 @@ class RealSession(Session):
 
 
 class RealRun:
-    """One execution of a plan; a failure of the infrastructure ends it early."""
+    """One deployment of a plan, up to its removal; infrastructure failures end it early."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
-        """Create an execution of `plan`; subclasses add the deployment."""
         self._plan = plan
         self._bus = EventBus(self._failed)
         self._env: RealClientEnv | None = None
@@ -85,8 +84,8 @@ class RealRun:
         """Run `main` on a deployed cluster; returns the result of `main`.
 
         `connect` maps each client to the addresses of nodes. `data` is the folder of the clients.
-        While `main` runs, the harness polls `look` for interference, and watches the processes in
-        `pids` for CPU starvation.
+        While `main` runs, the harness polls `look` for interference, and watches whether the
+        processes in `pids` lack CPU time.
         """
 
         async def look_at_all() -> Mapping[str, Interference | None]:
@@ -129,7 +128,7 @@ class RealRun:
 
 
 async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awaitable[None]]) -> T:
-    """Run `main` and then, in any case, `teardown`; a failure of `teardown` is only logged."""
+    """Run `main` and then always `teardown`. A failure of `teardown` is only logged."""
     try:
         return await main
     finally:
@@ -140,10 +139,11 @@ async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awai
 
 
 def run_interruptible(body: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run `body(interrupted)` on a new loop; returns the result of `body`.
+    """Run `body(interrupted)` on a new event loop; returns the result of `body`.
 
-    A second signal cancels `body`, and `KeyboardInterrupt` is raised once `body` has ended. Signals
-    have no effect outside of the main thread, since Python allows handlers only in that thread.
+    The first signal sets `interrupted`. The second cancels `body`; when `body` has ended,
+    `KeyboardInterrupt` is raised. Outside of the main thread, signals have no effect, because
+    Python allows handlers only there.
     """
     aborted = False
 

@@ -1,8 +1,8 @@
-"""Watches for other programs that stop processes of a run or end pauses that the harness began.
+"""Watches for other programs that stop processes of a run, or end pauses that the harness began.
 
-A stopped process looks like a hanging process, and a pause that ended early proves nothing. The
-target is not to blame if someone else (a user, a debugger, a supervisor, a clean-up program)
-interferes. So the history records interference from its detection until its end.
+A stopped process looks like a hanging process, and a pause that ended early proves nothing. A user,
+a debugger, a supervisor or a clean-up program may have done it; the target is not to blame. So the
+history records such interference from its detection until its end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.errors import InfrastructureError
 class Interference(NamedTuple):
     """A change that the harness did not make, described by the clause `what`.
 
-    `undid` is the kind of the fault that the change ended, if any. `impostor` says that another
+    `undid` is the kind of the fault that the change ended, if any. `impostor` means that another
     program may have answered in the node's place.
     """
 
@@ -30,17 +30,18 @@ class Interference(NamedTuple):
 
 
 def family_stopped(pid: int, *, wanted: NodeState) -> bool:
-    """Whether a node counts as stopped (for `interference`), by its first process `pid`.
+    """Whether a node with the first process `pid` counts as stopped, for `interference`.
 
-    The first process may be a wrapper, so its descendants matter too. One stopped process holds up
-    a node that should run, and one running process keeps alive a node that should be paused.
+    The first process may be a wrapper, so its descendants count as well. A node that should run is
+    stopped if any of them is stopped. A node that should be paused is stopped only if all of them
+    are.
     """
     running = wanted is NodeState.RUNNING
     return procfs.any_stopped(pid) if running else procfs.all_stopped(pid)
 
 
 def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference | None:
-    """The interference with a node that should be in the state `wanted`; `None` without any."""
+    """Return the interference with a node that should be in the state `wanted`, or `None`."""
     if wanted is NodeState.RUNNING and stopped:
         return Interference(f"{name} was stopped, and not by the harness")
     if wanted is NodeState.PAUSED and not stopped:
@@ -54,10 +55,10 @@ async def watch(
     *,
     interval_s: float,
 ) -> None:
-    """Poll `look` until cancelled, and publish the start and end of interference.
+    """Poll `look` until cancelled, and publish when interference begins and ends.
 
-    The events are of the kind `infrastructure`. `look` returns the interference by node; the node
-    "" means the parts that all nodes share. A failure of `look` is published, too.
+    The events have the kind `infrastructure`. `look` returns the interference by node; the node ""
+    means the parts that all nodes share. A failure of `look` is published as well.
     """
     active: Mapping[str, Interference] = {}
     while True:

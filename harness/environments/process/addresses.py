@@ -1,21 +1,21 @@
 """The listening ports of nodes, and the proxies between each pair of ends (nodes or clients).
 
 Every declared port gets a real port on loopback, below the kernel's range of ephemeral ports. So no
-outgoing connection can take the port while its node is down, and no connection attempt to the port
-can connect to itself (which TCP allows for a socket's own ephemeral port). The driver holds each
-port with a socket that is bound but does not listen, and SO_REUSEADDR lets a node bind the port
-anyway (socket(7)). Foreign programs may not set that option, so the driver releases the ports of a
-foreign program before its start and holds them again after its end.
+outgoing connection can take the port while its node is down, and a connection attempt cannot
+connect to itself (which TCP allows for a socket's own ephemeral port). The driver reserves each
+port with a socket that is bound but does not listen. SO_REUSEADDR lets a node bind the port anyway
+(socket(7)). A foreign program may not set that option, so the driver releases its ports before its
+start and reserves them again after its end.
 
-Each ordered pair of ends has its own proxy for each port, so that a fault can hit exactly one
+Each ordered pair of ends has its own proxy for each port, so that a fault can affect exactly one
 direction between two nodes. A node reaches itself without a proxy, except at a shared address. All
-clients are one end, unless a nemesis of the run distinguishes clients.
+clients are one end, unless a nemesis of the run treats clients separately.
 
-Nodes may need a *shared address* of a port, which is the same for all callers. It is the declared
+Some nodes need a *shared address*: an address that is the same for all callers. It is the declared
 port on a loopback address that belongs to the node in this run. (All of 127.0.0.0/8 is this
-machine, without any set-up.) The link proxy also listens on shared addresses, identifies each
-caller by the caller's socket, and forwards the connection through the proxy of caller and node.
-Faults therefore only affect the proxies of pairs.
+machine, without any set-up.) The link proxy also listens on shared addresses. It identifies each
+caller by the caller's socket, and forwards the connection through the proxy for this caller and
+node. So faults only need to change the proxies of pairs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ LOOPBACK: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
 _ATTEMPTS_MAX: Final = 2000
 _NETWORKS: Final = range(64, 255)
-"""The second octets of shared addresses; users may use addresses with lower octets by hand."""
+"""The second octets of shared addresses. Lower ones are left to users."""
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Ports:
-    """The real ports for a run's declared ports, and the sockets by which the driver holds them."""
+    """The real ports for a run's declared ports, and the sockets that reserve them."""
 
     def __init__(self, specs: Iterable[NodeSpec]) -> None:
         self._held: dict[tuple[str, int], socket.socket] = {}
@@ -68,17 +68,18 @@ class Ports:
             ) from None
 
     def let_go(self, node: str) -> None:
-        """Release a node's ports for a foreign program, which may be unable to share ports."""
+        """Release the ports of a node, for a foreign program that may not set SO_REUSEADDR."""
         for key in [key for key in self._held if key[0] == node]:
             self._held.pop(key).close()
 
     def hold_again(self, node: str) -> list[int]:
-        """Hold a node's released ports again; returns the real ports that another socket holds."""
+        """Reserve released ports again; returns the real ports that another program has."""
         taken = []
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
                 holder = socket.socket()
-                # With SO_REUSEADDR, old connections do not prevent a bind, but a listener does.
+                # Without SO_REUSEADDR, old connections would prevent this bind. A listener still
+                # does.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     holder.bind((LOOPBACK, real))
@@ -102,12 +103,12 @@ def _hold_port() -> socket.socket:
             f"ephemeral ports start at {ephemeral_start}, which leaves no lower ports for nodes; "
             f"raise the start in {_EPHEMERAL_RANGE} (the default is 32768)"
         )
-    # Do not draw ports from the run's seed, since two runs with one seed must not collide.
+    # Not drawn from the run's seed: two runs with the same seed must not use the same ports.
     draw = random.SystemRandom()
     for _ in range(_ATTEMPTS_MAX):
         holder = socket.socket()
-        # A bind without SO_REUSEADDR fails if any program uses the port.
-        # Setting SO_REUSEADDR after the bind lets the node bind the port as well.
+        # This bind fails if any program uses the port. SO_REUSEADDR, which is set afterwards, lets
+        # the node bind the port as well.
         try:
             holder.bind((LOOPBACK, draw.randrange(_LOWEST_PORT, ephemeral_start)))
         except OSError:
@@ -121,7 +122,7 @@ def _hold_port() -> socket.socket:
 
 
 def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
-    """The (node, port) pairs that need a shared address because a placeholder names it.
+    """Return the (node, port) pairs whose shared address some placeholder names.
 
     Raises `UsageError` if a placeholder names an undeclared node or port.
     """
@@ -153,7 +154,7 @@ def fill(
     connect: Mapping[str, tuple[str, int]],
     addresses: Mapping[str, tuple[str, int]],
 ) -> str:
-    """Fill the placeholders of a word for a process; `UsageError` for an unknown placeholder."""
+    """Fill the placeholders of a word for a process; raises `UsageError` for an unknown one."""
     values = {"host": LOOPBACK, "data": str(data), "files": str(files)}
     values |= {f"port:{port}": str(real) for port, (_, real) in listen.items()}
     values |= {f"peer:{place}": f"{host}:{port}" for place, (host, port) in connect.items()}
@@ -173,7 +174,7 @@ class Passage(NamedTuple):
 
 
 class Topology:
-    """All proxies between nodes and clients of a run, and the shared addresses."""
+    """All proxies between the nodes and clients of a run, and the shared addresses."""
 
     def __init__(
         self,
@@ -183,21 +184,21 @@ class Topology:
         clients: Sequence[str] = (CLIENT,),
         shared: Collection[tuple[str, int]] = (),
     ) -> None:
-        """`clients` are the client ends of links; `shared` has the (node, port) pairs to share."""
+        """`clients` are link ends; `shared` has each (node, port) with a shared address."""
         self._specs = specs
         self._clients = clients
         self._ports = ports
         self._shared = shared
         self.passages: list[Passage] = []
         self.proxies: Mapping[str, ProxyInfo] = {}
-        """All proxies by name, as the link proxy has created them."""
+        """All proxies that the link proxy has created, by name."""
         self.addresses: dict[str, tuple[str, int]] = {}
-        """Map each `node:port` that has a shared address to this address."""
+        """Map each `node:port` with a shared address to this address."""
         self.hosts: dict[str, str] = {}
-        """Map each node to its own loopback address; empty if no address is shared."""
+        """Map each node to its own loopback address. Empty if no address is shared."""
 
     async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
-        """Create all proxies on the link proxy, and then all shared addresses."""
+        """Create all proxies, and then all shared addresses."""
         wanted = _pairs(run_id, self._specs, self._clients, self._shared)
         made = self.proxies = {
             proxy.name: proxy
@@ -214,7 +215,8 @@ class Topology:
             if source != destination
         ]
         if self._shared:
-            # Do not draw the network from the run's seed: two runs with one seed must not collide.
+            # Not drawn from the run's seed: two runs with the same seed must not use the same
+            # network.
             draw = random.SystemRandom()
             network = f"127.{draw.choice(_NETWORKS)}.{draw.randrange(1, 255)}"
             names = [spec.name for spec in self._specs]
@@ -233,7 +235,7 @@ class Topology:
                     proxies=proxies,
                     hosts={host: caller for caller, host in self.hosts.items()},
                     otherwise=CLIENT,
-                    neutral=node,  # the node's link to itself, which no fault affects
+                    neutral=node,  # no fault affects the node's link to itself
                 )
             except ToxiproxyError as error:
                 raise UsageError(
@@ -246,11 +248,11 @@ class Topology:
 
     @staticmethod
     def proxy_names(run_id: str, specs: Sequence[NodeSpec], clients: Sequence[str]) -> list[str]:
-        """The names of the proxies that `build` creates if no address is shared."""
+        """Return the names of the proxies that `build` creates if no address is shared."""
         return [name for name, _, _, _ in _pairs(run_id, specs, clients)]
 
     def destinations(self) -> dict[tuple[str, int], str]:
-        """Map each address at which the link proxy listens to the destination node."""
+        """Map each address at which the link proxy listens to the node that it leads to."""
         shared = {address: place.rpartition(":")[0] for place, address in self.addresses.items()}
         return {passage.address: passage.destination for passage in self.passages} | shared
 
@@ -269,7 +271,7 @@ class Topology:
         return addresses | (self.pages if source in self._clients else {})
 
     def detours(self, source: str) -> dict[int, tuple[str, int]]:
-        """Map each real port of another node to the address at which `source` reaches it."""
+        """Map other nodes' real ports to the address at which `source` reaches them by proxy."""
         return {
             self._ports.real(passage.destination, passage.port): passage.address
             for passage in self.passages
@@ -278,7 +280,7 @@ class Topology:
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """Map `node:port` to the real address of the node's pages, which bypasses all proxies."""
+        """Map `node:port` to the real address of the node's web pages. No proxy leads there."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs
@@ -298,9 +300,9 @@ def _pairs(
     clients: Sequence[str],
     shared: Collection[tuple[str, int]] = (),
 ) -> list[tuple[str, str, str, int]]:
-    """The (name, source, destination, declared port) of every proxy that a run needs.
+    """Return (name, source, destination, declared port) for each proxy that a run needs.
 
-    Calls of a node to its own shared address also pass a proxy, which no fault affects.
+    A node's calls to its own shared address also need a proxy, which no fault affects.
     """
     return [
         (f"{run_id}-{source}->{spec.name}:{port}", source, spec.name, port)

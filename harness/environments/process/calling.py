@@ -3,20 +3,21 @@
 All nodes of a run are processes of one machine and would call from 127.0.0.1. The kernel can
 identify the process at the other end of a connection only while that end is open
 (`harness.environments.callers`), and many programs send a message and close at once. So the driver
-intercepts calls of connect(2). A seccomp(2) filter makes connect(2) block, in the node and all of
-its descendants, until the driver has handled the call (seccomp_unotify(2)). If the destination is a
+intercepts calls of connect(2): a seccomp(2) filter blocks each such call, in the node and all of
+its descendants, until the driver has handled it (seccomp_unotify(2)). If the destination is a
 shared address, the driver duplicates the socket (pidfd_getfd(2)) and binds it to the node's own
-address. Then the call continues. The interception costs a node some 200 us per connection and needs
-no privilege.
+address. Then the call continues. This costs a node about 200 us per connection and needs no
+privilege.
 
-A program may tell its peers the address that it has bound, as ZooKeeper does in elections. Such a
-peer calls the real port, past the link proxy, where no fault reaches the connection. The driver
-therefore connects the duplicate to the proxy of the link instead, and the call returns the outcome.
+A program may send its peers the address that it has bound, as ZooKeeper does in elections. The
+peers then call the real port, not the link proxy, so no fault would affect the connection.
+Therefore the driver connects the duplicate to the proxy of the link instead, and the call returns
+the result.
 
-Kernels before 5.6 and some containers do not support the interception. Yama's `ptrace_scope` of 2
-also prevents it unless the harness is root. A program that binds its socket itself, or connects in
-another way (io_uring, TCP fast open), keeps its own address. In these cases only the socket
-identifies the caller.
+Kernels before 5.6 and some containers do not support this. Yama's `ptrace_scope` of 2 also prevents
+it unless the harness is root. A program that binds its socket itself, or connects in another way
+(io_uring, TCP fast open), keeps its own address. In these cases only the socket identifies the
+caller.
 """
 
 from __future__ import annotations
@@ -60,29 +61,32 @@ _RESPONSE: Final = struct.Struct("=QqiI")
 _GO_ON: Final = 1
 _BIND_ADDRESS_NO_PORT: Final = 24
 _MAPPED: Final = bytes(10) + b"\xff\xff"
-_ADDRESS_BYTES_MAX: Final = 28  # the size of an IPv6 sockaddr
+_ADDRESS_BYTES_MAX: Final = 28  # the size of a sockaddr for IPv6
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CallingAddress:
-    """Gives one node's outgoing connections their own source address, and its links to others."""
+    """Gives a node's connections their own source address, and leads them to the link proxy."""
 
     def __init__(self, host: str, detours: Mapping[int, tuple[str, int]] | None = None) -> None:
-        """`host` is the source address of calls to the /24 network of `host`; `detours` maps each
-        real port of another node to the address at which this node's link to that port begins.
+        """`host` is the source address of calls into its own /24 network.
+
+        `detours` maps each real port of another node to the address of the proxy for this node's
+        calls.
         """
         self._host = socket.inet_aton(host)
         self._detours = detours or {}
 
     def started(self, start: Callable[[], T]) -> T:
-        """Run `start`, whose new process calls from this address; returns the result of `start`."""
-        # A filter cannot be removed from its thread, so install it in a temporary thread.
-        # The processes that this thread starts inherit the filter.
+        """Run `start`, whose new process calls from this address; returns its result."""
+        # A filter cannot be removed from its thread, so it is installed in a temporary thread. The
+        # processes that this thread starts inherit it.
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
         if listener is not None:
-            # Do not supervise on the driver's loop, which may wait for a node blocked in connect.
+            # Not on the driver's event loop, because the loop may wait for a node that is blocked
+            # in connect.
             threading.Thread(target=self._supervise, args=(listener,), daemon=True).start()
         return process
 
@@ -97,7 +101,7 @@ class CallingAddress:
             raise
 
     def _supervise(self, listener: int) -> None:
-        """Answer each call of connect, until all processes end."""
+        """Answer each call of connect until all processes have ended."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         while any(events & select.POLLIN for _, events in poll.poll()):
@@ -109,7 +113,7 @@ class CallingAddress:
                 try:
                     with contextlib.suppress(
                         Exception
-                    ):  # even without a bind, the call must continue
+                    ):  # if the bind fails, the call still continues
                         outcome = self._handle(listener, request)
                 finally:
                     flags = _GO_ON if outcome is None else 0
@@ -117,7 +121,7 @@ class CallingAddress:
         os.close(listener)
 
     def _handle(self, listener: int, request: bytearray) -> int | None:
-        """Handle a call of connect: return `None` to let it go on, else its outcome (0 or -errno).
+        """Handle a call of connect. Returns its result (0 or -errno), or `None` to let it continue.
 
         The socket of a call to a shared address is bound first. A call that would bypass the link
         proxy is carried out here, by connecting the socket to the proxy. Raises `OSError` if the
@@ -130,7 +134,7 @@ class CallingAddress:
         ):
             fcntl.ioctl(
                 listener, _IS_VALID, struct.pack("=Q", ident)
-            )  # fails if the number of `thread` was recycled
+            )  # fails if another thread now has this number
             memory.seek(place)
             called = _Place.of(memory.read(min(size, _ADDRESS_BYTES_MAX)))
             if called is None:
@@ -140,7 +144,7 @@ class CallingAddress:
                 return None
             end = _checked(_libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(descriptor), 0))
         try:
-            # Do not wrap `end` in a Python `socket`, which might change flags of the node's socket.
+            # A Python `socket` might change the flags of the node's socket.
             if detour is not None:
                 failed = _libc.connect(end, detour, len(detour)) < 0
                 return -ctypes.get_errno() if failed else 0
@@ -153,7 +157,7 @@ class CallingAddress:
             os.close(end)
 
     def _detour(self, called: _Place) -> bytes | None:
-        """The sockaddr to connect to if `called` is the real port of another node."""
+        """Return the proxy's sockaddr if `called` is the real port of another node, else `None`."""
         detour = self._detours.get(called.port)
         if detour is None or not self._is_here(called.host):
             return None
@@ -161,18 +165,18 @@ class CallingAddress:
         return _Place(called.family, socket.inet_aton(host), port).sockaddr()
 
     def _is_here(self, host: bytes) -> bool:
-        """Whether an address is where real ports are: on loopback, and not a shared address."""
+        """Whether real ports are at this address: it is on loopback, and not a shared address."""
         return host == bytes(4) or (host[:1] == b"\x7f" and host[:3] != self._host[:3])
 
     def _own_address(self, called: _Place) -> bytes | None:
-        """The sockaddr to bind before a call to `called`; `None` if none is needed."""
+        """Return the sockaddr to bind before a call to `called`, or `None`."""
         if called.host[:3] != self._host[:3]:
             return None
         return _Place(called.family, self._host, 0).sockaddr()
 
 
 class _Place(NamedTuple):
-    """An IPv4 address and a port, in a sockaddr of IPv4, or mapped in one of IPv6."""
+    """An IPv4 address and a port, from a sockaddr of IPv4, or of IPv6 with a mapped address."""
 
     family: int
     host: bytes
@@ -191,7 +195,7 @@ class _Place(NamedTuple):
         return None
 
     def sockaddr(self) -> bytes:
-        """Return the place as a sockaddr, the form that the kernel reads."""
+        """Return the sockaddr that the kernel reads."""
         port = struct.pack("!H", self.port)
         if self.family == socket.AF_INET:
             return struct.pack("=H2s4s8x", self.family, port, self.host)
@@ -218,7 +222,7 @@ def _checked(result: int) -> int:
 def _listen_to_connects() -> int | None:
     """Install the seccomp filter in this thread and the processes that it will start.
 
-    Returns the descriptor that announces calls of connect; `None` if the kernel supports no such
+    Returns the descriptor that reports calls of connect, or `None` if the kernel supports no such
     filter.
     """
     if platform.machine() not in _ARCHITECTURES:

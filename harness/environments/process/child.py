@@ -1,7 +1,7 @@
 """A child process whose output and exit arrive as events on the loop.
 
 A pidfd becomes readable when its process ends (pidfd_open(2)), so no thread has to wait for the
-exit. Each child gets its own session, so Ctrl-C reaches only the driver, and a signal to a program
+exit. Each child gets its own session, so Ctrl-C reaches only the driver. A signal to a program
 reaches all processes that the program starts.
 """
 
@@ -48,7 +48,7 @@ class Account(NamedTuple):
 
 
 def account_of(user: str | None) -> Account | None:
-    """The account of `user`; `None` if `user` is `None` or the harness is not root.
+    """Return the account of `user`; `None` if `user` is `None` or the harness is not root.
 
     Raises `UsageError` if this machine has no such user.
     """
@@ -90,7 +90,7 @@ class Child:
         account: Account | None = None,
         calling: CallingAddress | None = None,
     ) -> None:
-        """Start the process; without `listens`, its standard input is empty and `say` fails."""
+        """Start the process. Without `listens`, its standard input is empty, and `say` fails."""
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -117,15 +117,15 @@ class Child:
         self._killed: list[ProcessId] = []
         self._on_output = on_output
         self._on_exit = on_exit
-        self._on_lost = on_lost  # called if the child's output becomes unreadable
+        self._on_lost = on_lost  # called if the child's output cannot be read
         self._loop = asyncio.get_running_loop()
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
         os.set_blocking(self._output, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        # A larger pipe lets the child continue while the driver is busy.
-        # The pipe keeps its default size if the system refuses a larger size to this user.
+        # A larger pipe lets the child continue while the driver is busy. The system may refuse a
+        # larger pipe to this user.
         with contextlib.suppress(PermissionError):
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -138,7 +138,7 @@ class Child:
         return self._popen.pid
 
     def _readable(self) -> bool:
-        """Read available output of the child; returns false if there is none for now."""
+        """Read available output of the child; false if there is none now."""
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
@@ -157,7 +157,7 @@ class Child:
         code = self._popen.wait()
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        # Kill the other processes of the child's group, which are orphans now.
+        # The other processes of the child's group are orphans now.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         remove_shared_memory(self.identity)
@@ -176,7 +176,8 @@ class Child:
         """Write a line to the child's standard input, atomically and without waiting.
 
         Raises `InfrastructureError` if the pipe is full, or if the line is too long for an atomic
-        write (pipe(7)). If the child has ended, drops the line, since `on_exit` reports the end.
+        write (pipe(7)). If the child has ended, the line is dropped, since `on_exit` reports the
+        end.
         """
         if len(line) > select.PIPE_BUF:
             raise InfrastructureError(
@@ -196,16 +197,16 @@ class Child:
             return
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the child's process group; returns false if the child has ended.
+        """Signal the child's process group; false if the child has ended.
 
         Signals in `_FOR_ALL` also reach descendants in other process groups.
         """
         if self.exited.is_set():
             return False
         # Some programs, such as PostgreSQL, put their children into other process groups.
-        # PostgreSQL itself passes SIGTERM on to its children, but not SIGKILL or SIGSTOP.
+        # PostgreSQL itself passes on SIGTERM, but it cannot pass on SIGKILL or SIGSTOP.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
-        # The pid cannot be recycled before the driver has waited for the child.
+        # No other process gets this pid before the driver has waited for the child.
         try:
             os.killpg(self._popen.pid, number)
         except ProcessLookupError:
@@ -218,11 +219,11 @@ class Child:
         return True
 
     async def wait_exited(self, timeout_s: float) -> bool:
-        """Wait until the child has ended; returns false after the timeout."""
+        """Wait until the child has ended; false after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.exited.wait()
-                # Also wait for the killed descendants in other process groups.
+                # Also wait for killed descendants in other process groups.
                 while any(map(procfs.is_alive, self._killed)):  # noqa: ASYNC110 - a poll
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
@@ -230,7 +231,8 @@ class Child:
         return True
 
     async def wait_stopped(self, *, stopped: bool) -> None:
-        """Wait until the child and all descendants are stopped or, unless `stopped`, running.
+        """Wait until the child and all descendants are stopped or, without `stopped`, until all
+        run.
 
         Raises `InfrastructureError` after a timeout, or if the child ends.
         """
@@ -266,10 +268,10 @@ async def run_once(
     on_output: Callable[[bytes], None] = lambda _: None,
     on_start: Callable[[ProcessId], None] = lambda _: None,
 ) -> tuple[int | None, str]:
-    """Run a set-up command or probe next to a node until the command ends.
+    """Run a set-up command or a test next to a node, until the command ends.
 
-    Returns the exit code (`None` if the command took too long and was killed) and the output. Under
-    `key`, the warden guards the command and kills it if the driver dies. Raises
+    Returns the exit code (`None` if the command took too long and was killed) and the output. If
+    the driver dies, the warden kills the command, which it knows by `key`. Raises
     `InfrastructureError` if the command cannot be started or killed.
     """
     codes: list[int] = []
@@ -285,7 +287,7 @@ async def run_once(
         folder=folder,
         on_output=take,
         on_exit=codes.append,
-        on_lost=lambda _: None,  # if reading fails, the output is incomplete
+        on_lost=lambda _: None,  # then the output is incomplete
         account=account,
         calling=calling,
     )

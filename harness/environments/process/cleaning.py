@@ -28,10 +28,10 @@ _POLL_S: Final = 0.02
 
 
 def clean_dead_runs() -> list[str]:
-    """Remove the processes, proxies and folders of dead runs; returns a line per removed object.
+    """Remove the processes, proxies and folders of dead runs; returns a line for each of them.
 
-    If an object cannot be removed, the other objects are still removed, and `CleaningError` is
-    raised at the end.
+    If an object cannot be removed, the others are still removed, and then `CleaningError` is
+    raised.
     """
     _wait_for_wardens()
     lines: list[str] = []
@@ -69,7 +69,7 @@ def _remove(folder: Path, owner: Owner) -> Iterator[str]:
 
 
 def _wait_for_wardens() -> None:
-    """Wait for wardens that are still cleaning up after drivers that have just died."""
+    """Wait for the wardens of drivers that have just died, because they are still cleaning up."""
     deadline_s = time.monotonic() + _WARDEN_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if not any(role == "warden" for _, _, role in leftovers()):
@@ -86,7 +86,7 @@ def _wait_gone(process: ProcessId) -> None:
 
 
 def _remove_proxies(owner: Owner) -> list[str]:
-    """Remove a dead run's proxies from a user's Toxiproxy; returns a line per removed proxy."""
+    """Remove a dead run's proxies from the user's Toxiproxy; returns a line for each of them."""
     url = owner.link_proxy
     if url is None:
         return []

@@ -15,19 +15,19 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Found(NamedTuple):
-    """A container, volume or network that has the harness's labels."""
+    """A container, volume or network that carries the harness's labels."""
 
     id: str
     name: str
     labels: dict[str, str]
-    # Only containers have the following fields.
+    # Only containers have these fields.
     state: str = ""  # "running", "paused", "exited", ...
     addresses: Mapping[str, str] = MappingProxyType({})  # network -> address in this network
-    ports: Mapping[int, int] = MappingProxyType({})  # declared port -> published port
+    ports: Mapping[int, int] = MappingProxyType({})
 
 
 def container_of(row: Mapping[str, Any]) -> Found:
-    """The container described by one entry of the engine's list of containers."""
+    """Return the container that one entry of the engine's list describes."""
     networks: dict[str, dict[str, Any]] = (row.get("NetworkSettings") or {}).get("Networks") or {}
     bound = (port for port in row.get("Ports") or () if port.get("PublicPort"))
     return Found(
@@ -41,9 +41,9 @@ def container_of(row: Mapping[str, Any]) -> Found:
 
 
 def usage_of(stats: Mapping[str, Any]) -> Usage:
-    """A container's use of memory and disk, from the engine's statistics for cgroup v1 or v2.
+    """Return a container's memory and disk use, from the engine's statistics for cgroup v1 or v2.
 
-    Zero written bytes count as unknown, since the kernel does not count writes to tmpfs.
+    No written bytes count as unknown, since the kernel does not count writes to tmpfs.
     """
     held = (stats.get("memory_stats") or {}).get("stats") or {}
     anonymous = held.get("anon", held.get("rss"))
@@ -55,6 +55,6 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
 
 
 def plain(text: str) -> str:
-    """The output `text` of a build step without colours, with control characters escaped."""
+    """Remove colours from the output of a build step, and escape its control characters."""
     text = _STYLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

@@ -10,7 +10,7 @@ from typing import IO
 
 
 def tar_files(files: Mapping[str, bytes], *, executable: frozenset[str] = frozenset()) -> bytes:
-    """A reproducible tar archive of `files`, owned by root, for `Engine.put_archive`."""
+    """Return a reproducible tar archive of `files`, owned by root, for `Engine.put_archive`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, data in sorted(files.items()):
@@ -31,7 +31,7 @@ def tar_folder(name: str, mode: int) -> bytes:
 
 
 def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
-    """Write a tar archive of a folder's content, below `top` and owned by the user id `owner`."""
+    """Write a tar archive of a folder's content, below `top`, owned by the user id `owner`."""
 
     def owned(info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid = info.gid = owner

@@ -19,11 +19,11 @@ _TAIL_BYTES_MAX: Final = 500
 class Exchange:
     """The input and output streams of a command that the engine executes."""
 
-    # untyped, because the stream's type depends on the transport
+    # untyped: the type of the stream depends on the transport
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._response = getattr(stream, "_response", contextlib.nullcontext())
-        # The SDK wraps a plain socket in a read-only file, and returns other sockets unwrapped.
+        # The SDK wraps a plain socket in a read-only file, and returns other sockets as they are.
         self._connection = getattr(stream, "_sock", stream)
 
     def say(self, data: bytes) -> None:
@@ -36,14 +36,13 @@ class Exchange:
         return (demux_adaptor(*frame) for frame in frames)
 
     def close(self) -> None:
-        """Close the connection, which ends the command's input and any pending read."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
 class Attachment:
-    """The output of a running container; the caller must call `close`, even if it reads nothing."""
+    """The output of a running container. The caller must call `close`, even if it reads nothing."""
 
     def __init__(
         self,
@@ -56,9 +55,10 @@ class Attachment:
         self._tail = tail
 
     def lines(self) -> Iterator[bytes]:
-        """Yield lines, without line ends, until the container stops; split only overlong lines.
+        """Yield lines, without line ends, until the container stops; an overlong line is split.
 
-        Lines of standard output and of standard error are interleaved, but never mixed in a line.
+        Lines of standard output and of standard error may alternate, but a line comes from only one
+        of them.
         """
         pending = [b"", b""]
         with self._translated():
@@ -74,8 +74,8 @@ class Attachment:
         yield from (rest for rest in pending if rest)
 
     def close(self) -> None:
-        """Close the connection and release its place in the SDK's pool; may be called twice."""
-        with contextlib.suppress(OSError):  # the engine has closed the connection already
+        """Close the connection, and return it to the SDK's pool; may be called twice."""
+        with contextlib.suppress(OSError):  # the engine has already closed the connection
             self._stream.close()
         # The SDK does not close the file object over the socket, which keeps the socket open.
         response: Any = vars(self._stream)["_response"]

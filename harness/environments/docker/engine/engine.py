@@ -1,12 +1,15 @@
-"""The only module that talks to a Docker engine: a thin typed wrapper around the SDK.
+"""A thin typed wrapper around Docker's SDK, and the only module that talks to an engine.
 
 The SDK is an optional dependency, so it is imported lazily. Every call has a timeout. Every
 exception of the SDK becomes an `InfrastructureError` with the action, the container and its last
-lines of output. If the engine is unreachable for a moment, calls marked `_repeated` are retried.
-Such calls are idempotent, so a retry is harmless even if the first attempt was carried out. All
-calls block, so callers run them in threads. The engine stores no container output (log driver
-`none`). The harness attaches to the output before it starts the container, so no line is lost or
-stored twice.
+lines of output.
+
+Calls marked `_repeated` are retried if the engine is unreachable for a moment. They are idempotent,
+so a retry is harmless even if the first attempt was carried out. All calls block, so callers run
+them in threads.
+
+The engine stores no container output (log driver `none`). The harness attaches to the output before
+it starts the container, so no line is lost or stored twice.
 """
 
 from __future__ import annotations
@@ -34,17 +37,18 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_S: Final = 60
 REPEAT_S: Final = 10.0
-"""The time for which the harness retries calls to an engine that does not answer."""
+"""For how long the harness retries calls to an engine that does not answer."""
 _REPEAT_WAIT_S_MIN: Final = 0.05
 _REPEAT_WAIT_S_MAX: Final = 1.0
-_GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an unreachable engine
+_GATEWAY_STATUSES: Final = (502, 503, 504)  # status codes of a proxy whose engine is unreachable
 _PING_TIMEOUT_S: Final = 5
-_FREEZER_TRIES: Final = 10  # on a loaded host, runc may give up before all processes freeze
+_FREEZER_TRIES: Final = 10  # on a loaded host, runc may give up before all processes are frozen
 _BUILD_TIMEOUT_S: Final = 900
 _CPU_PERIOD_US: Final = 100_000
 _END: Final = "\x04"
 _WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
-"""Shell prefix that appends the exit code to a command's output, so truncation is detected."""
+"""A shell prefix that appends the exit code to a command's output, so that lost output is
+noticed."""
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
 _IN_MEMORY: Final = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
@@ -61,7 +65,7 @@ class EngineUnreachableError(InfrastructureError):
 def _repeated(
     call: Callable[Concatenate[Engine, P], T],
 ) -> Callable[Concatenate[Engine, P], T]:
-    """Retry an idempotent call for a while if the engine is unreachable."""
+    """Retry an idempotent call for `REPEAT_S` while the engine is unreachable."""
 
     @functools.wraps(call)
     def repeat(engine: Engine, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -80,10 +84,11 @@ def _repeated(
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of a container to create.
 
-    `network` is a network's name or, for a container that shares the address of another container,
-    `container:<name>`. Without a `command`, the container runs its image's entry point and command.
-    A `command` replaces both, unless there is an `entrypoint`, which gets the command as arguments;
-    with `keeps_entrypoint`, the image's own entry point gets the command.
+    `network` is a network's name, or `container:<name>` to share the address of another container.
+
+    Without a `command`, the container runs its image's entry point and command. A `command`
+    replaces both. With an `entrypoint`, or with `keeps_entrypoint` (the image's own), the entry
+    point gets the command as its arguments.
     """
 
     name: str
@@ -97,40 +102,40 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     hostname: str | None = None
     hosts: dict[str, str] = msgspec.field(default_factory=dict)
-    listens: bool = False  # whether `Engine.say` can write to the container's standard input
-    published: tuple[int, ...] = ()  # ports to publish on 127.0.0.1; the engine chooses numbers
+    listens: bool = False  # `Engine.say` may write to the container's standard input
+    published: tuple[int, ...] = ()  # published on 127.0.0.1; the engine chooses the numbers
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     user: str | None = None
     stop_signal: str | None = None  # `None` means the image's stop signal
-    capabilities: tuple[str, ...] = ()  # the container lacks all other capabilities
+    capabilities: tuple[str, ...] = ()  # the only capabilities of the container
     no_new_privileges: bool = True
     read_only: bool = False
     memory_bytes_max: int
     processes_max: int
     cpus: float | None = None
-    volumes: dict[str, str] = msgspec.field(default_factory=dict)  # name -> mount point
+    volumes: dict[str, str] = msgspec.field(default_factory=dict)  # volume: mount point
 
 
 class ContainerState(NamedTuple):
-    """The state of a container, as the engine reports it."""
+    """The state of a container, according to the engine."""
 
     running: bool
     paused: bool
     exit_code: int
-    ports: dict[int, int]  # declared port -> published port on 127.0.0.1
+    ports: dict[int, int]  # declared port: published port on 127.0.0.1
     oom_killed: bool = False  # the OOM killer ended a process in the container
     pid: int | None = None  # pid of the first process; `None` if the engine is remote
 
 
 class ExecResult(NamedTuple):
-    """The exit code of a command in a container, and its output on both streams."""
+    """The exit code of a command in a container, and the output on both of its streams."""
 
     code: int
     output: str
 
 
 class _Unless(contextlib.AbstractContextManager[None, bool]):
-    """Suppresses API errors with the given statuses, which mean that the call had nothing to do."""
+    """Suppresses API errors with the given statuses, which mean that there was nothing to do."""
 
     def __init__(self, *statuses: int) -> None:
         self._statuses = statuses
@@ -144,7 +149,7 @@ class _Unless(contextlib.AbstractContextManager[None, bool]):
 
 
 class Engine:
-    """A connection to the engine that the `DOCKER_*` environment variables name."""
+    """A connection to the engine that the environment variables `DOCKER_*` name."""
 
     def __init__(self) -> None:
         try:
@@ -163,7 +168,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _translated(self, action: str, container: str | None = None) -> Iterator[None]:
-        """Raise `InfrastructureError` for every SDK exception, with the container's last output."""
+        """Turn SDK exceptions into `InfrastructureError` with the container's last output."""
         import docker.errors
         import requests
         import urllib3
@@ -188,7 +193,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _patient(self, timeout_s: int) -> Iterator[None]:
-        """Allow `timeout_s` for each answer of the engine within this context."""
+        """Wait up to `timeout_s` for each answer of the engine inside this context."""
         before_s, self._api.timeout = self._api.timeout, timeout_s
         try:
             yield
@@ -198,7 +203,7 @@ class Engine:
     @classmethod
     @contextlib.contextmanager
     def connected(cls) -> Iterator[Engine]:
-        """Connect to the engine; raises `InfrastructureError` if no answer comes in seconds."""
+        """Connect to the engine; raises `InfrastructureError` if it does not answer in seconds."""
         engine = cls()
         try:
             with engine._translated("reach the engine"), engine._patient(_PING_TIMEOUT_S):
@@ -231,12 +236,12 @@ class Engine:
         return None
 
     def tag(self, image: str, repository: str, tag: str) -> None:
-        """Add a name to an image; an image that had this name loses it."""
+        """Give an image one more name. An image that had this name before loses it."""
         with self._translated(f"tag {image}"):
             self._api.tag(image, repository, tag)
 
     def pull(self, image: str, *, timeout_s: int) -> None:
-        """Pull an image; `timeout_s` bounds each wait for the engine's next progress message."""
+        """Pull an image. `timeout_s` limits each wait for the engine's next message."""
         from docker.utils import parse_repository_tag
 
         with self._translated(f"pull {image}"), self._patient(timeout_s):
@@ -257,7 +262,7 @@ class Engine:
         labels: dict[str, str],
         progress: Callable[[str], None],
     ) -> None:
-        """Build an image from an archive that contains a Dockerfile."""
+        """Build an image from `context`, an archive that contains a Dockerfile."""
         with self._translated(f"build {tag}"):
             stream = self._api.build(
                 fileobj=context,
@@ -277,10 +282,7 @@ class Engine:
     def _checked(
         stream: Iterator[dict[str, Any]], progress: Callable[[str], None] | None = None
     ) -> None:
-        """Read a progress stream to its end; raises `InfrastructureError` for an error in it.
-
-        Standard error of a build step arrives in coloured pieces of arbitrary size.
-        """
+        """Read all progress messages; raises `InfrastructureError` for an error in them."""
         output: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
         rest = ""
         for item in stream:
@@ -301,7 +303,7 @@ class Engine:
     def create_network(
         self, name: str, *, subnet: str, gateway: str, labels: dict[str, str]
     ) -> bool:
-        """Create a bridge network; returns false if the subnet overlaps a subnet in use."""
+        """Create a bridge network. Returns false if the subnet overlaps one that is in use."""
         import docker.errors
         from docker.types import IPAMConfig, IPAMPool
 
@@ -331,7 +333,7 @@ class Engine:
 
     @_repeated
     def networks(self, *labels: str) -> list[Found]:
-        """The networks with all of these labels, each given as `name` or `name=value`."""
+        """Return the networks that have all of these labels (`name` or `name=value`)."""
         with self._translated("list networks"):
             rows = self._api.networks(filters={"label": list(labels)})
         return [Found(row["Id"], row["Name"], row.get("Labels") or {}) for row in rows]
@@ -359,7 +361,7 @@ class Engine:
 
     @_repeated
     def volumes(self, *labels: str) -> list[Found]:
-        """The volumes with all of these labels, each given as `name` or `name=value`."""
+        """Return the volumes that have all of these labels (`name` or `name=value`)."""
         with self._translated("list volumes"):
             rows: list[dict[str, Any]] = (
                 self._api.volumes(filters={"label": list(labels)}).get("Volumes") or []
@@ -391,7 +393,8 @@ class Engine:
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=spec.hosts or None,
-                # Pid 1 ignores SIGTERM without a handler; Docker's init is pid 1 and forwards it.
+                # A pid 1 without a handler ignores SIGTERM. So Docker's init is pid 1 and forwards
+                # the signal.
                 init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
@@ -412,10 +415,11 @@ class Engine:
                 ports=[(port, "tcp") for port in spec.published],
                 host_config=host,
                 networking_config=networking,
-                # Unless detached, the container's input is closed when the first attachment ends.
+                # The engine closes the input of a container that is not detached when its first
+                # attachment ends.
                 detach=True,
                 working_dir=spec.working_folder,
-                # The entry point of a foreign image would take the command as its arguments.
+                # The entry point of a foreign image would take the command as arguments.
                 entrypoint=list(spec.entrypoint)
                 if spec.entrypoint or (spec.command and not spec.keeps_entrypoint)
                 else None,
@@ -441,11 +445,11 @@ class Engine:
         return False
 
     def pause(self, container: str) -> bool:
-        """Freeze the container; returns false if it is not running or is already paused."""
+        """Pause a container; returns false if it is not running or is already paused."""
         return self._freezer("pause", container)
 
     def unpause(self, container: str) -> bool:
-        """Thaw the container; returns false if it is not paused."""
+        """Resume a container; returns false if it is not paused."""
         return self._freezer("unpause", container)
 
     @_repeated
@@ -458,7 +462,8 @@ class Engine:
                 try:
                     call(container)
                 except docker.errors.APIError:
-                    # Engines answer 500 for a container in the wrong state, so check the state.
+                    # Engines answer 500 for a container in the wrong state. So the state shows
+                    # whether to ignore it.
                     state = self.state(container)
                     if state is None or not state.running or state.paused == (verb == "pause"):
                         return False
@@ -472,12 +477,12 @@ class Engine:
     def say(self, container: str, line: bytes) -> None:
         """Write a line to the standard input of a running container whose spec has `listens`.
 
-        The reader of the line must tolerate that the line arrives late or twice.
+        The line may arrive late or twice, so its reader must tolerate that.
         """
         with self._translated("speak to", container):
             stream: Any = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
-            # The SDK wraps a plain socket in a read-only file, and returns other sockets unwrapped.
-            # The SDK also keeps the HTTP response, which holds the connection.
+            # The SDK wraps a plain socket in a read-only file, and returns other sockets as they
+            # are. It also keeps the HTTP response, which holds the connection.
             connection = getattr(stream, "_sock", stream)
             response = getattr(stream, "_response", None)
             try:
@@ -489,7 +494,6 @@ class Engine:
 
     @_repeated
     def state(self, container: str) -> ContainerState | None:
-        """The state of a container; `None` if no container has that name."""
         with self._translated("inspect", container), _Unless(404):
             answer = self._api.inspect_container(container)
             bound = answer["NetworkSettings"]["Ports"] or {}
@@ -511,7 +515,7 @@ class Engine:
         return None
 
     def stopped(self, container: str) -> int | None:
-        """The host pid of a stopped process in a container; `None` if no process is stopped."""
+        """Return the host pid of a stopped process in the container; `None` without one."""
         with self._translated("list the processes of", container), _Unless(404, 409):
             rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
             return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)
@@ -519,9 +523,9 @@ class Engine:
 
     @_repeated
     def limit_processor(self, container: str, share: float | None) -> None:
-        """Limit a container's CPU time; `share` counts CPUs, and `None` removes the limit.
+        """Limit a container's CPU time to `share` CPUs; `None` removes the limit.
 
-        The limit takes effect at once and persists across restarts of the container.
+        The limit takes effect at once, and stays when the container restarts.
         """
         quota_us = -1 if share is None else round(share * _CPU_PERIOD_US)
         with self._translated("limit the processor of", container):
@@ -535,15 +539,15 @@ class Engine:
 
     @_repeated
     def usage(self, container: str) -> Usage:
-        """A container's memory use without page cache, and the bytes that it wrote to devices."""
+        """Return a container's memory use without page cache, and the bytes written to devices."""
         statistics: dict[str, Any] = {}
         with self._translated("measure", container), _Unless(404):
             statistics = self._api.stats(container, stream=False, one_shot=True)
         return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """Wait up to `timeout_s` for a container to stop; returns its state, `None` if removed."""
-        # The SDK reports a timeout like a lost connection, so ask for the state in both cases.
+        # The SDK does not tell a timeout from a lost connection, so ask for the state in both
+        # cases.
         with (
             contextlib.suppress(EngineUnreachableError),
             self._translated("wait for", container),
@@ -554,7 +558,7 @@ class Engine:
 
     @_repeated
     def attach(self, container: str) -> Attachment:
-        """Attach to standard output and error of a container, even before its start."""
+        """Attach to a container's standard output and error, even before the container starts."""
         with self._translated("attach to", container):
             stream = self._api.attach(
                 container, stdout=True, stderr=True, stream=True, logs=False, demux=True
@@ -571,11 +575,11 @@ class Engine:
         user: str = "0",
         environment: dict[str, str] | None = None,
     ) -> ExecResult:
-        """Run an idempotent command as `user` in a running container that has a shell.
+        """Run an idempotent command in a running container that has a shell.
 
         The command is retried if its output is incomplete, so every run must print the same text. A
-        busy engine may lose a command's output in part or completely and still report success
-        (moby/moby#27289, docker/docker-py#2042).
+        busy engine may lose all or part of the output and still report success (moby/moby#27289,
+        docker/docker-py#2042).
         """
         with self._translated(f"run {command[0]!r} in", container):
             made = self._api.exec_create(
@@ -591,10 +595,10 @@ class Engine:
 
     @_repeated
     def watch(self, container: str, command: Sequence[str]) -> Attachment:
-        """Start a command as root in a container; returns the attachment to its output.
+        """Start a command as root in a container, and attach to its output.
 
-        The command must read one byte before it prints anything, since output that arrives in one
-        packet with the engine's HTTP response would be lost.
+        The command must read one byte before it prints anything: output in the same packet as the
+        engine's HTTP response would be lost.
         """
         with self._translated(f"run {command[0]!r} in", container):
             made = self._api.exec_create(container, list(command), user="0", stdin=True)
@@ -605,13 +609,13 @@ class Engine:
 
     @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:
-        """Unpack a tar archive in a running or stopped container."""
+        """Unpack a tar archive in a container, running or stopped."""
         with self._translated(f"copy files to {folder} of", container):
             self._api.put_archive(container, folder, archive)
 
     @_repeated
     def copy_in(self, folder: Path, container: str, to: str, owner: int) -> None:
-        """Copy the content of a local folder to a folder of a container, owned by `owner`."""
+        """Copy a local folder's content into a container; the user id `owner` owns the copy."""
         with (
             self._translated(f"copy to {to} of", container),
             tempfile.TemporaryFile() as spool,
@@ -621,7 +625,6 @@ class Engine:
             self._api.put_archive(container, "/", spool)
 
     def copy_out(self, container: str, folder: str, to: Path) -> None:
-        """Copy the content of a container's folder to a new local folder."""
         with self._translated(f"copy {folder} of", container), tempfile.TemporaryFile() as spool:
             for piece in self._api.get_archive(container, folder)[0]:
                 spool.write(piece)
@@ -639,7 +642,7 @@ class Engine:
 
     @_repeated
     def containers(self, *labels: str) -> list[Found]:
-        """The containers, in any state, with all of these labels (`name` or `name=value`)."""
+        """Return the containers, in any state, with all these labels (`name` or `name=value`)."""
         with self._translated("list containers"):
             rows = self._api.containers(all=True, filters={"label": list(labels)})
         return [container_of(row) for row in rows]

@@ -1,7 +1,7 @@
 """The names and labels by which the harness finds what it has created in an engine.
 
-Containers, volumes and networks are labelled with the run and the process that controls it
-(`harness.environments.controller`).
+Containers, volumes and networks are labelled with the run, and with the process that controls the
+run (`harness.environments.controller`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _SLUG_CHARACTERS_MAX: Final = 60
 
 
 class Part(enum.Enum):
-    """The name suffixes of a node's containers and volumes; no node name may end with one."""
+    """The purpose of a node's container or volume; the suffix of its name."""
 
     NODE = ""
     KEEPER = ".net"  # the container that owns the node's network namespace
     SETUP = ".setup"  # the container that runs a set-up command
     PROXY = ".proxy"  # the container with the node's Toxiproxy
     DATA = ".data"  # the volume with the node's data folder
-    CLOCK = ".shm"  # the volume with the shared memory of a node that clock faults may hit
+    CLOCK = ".shm"  # the volume with the shared memory of a node whose clock faults may change
 
 
 def _slug(run_id: str) -> str:
-    """The `run_id` with only characters that engines allow; a hash keeps altered ids distinct."""
+    """Return the run's id with only allowed characters; a hash keeps a changed id unique."""
     slug = re.sub(r"[^a-zA-Z0-9_.-]", "-", run_id)
     if slug == run_id and len(slug) <= _SLUG_CHARACTERS_MAX:
         return slug

@@ -1,8 +1,8 @@
 """Follows the output of a container until the container exits.
 
-The end of the output stream suggests that the container has exited, and the engine's state confirms
-the exit. If a stream breaks while the container runs, the harness attaches to the output again and
-reports a failure of the infrastructure.
+The end of the output suggests that the container has exited, and the container's state confirms it.
+If the output ends while the container runs, the harness attaches to it again and reports a failure
+of the infrastructure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.environments.docker.engine.engine import ContainerState, Engine, En
 from harness.errors import InfrastructureError
 
 _SETTLE_S: Final = 2
-"""The time for which an engine may show a container as running after its output has ended."""
+"""For how long an engine may show a container as running after its output has ended."""
 _ATTACHMENTS_MAX: Final = 20
 
 
@@ -26,11 +26,11 @@ def follow(
     take: Callable[[bytes], None],
     broke_off: Callable[[str], None],
 ) -> ContainerState:
-    """Pass output lines to `take` until the container has exited, and return its final state.
+    """Pass each line of output to `take` until the container has exited; returns its final state.
 
-    The call blocks, so make it in a thread. If the stream breaks and the harness attaches again,
-    `broke_off` receives the reason. Raises `InfrastructureError` if the engine does not answer, the
-    container is gone, or the stream breaks too often.
+    The call blocks, so make it in a thread. `broke_off` gets the reason when the output breaks off
+    and the harness attaches again. Raises `InfrastructureError` if the engine does not answer, the
+    container is gone, or the output breaks off too often.
     """
     for _ in range(_ATTACHMENTS_MAX):
         broken: InfrastructureError | None = None
@@ -53,11 +53,10 @@ def follow(
 
 
 def _attach_again(engine: Engine, container: str) -> Attachment | ContainerState:
-    """A new attachment to a container that still runs, or its state if it has exited."""
     refusal: InfrastructureError | None = None
     for _ in range(_ATTACHMENTS_MAX):
         state = engine.wait(container, timeout_s=_SETTLE_S)
-        while state is not None and state.paused:  # engines refuse to attach to a frozen container
+        while state is not None and state.paused:  # engines refuse to attach to a paused container
             state = engine.wait(container, timeout_s=_SETTLE_S)
         if state is None:
             raise InfrastructureError(f"docker: {container} is gone")
@@ -67,10 +66,10 @@ def _attach_again(engine: Engine, container: str) -> Attachment | ContainerState
             attachment = engine.attach(container)
         except EngineUnreachableError:
             raise
-        except InfrastructureError as error:  # the container froze after its state was read
+        except InfrastructureError as error:  # the container was paused after its state was read
             refusal = error
             continue
-        # If the container exited before `attach`, the attachment would wait for the next start.
+        # If the container exited before `attach`, this attachment would wait for the next start.
         state = engine.state(container)
         if state is not None and state.running:
             return attachment

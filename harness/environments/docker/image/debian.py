@@ -1,9 +1,9 @@
-"""Makes a base image's root file system from Debian packages, on machines without a registry.
+"""Makes a base image from Debian packages, for machines without a registry.
 
 debootstrap(8) installs a minimal Debian with Python and the packet filter. It runs in its own mount
-namespace, so nothing stays mounted, even if debootstrap is killed. The user's cache folder keeps
-the root file system as a tar file, so a second build takes seconds. Removing the tar file makes the
-next build fetch fresh packages.
+namespace, so nothing stays mounted, even if debootstrap is killed. The root file system stays in
+the user's cache folder as a tar file, so a second build takes seconds. If the tar file is removed,
+the next build fetches fresh packages.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from urllib.parse import urlsplit
 from harness.errors import InfrastructureError
 from harness.support.cache_dir import cache_folder
 
-SUITE: Final = "bookworm"  # Debian 12 has Python 3.11, which `PYTHON_VERSION` must match
+SUITE: Final = "bookworm"  # Debian 12 has Python 3.11, as `PYTHON_VERSION` says
 PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "libfaketime", "python3")
 _EXCLUDED: Final = (
     *("./proc/*", "./sys/*", "./dev/*", "./var/cache/apt/*", "./var/lib/apt/lists/*"),
     *("./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./usr/share/i18n/*"),
 )
 _RELEASE_TIMEOUT_S: Final = 15
-_RELEASE_BYTES_MAX: Final = 4096  # enough, since `Origin` is in a release file's first lines
+_RELEASE_BYTES_MAX: Final = 4096  # enough, because `Origin` is in the first lines of a release file
 _DEBOOTSTRAP_TIMEOUT_S: Final = 1200
 _LOG_LINES_MAX: Final = 15
 _DEBIAN_SUITES: Final = (
     *("bullseye", "bookworm", "trixie", "forky", "duke"),
     *("oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"),
 )
-_SCHEMES: Final = frozenset({"http", "https", "file"})  # URL schemes that debootstrap supports
+_SCHEMES: Final = frozenset({"http", "https", "file"})  # the URL schemes that debootstrap supports
 _FORMAT: Final = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
 
 
 class AptSource(NamedTuple):
-    """An entry of apt's configuration: one suite and component of a package archive."""
+    """An entry of apt's configuration: one component of one suite of a package archive."""
 
     uri: str
     suite: str
@@ -59,7 +59,7 @@ class Mirror(NamedTuple):
 
 
 def read_sources() -> list[AptSource]:
-    """All entries of this machine's apt configuration, in order; empty on machines without apt."""
+    """Return all entries of this machine's apt configuration, in order; empty without apt."""
     command = ["apt-get", "indextargets", "--format", _FORMAT, "Created-By: Packages"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
@@ -68,7 +68,8 @@ def read_sources() -> list[AptSource]:
     sources = []
     for line in answer.stdout.splitlines():
         uri, suite, component, signed_by = line.split("|")
-        # If Signed-By is a fingerprint or a whole key, debootstrap uses its default keyring.
+        # If Signed-By is a fingerprint or a whole key, debootstrap uses its default keyring
+        # instead.
         first = signed_by.split(",")[0].strip()
         keyring = first if first.startswith("/") else None
         sources.append(AptSource(uri, suite, component, keyring))
@@ -76,7 +77,6 @@ def read_sources() -> list[AptSource]:
 
 
 def _likeness(source: AptSource, suite: str) -> int:
-    """A score of how similar an entry is to Debian's own archive; the best entry is tried first."""
     url = urlsplit(source.uri)
     return (
         8 * (source.suite == suite)
@@ -89,12 +89,12 @@ def _likeness(source: AptSource, suite: str) -> int:
 def choose_mirror(
     sources: Iterable[AptSource], suite: str, origin: Callable[[str, str], str | None]
 ) -> Mirror:
-    """The mirror of the most Debian-like entry in `sources` that serves Debian's `suite`.
+    """Return the mirror of Debian's `suite` that is most like Debian's own archive.
 
-    `origin(uri, suite)` returns the `Origin` in the suite's release file, or `None` without a file.
-    An entry for another Debian suite also counts, since mirrors carry all suites. Some vendors use
-    Debian's suite and component names, so the mirror's release file must contain `Origin: Debian`.
-    Raises `InfrastructureError` with the mirrors that were tried if none serves the suite.
+    `origin(uri, suite)` returns the `Origin` in the suite's release file, or `None` without such a
+    file. It must be `Debian`, because some vendors use Debian's names for suites and components. An
+    entry for another Debian suite counts as well, since mirrors carry all suites. Raises
+    `InfrastructureError`, with the mirrors that were tried, if none has the suite.
     """
     candidates = [
         source
@@ -103,7 +103,8 @@ def choose_mirror(
         and urlsplit(source.uri).scheme in _SCHEMES
         and source.suite in _DEBIAN_SUITES
     ]
-    candidates.sort(key=lambda source: -_likeness(source, suite))  # equal scores keep file order
+    # equal scores keep the order of the files
+    candidates.sort(key=lambda source: -_likeness(source, suite))
     asked = []
     for source in candidates:
         answer = origin(source.uri, suite)
@@ -118,7 +119,6 @@ def choose_mirror(
 
 
 def _proxies() -> dict[str, str]:
-    """Proxy variables from apt's configuration, except variables that the environment sets."""
     proxies: dict[str, str] = {}
     for scheme in ("http", "https"):
         variable = f"{scheme}_proxy"
@@ -133,7 +133,6 @@ def _proxies() -> dict[str, str]:
 
 
 def _origin(uri: str, suite: str) -> str | None:
-    """The `Origin` in the release file of a suite; `None` without a release file."""
     for name in ("InRelease", "Release"):
         try:
             request = f"{uri.rstrip('/')}/dists/{suite}/{name}"
@@ -162,9 +161,9 @@ def _require_tools() -> None:
 
 
 def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = PACKAGES) -> Path:
-    """Make a tar file of a minimal Debian with `packages`, unless it is cached; returns its path.
+    """Return a tar file of a minimal Debian with `packages`; makes it if it is not cached.
 
-    Raises `InfrastructureError` with the fix if the tar file cannot be made.
+    Raises `InfrastructureError` with advice if the tar file cannot be made.
     """
     target = cache_folder() / f"debian-{SUITE}-{platform.machine()}-{'-'.join(packages)}.tar"
     if target.exists():
@@ -172,7 +171,7 @@ def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = 
         return target
     _require_tools()
     for variable, value in _proxies().items():
-        os.environ[variable] = value  # for `_origin`, and for the wget that debootstrap runs
+        os.environ[variable] = value  # for `_origin`, and for debootstrap's wget
     mirror = choose_mirror(read_sources(), SUITE, _origin)
     progress(f"installing Debian {SUITE} from {mirror.uri}; this takes about a minute")
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="debootstrap-") as scratch:

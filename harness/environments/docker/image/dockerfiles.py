@@ -1,8 +1,8 @@
-"""Provides the images of nodes; a target may declare an image as a folder with a Dockerfile.
+"""Provides the images of nodes. A target may declare an image as a folder with a Dockerfile.
 
 A declared Dockerfile begins with `ARG BASE` and `FROM ${BASE}`. BASE is the harness's node image,
-so the build needs no registry. The folder is the build context. The image tag contains a digest of
-BASE and of the folder's content, so a changed folder never reuses an old image.
+so the build needs no registry. The folder is the build context. The image's tag contains a digest
+of BASE and of the folder's content, so a changed folder never uses an old image.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ _PACKAGE: Final = re.compile(r"\{package:([^{}]+)\}")
 
 
 def _folder(dockerfile: str) -> Path:
-    """The folder that a node's `dockerfile` names; `UsageError` if it lacks a Dockerfile."""
     folder = Path(_PACKAGE.sub(lambda match: str(package_folder(match[1])), dockerfile))
     if is_shared(folder):
         raise UsageError(
@@ -47,7 +46,7 @@ def _folder(dockerfile: str) -> Path:
 
 
 class _Context(NamedTuple):
-    """The build context of an image: a folder's files by path, and which ones are executable."""
+    """The build context of an image: files by path, and the paths that are executable."""
 
     folder: Path
     files: dict[str, bytes]
@@ -80,12 +79,12 @@ def _context(dockerfile: str) -> _Context:
 
 
 def built_tag(dockerfile: str) -> str:
-    """The image tag for the folder's current content; `UsageError` if the folder is unusable."""
+    """Return the image tag for the folder's current content; raises `UsageError`."""
     return _context(dockerfile).tag
 
 
 def image_of(spec: NodeSpec) -> str | None:
-    """The image of a node; `None` if the node declares none and runs in the harness's image."""
+    """Return the image that a node declares; `None` means the harness's image."""
     return spec.image if spec.dockerfile is None else built_tag(spec.dockerfile)
 
 
@@ -94,8 +93,8 @@ def provide_images(
 ) -> None:
     """Build or pull the images that these nodes need and the engine lacks.
 
-    Raises `UsageError` for an unusable Dockerfile folder, and `StartError` with the fix if an image
-    cannot be built or pulled, unless the engine is unreachable.
+    Raises `UsageError` for an unusable Dockerfile folder. Raises `StartError` with advice if an
+    image cannot be built or pulled, and `EngineUnreachableError` if the engine is unreachable.
     """
     forms = [form for spec in nodes for form in forms_of(spec).values()]
     for dockerfile, node in {form.dockerfile: form.name for form in reversed(forms)}.items():
@@ -126,8 +125,9 @@ def _build(engine: Engine, dockerfile: str, node: str, progress: Callable[[str],
 
 @contextlib.contextmanager
 def _blaming(node: str, what: str, *, fix: str = "") -> Iterator[None]:
-    """Turn an error of the engine into a `StartError` for the image of a node, unless the engine is
-    unreachable.
+    """Turn an error of the engine into a `StartError` about a node's image.
+
+    An unreachable engine is not the image's fault, so that error passes through.
     """
     try:
         yield

@@ -1,10 +1,12 @@
 """Names, finds and builds the node image.
 
-The tag contains a hash of the recipe (Dockerfile, packages, wheels), so a changed recipe never
-reuses an old image. The image contains neither the harness's code nor a target's, which `sources`
-copies into containers. The build starts from a normal Python image if a registry answers, and
-otherwise from Debian packages. The harness downloads the wheels before the build, so a build on
-Debian packages needs no network.
+The tag contains a hash of the recipe (Dockerfile, packages, wheels), so a changed recipe never uses
+an old image. The image does not contain the code of the harness or of a target; `sources` copies
+this code into containers.
+
+The build starts from a normal Python image if a registry answers, and otherwise from Debian
+packages. The harness downloads the wheels before the build, so a build on Debian packages needs no
+network.
 """
 
 from __future__ import annotations
@@ -35,21 +37,20 @@ PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
 NEWEST: Final = f"{_REPOSITORY}:latest"
-"""A second name of the newest node image, for files that cannot contain a changing hash."""
+"""One more name of the newest node image, for files that cannot contain a hash."""
 _NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # the only third-party packages that nodes import
 _PULL_TIMEOUT_S: Final = 30
 _WHEELS_TIMEOUT_S: Final = 900
-_GLIBC: Final = ("manylinux_2_28", "manylinux2014")  # the base image runs wheels of both tags
+_GLIBC: Final = ("manylinux_2_28", "manylinux2014")  # the base image can run wheels with either tag
 _RECIPE: Final = Path(__file__).with_name("Dockerfile")
 
 
 def _requirements() -> list[str]:
-    """The requirements of nodes, pinned to the versions that the driver itself uses."""
     return [f"{name}=={importlib.metadata.version(name)}" for name in _NODE_REQUIREMENTS]
 
 
 def image_tag() -> str:
-    """The name of the node image for this version of the harness."""
+    """Return the name of the node image for this version of the harness."""
     recipe = [
         _RECIPE.read_text(encoding="utf-8"),
         PYTHON_VERSION,
@@ -62,7 +63,7 @@ def image_tag() -> str:
 
 
 def image_exists() -> bool:
-    """Whether the engine has the node image; `InfrastructureError` if no engine answers."""
+    """Whether the engine has the node image; raises `InfrastructureError` if no engine answers."""
     with Engine.connected() as engine:
         return engine.image_id(image_tag()) is not None
 
@@ -98,9 +99,10 @@ def build_somewhere(
     base: str,
     packages: Sequence[str],
 ) -> None:
-    """Build an image on a Python image from a registry, or else on a Debian image `base`.
+    """Build an image on a registry's Python image. If that fails, build it on a Debian image.
 
-    The Debian image contains `packages`. Raises `InfrastructureError` if both builds fail.
+    The Debian image is called `base` and contains `packages`. Raises `InfrastructureError` if both
+    builds fail.
     """
     try:
         if engine.image_id(_REGISTRY_BASE) is None:
@@ -131,7 +133,7 @@ def build_on(
     *,
     online: bool = True,
 ) -> None:
-    """Build an image on `base` from a build context; only an `online` build has a network."""
+    """Build an image on the image `base`. The build has a network only if `online` is true."""
     proxies = ("http_proxy", "https_proxy", "no_proxy") if online else ()
     with io.BytesIO(context) if isinstance(context, bytes) else context.open("rb") as archive:
         engine.build(
@@ -152,10 +154,11 @@ def install_wheels(
     sources: Sequence[str] = (),
     others: bool = False,
 ) -> None:
-    """Download wheels for the container's Python and unpack them in the folder `site`.
+    """Download wheels for the container's Python, and unpack them in the folder `site`.
 
-    With `others`, include dependencies. This machine builds the wheels of `sources`, the members of
-    `wanted` without published wheels. Raises `InfrastructureError` if wheels cannot be fetched.
+    `others` adds the dependencies of `wanted`. `sources` are the members of `wanted` without
+    published wheels; this machine builds their wheels. Raises `InfrastructureError` if a wheel
+    cannot be fetched.
     """
     progress(f"fetching wheels: {', '.join(wanted)}")
     machine = platform.machine()
@@ -199,7 +202,7 @@ def install_wheels(
 
 
 def _context(site: Path) -> bytes:
-    """The node image's build context; fixed owners and times let the engine's cache reuse it."""
+    """Return the build context, with fixed owners and times so that the engine can cache it."""
     paths = [path for path in site.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     names = {path: f"site/{path.relative_to(site)}" for path in paths}
     executable = frozenset(names[path] for path in paths if path.stat().st_mode & 0o100)

@@ -1,13 +1,13 @@
 """Packs the code that nodes need into one archive, and fills placeholders for containers.
 
-The harness copies the archive into each container that it creates. So images never go stale, no
-host folder is mounted, and remote engines work. The archive contains the harness and the top-level
-packages of the nodes' entries. Modules of other distributions must be in the node's image or be
-declared with `{package:P}`; `host.placeholders` selects the files of such a package.
+The harness copies the archive into each container that it creates. So images need no rebuild after
+a code change, no host folder is mounted, and remote engines work. The archive contains the harness
+and the top-level packages of the nodes' entries. Modules of other distributions must be in the
+node's image, or be declared with `{package:P}`; `host.placeholders` selects the files of such a
+package.
 
-If the driver runs the same Python as the image, the archive includes compiled files. Without
-compiled files, all nodes would compile the same modules at once, which takes much of a cluster's
-start-up time.
+If the driver runs the same Python as the image, the archive includes compiled files. Without them,
+all nodes would compile the same modules at once, which takes much of a cluster's start-up time.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
 
 
 def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
-    """Map paths in `APP_FOLDER` to the code files that the nodes `specs` need, sorted by path.
+    """Map each path in `APP_FOLDER` to the code file for it, for all nodes in `specs`; sorted by
+    path.
 
-    Raises `UsageError` for missing files, and for two different files with the same path.
+    Raises `UsageError` for a missing file, and for two different files with the same path.
     """
     forms = [form for spec in specs for form in forms_of(spec).values()]
     entries = {form.entry.partition(":")[0].partition(".")[0] for form in forms if form.entry}
@@ -61,7 +62,7 @@ def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
 
 
 def package_files(package: str) -> dict[str, Path]:
-    """Map paths in `APP_FOLDER` to the files of a top-level package or the file of a module."""
+    """Map each path in `APP_FOLDER` to a file of this top-level package or module."""
     files: dict[str, Path] = {}
     for place in located(package):
         files |= files_of(place.parent, [place])
@@ -69,7 +70,7 @@ def package_files(package: str) -> dict[str, Path]:
 
 
 def _is_usable(name: str) -> bool:
-    """Whether a node can use this file: false for bytecode of another Python version."""
+    """Whether a node can use this file. Bytecode works only with the same Python version."""
     if "__pycache__" not in name.split("/"):
         return True
     same_python = sys.implementation.cache_tag == _CACHE_SUFFIX.split(".")[1]
@@ -77,7 +78,10 @@ def _is_usable(name: str) -> bool:
 
 
 def archive_of(files: Mapping[str, Path]) -> bytes:
-    """A tar archive of `files` (path in `APP_FOLDER` -> file); `UsageError` if it is too large."""
+    """Return a tar archive of `files`, which maps paths in `APP_FOLDER` to files.
+
+    Raises `UsageError` if the archive is too large.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, path in files.items():
@@ -97,24 +101,24 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
         data = path.read_bytes()
         status = path.stat()
     except FileNotFoundError:
-        return  # an interpreter is replacing this bytecode file right now
+        return  # an interpreter is just replacing this bytecode file
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
-    info.mtime = int(status.st_mtime)  # Python ignores bytecode for a source with another mtime
+    info.mtime = int(status.st_mtime)  # Python ignores bytecode if its source has another mtime
     tar.addfile(info, io.BytesIO(data))
 
 
 def data_folder_of(spec: NodeSpec) -> str:
-    """The folder of the node's container at which its data volume is mounted."""
+    """Return the folder in the node's container at which its data volume is mounted."""
     inside = spec.container
     return DATA_FOLDER if inside is None or inside.data is None else inside.data
 
 
 def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
-    """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder.
+    """Fill the placeholders in one word; raises `UsageError` for an unknown one.
 
-    A container listens on its declared ports, and reaches a peer by the peer's node name. Texts of
-    a Compose file are literal.
+    A node listens on its declared ports, and reaches a peer by the peer's node name. Words from a
+    Compose file have no placeholders.
     """
     if spec.container is not None:
         return word

@@ -1,8 +1,7 @@
-"""Gives each client that faults distinguish an address of its own on the run's network.
+"""Gives each client an address of its own on the run's network, if faults treat clients separately.
 
 One relay container (`relay`) opens connections from all of these addresses. It publishes one port
-for each pair of a client and a node's port. If faults do not distinguish clients, there is no
-relay.
+for each pair of a client and a node's port. Otherwise there is no relay.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from harness.errors import InfrastructureError
 _FIRST_PORT: Final = 10_000
 _MEMORY_BYTES_MAX: Final = 256 << 20
 _PROGRAM: Final = Path(relay.__file__).read_text(encoding="utf-8")
-# The script waits only for the relay's last port, since the relay binds its ports in order.
+# The script waits only for the relay's last port, because the relay binds its ports in order.
 _PREPARE: Final = """
 last=$1; shift
 for address in "$@"; do ip address replace "$address/32" dev eth0 || exit; done
@@ -37,7 +36,7 @@ Endpoints = Mapping[str, tuple[str, int]]
 
 
 def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
-    """The specification of the relay container; `None` if faults do not distinguish clients."""
+    """Return the specification of the relay container, or `None` if the run needs no relay."""
     routes = [route for each in _routes(blueprint).values() for route in each.values()]
     if not routes:
         return None
@@ -56,7 +55,6 @@ def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
 
 
 def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
-    """The relay's routes, as client -> `node:port` -> route."""
     ports = [(name, port) for name, spec in blueprint.specs.items() for port in spec.ports]
     routes: dict[str, dict[str, relay.Route]] = {}
     for number, end in enumerate(end for end in blueprint.clients if end != CLIENT):
@@ -69,7 +67,10 @@ def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
 
 
 def start_relay(engine: Engine, blueprint: Blueprint) -> dict[str, Endpoints]:
-    """Start the relay and wait until it listens; returns client -> `node:port` -> address."""
+    """Start the relay and wait until it listens.
+
+    Returns, for each client, the address at which it reaches each `node:port`.
+    """
     spec = relay_of(blueprint)
     if spec is None:
         return {}

@@ -1,8 +1,8 @@
-"""Implements link faults by packet rules, and brings links into the states that callers request.
+"""Puts link faults on containers as packet rules, and removes them.
 
-A fault is a cut, a quality of links, or a quality of the streams on links. All three kinds of
-faults are implemented by rules, which are removed in the same way. One lock serializes all changes,
-so counters are never read while rules change.
+A fault is a cut, a quality of links, or a quality of the byte streams on links. Each kind is a set
+of packet rules, and all kinds are removed in the same way. One lock serializes all changes, so
+counters are never read while rules change.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS: Final = {
     rules.Table.SHAPE: SHAPE,
     rules.Table.STREAM: SHAPE,
 }
-"""Map each table of packet rules to the history's name for the kind of fault that uses it."""
+"""Map each table of packet rules to the name, in the history, of the faults that use it."""
 
 
 class _Fault:
@@ -60,13 +60,14 @@ class _Fault:
         self.label = label
         self.quality = quality
         self.table = rules.Table.for_quality(quality)
-        self.bit = bit  # the mark bit on packets of a shaped link
+        self.bit = bit  # the bit that marks packets of this fault
         self.links: set[Link] = set()
-        self.by_kernel: frozenset[Link] = frozenset()  # links that netem shapes at the source
-        self.counting: dict[str, frozenset[Link]] = {}  # node -> links that its rules count
+        # links that netem shapes in the source's namespace
+        self.by_kernel: frozenset[Link] = frozenset()
+        self.counting: dict[str, frozenset[Link]] = {}  # node: links whose packets its rules count
 
     def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
-        """Map each node to the `links` for which the node's namespace has this fault's rules."""
+        """Map nodes to the `links` for which this fault has rules in the node's namespace."""
         at: dict[str, list[Link]] = {}
         for link in sorted(links):
             kernel = link in self.by_kernel
@@ -75,7 +76,7 @@ class _Fault:
         return dict(sorted(at.items()))
 
     def patterns(self, links: Collection[Link]) -> list[str]:
-        """The `rules.heal_command` patterns for this fault's rules and toxics on these links."""
+        """Return the patterns that select this fault's rules and toxics on these links."""
         if {*links} == self.links:
             return rules.select_fault(self.label)
         says: list[str] = []
@@ -98,9 +99,9 @@ class LinkFaults:
         tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
-        """Create the record of a run's link faults, which is empty at first.
+        """Make an empty record of link faults.
 
-        If a fault ends early, `tell` gets an affected node, the reason, and the kind of fault.
+        When a fault ends early, `tell` gets an affected node, the reason, and the kind of fault.
         `provide_proxy` starts a Toxiproxy in a node's namespace unless one is running.
         """
         self._tell = tell
@@ -116,14 +117,15 @@ class LinkFaults:
         self._lock = asyncio.Lock()
         self._bits = collections.deque(
             rules.FAULT_BITS
-        )  # free mark bits, least recently used first
+        )  # free mark bits; the one that was freed first is first
         self._missing: dict[Capability, str] = {}
         self._has_netem = False
-        self._classes: dict[int, int] = {}  # set of mark bits -> number of the netem class
-        self._emulated: dict[tuple[str, int], LinkQuality] = {}  # (node, bits) -> netem's quality
+        self._classes: dict[int, int] = {}  # set of mark bits: number of the netem class
+        # (node, mark bits): netem's quality
+        self._emulated: dict[tuple[str, int], LinkQuality] = {}
 
     async def missing(self) -> dict[Capability, str]:
-        """Probe the engine's kernel and prepare netem; map missing capabilities to reasons."""
+        """Test the engine's kernel and prepare netem; map each missing capability to the reason."""
         keeper = next(iter(self._places.values())).keeper
         for able, command in (
             ([Capability.DUPLICATE], rules.probe_twice_command()),
@@ -141,7 +143,7 @@ class LinkFaults:
         return self._missing
 
     async def set_links(self, wanted: Mapping[Link, LinkState], lease_s: float) -> dict[str, Bite]:
-        """Bring links into the given states (`harness.cluster.Controls.set_links`)."""
+        """Put links into these states (see `harness.cluster.Controls.set_links`)."""
         check_links(wanted, self._places, self._clients)
         qualities = {fault: each for state in wanted.values() for fault, each in state.items()}
         for quality in qualities.values():
@@ -170,7 +172,7 @@ class LinkFaults:
             self._bits.append(fault.bit)
 
     async def _run(self, commands: dict[str, list[str]]) -> dict[str, ExecResult]:
-        """Run commands concurrently, one per node's namespace, and wait for all of them."""
+        """Run one command in each node's namespace, all at the same time; wait for all of them."""
 
         async def one(node: str, command: list[str]) -> ExecResult:
             keeper = self._places[node].keeper
@@ -192,7 +194,7 @@ class LinkFaults:
         links: set[Link],
         lease_s: float,
     ) -> None:
-        """Record a fault and then put it on links, so that it can be removed even if that fails."""
+        """Put a fault on links. It is recorded first, so it can be removed even if this fails."""
         bit = 0
         if isinstance(quality, LinkQuality):
             if not self._bits:
@@ -217,7 +219,7 @@ class LinkFaults:
         fault.counting = {node: self._counting(fault, node, each) for node, each in at.items()}
 
     def _counting(self, fault: _Fault, node: str, links: Sequence[Link]) -> frozenset[Link]:
-        """The links whose rules in the node's namespace count packets or connections."""
+        """Return the links whose packets or connections are counted in the node's namespace."""
         if fault.table is rules.Table.STREAM:
             return streams.counting_links(node, links, self._ports)
         return frozenset(links)
@@ -241,9 +243,9 @@ class LinkFaults:
     async def _set_emulators(
         self, leaving: _Fault | None = None, links: Collection[Link] = ()
     ) -> None:
-        """Configure netem with the combined quality of all faults on each link.
+        """Give each link's netem the combined quality of all faults on the link.
 
-        Ignore the fault `leaving` on `links`, since it is about to be removed from these links.
+        The fault `leaving` does not count on `links`, because it is about to be removed there.
         """
         wanted: dict[tuple[str, int], LinkQuality] = {}
         shaped = [
@@ -264,10 +266,11 @@ class LinkFaults:
         self._emulated |= wanted
 
     async def _take_off(self, fault: _Fault, links: set[Link]) -> Bite:
-        """Delete the fault's rules on these links; returns the effect that the rules counted."""
+        """Delete the fault's rules on these links. Returns the effect that the rules counted."""
         command = rules.heal_command(fault.patterns(links), fault.table)
         at = fault.at(links)
-        await self._set_emulators(fault, links)  # prepare the classes of the remaining faults
+        # prepare the classes that the remaining faults need
+        await self._set_emulators(fault, links)
         touched, undone = 0, False
         for node, result in (await self._run(dict.fromkeys(at, command))).items():
             counts = rules.counted_packets(result.output)
@@ -286,9 +289,9 @@ class LinkFaults:
         return Bite(touched, unit, undone=undone)
 
     def _tell_lost(self, fault: _Fault, links: list[Link]) -> None:
-        """Report links whose rules were already gone before the fault was removed.
+        """Report links whose rules were gone before the fault was removed.
 
-        Another program must have removed the rules; driver and warden would have kept the counts.
+        Another program removed the rules: the driver and the warden would have kept the counts.
         """
         named = ", ".join(f"{link.source} > {link.destination}" for link in links)
         what = (
@@ -302,7 +305,8 @@ class LinkFaults:
         """Abort the connections between the ends of these links; returns how many were aborted."""
         check_links(links, self._places, self._clients)
         peers: dict[str, set[str]] = {}
-        # Aborting one end of a connection also resets the other end, so handle each pair once.
+        # Aborting one end of a connection also resets the other end, so each pair needs one
+        # command.
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
             node, peer = (high, low) if is_client(low) else (low, high)
             peers.setdefault(node, set()).add(self._addresses[peer])
@@ -313,7 +317,7 @@ class LinkFaults:
         count = 0
         for node, result in listed.items():
             before = rules.connections(result.output)
-            left = before & rules.connections(reset[node].output)  # without new connections
+            left = before & rules.connections(reset[node].output)  # new connections do not count
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {counted(len(before), 'connection')} of node {node!r} could "

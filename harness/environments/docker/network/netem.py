@@ -27,12 +27,12 @@ ROOT: Final = 0x4077
 CLASSES_MAX: Final = 0x3FFF
 _MARK_BITS: Final = 0x7FFFFFFF
 _QUEUE_PACKETS_MAX: Final = 65_536
-_REORDER_MS: Final = 20.0  # the same time as `packets.LATE_S`
+_REORDER_MS: Final = 20.0  # the same time as `packets.LATE_S`, in ms
 _BACKLOG_S: Final = 1.0
 _PACKET_BYTES: Final = 1500
 _PACKETS_MIN: Final = 16
 _ORDERED: Final = "rate 32gbit"
-"""A rate that limits nothing, since netem with a rate keeps packets in order despite jitter."""
+"""An unreachable rate limit: with any rate, netem keeps packets in order despite jitter."""
 
 _LEAF = re.compile(
     rf"^qdisc netem [0-9a-f]+: parent {ROOT:x}:([0-9a-f]+) .*\n"
@@ -42,22 +42,22 @@ _LEAF = re.compile(
 
 
 def reaches(link: Link, quality: LinkQuality) -> bool:
-    """Whether netem can implement this quality on this link."""
+    """Whether netem can give this link this quality."""
     return not is_client(link.source) and not quality.stall
 
 
 def parameters(quality: LinkQuality) -> str:
-    """The arguments of `tc qdisc ... netem` for this quality."""
+    """Return the arguments of `tc qdisc ... netem` for this quality."""
     words, limit = [], _QUEUE_PACKETS_MAX
     delay_ms, jitter_ms = quality.delay_ms, quality.jitter_ms
     reorder = ""
     if quality.reorder and not delay_ms + jitter_ms:
-        # netem's `reorder` is the share of packets that skip the delay; the other packets are late.
+        # netem's `reorder` is the share of packets that skip the delay. All other packets are late.
         delay_ms, reorder = _REORDER_MS, f"reorder {1 - quality.reorder:.6%}"
     elif quality.reorder:
         reorder = f"reorder {quality.reorder:.6%}"
     if delay_ms or jitter_ms:
-        # netem's jitter is symmetric around the delay, while `jitter_ms` only adds to the delay.
+        # netem adds or subtracts jitter, while `jitter_ms` only adds to the delay.
         middle_ms = delay_ms + jitter_ms / 2
         words.append(f"delay {middle_ms:.3f}ms" + (f" {jitter_ms / 2:.3f}ms" if jitter_ms else ""))
     if reorder:
@@ -83,7 +83,7 @@ tc qdisc show dev {DEVICE} | grep -q '^qdisc htb {ROOT:x}: ' || tc {_ROOT_LINE}
 _SET: Final = f"""{_PREPARE.rstrip()} || exit
 printf '%s\\n' "$@" | tc -batch -
 """
-# Try two netem qdiscs in one tree, which some kernels refuse if one qdisc duplicates packets.
+# Try two netem qdiscs in one tree: some kernels refuse this if one of them duplicates packets.
 _PROBE: Final = """
 trap 'tc qdisc del dev lo root 2>/dev/null' EXIT
 tc qdisc add dev lo root handle 1: htb default 0 || exit
@@ -103,14 +103,14 @@ def probe_command() -> list[str]:
 
 
 def prepare_command() -> list[str]:
-    """Return an idempotent command that creates the root of a namespace's qdisc tree."""
+    """Return an idempotent command that creates the root of a namespace's qdiscs."""
     return ["sh", "-c", _PREPARE, "prepare"]
 
 
 def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
-    """Return a command that sets classes, given as number -> (bits that select a class, quality).
+    """Return a command that sets netem classes. `classes` maps each number to (mark bits, quality).
 
-    The command changes existing classes, which keep the packets that they hold.
+    A class that already exists keeps the packets that it holds.
     """
     lines = []
     for number, (bits, quality) in classes.items():
@@ -127,9 +127,10 @@ def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
 
 
 def met_packets(shown: str) -> dict[int, int]:
-    """The number of packets that each class has sent or dropped, parsed from `SHOW`'s output.
+    """Return the number of packets that each class has sent or dropped, parsed from `SHOW`'s
+    output.
 
-    The result is empty if another program has removed the qdisc tree.
+    The result is empty if another program has removed the qdiscs.
     """
     return {
         int(number, 16): int(sent) + int(dropped) for number, sent, dropped in _LEAF.findall(shown)

@@ -1,12 +1,14 @@
-"""The program that reports changes in a node's network namespace, except the harness's faults.
+"""A program in a node's network namespace: reports changes that the harness did not make.
 
-`outsiders` passes this source on a command line (`python3 -c`) into the node's keeper (the
-container that owns the namespace), so it imports only the standard library. The program sleeps
-until the kernel notifies it of a change. It prints one JSON object per line. The first line has the
-state. Each later line has the entries removed and added since the first line, and appears only if
-these entries have changed. The state is a set of short texts: the links with their flags, the
-addresses, the routes, and the packet filter rules that are neither the harness's nor Docker's. The
-program starts after it reads a byte from standard input, and exits when standard input ends.
+`outsiders` passes this source on a command line (`python3 -c`) into the node's keeper, the
+container that owns the namespace. So it imports only the standard library. The program starts when
+it reads a byte from standard input, and exits when standard input ends. It sleeps until the kernel
+reports a change.
+
+The state is a set of short texts: the links with their flags, the addresses, the routes, and the
+packet filter rules that are neither the harness's nor Docker's. The program prints one JSON object
+per line. The first has the state. Each later one has the texts that were removed and added since
+the first.
 """
 
 from __future__ import annotations
@@ -34,21 +36,21 @@ _DONE, _ERROR = 3, 2
 _TABLE_NAME = 1  # NFTA_TABLE_NAME
 _FAMILY_IPV4 = 2
 _READ_BYTES = 1 << 16
-_SETTLE_S = 0.05  # wait before reading the state, since one change causes several notifications
+_SETTLE_S = 0.05  # one change causes several notifications, so wait before reading the state
 _COMMAND_S = 10.0
 _FAILURES_MAX = 5
 
 _IPTABLES = ("filter", "mangle", "nat", "raw", "security")
 _OURS = re.compile(
-    r'--comment "(\d+:)?harness:'  # the harness's active rules, and the counts of deleted rules
-    r"| --mark 0x80000000/0x80000000 -j TEE "  # the harness's rules that duplicate packets
+    r'--comment "(\d+:)?harness:'  # active rules of the harness, and the counts of deleted ones
+    r"| --mark 0x80000000/0x80000000 -j TEE "  # the rules by which the harness duplicates packets
     r"|^-A harness-probe |DOCKER_"
 )
 _LINK = re.compile(r"^\d+: ([^:@]+)(?:@\S+)?: <([^>]*)> mtu (\d+) qdisc (\S+)")
 
 
 def links_of(text: str) -> Iterator[str]:
-    """The links in the output of `ip -o link`, one text per relevant property."""
+    """Return one text for each relevant property of each link in the output of `ip -o link`."""
     for match in filter(None, map(_LINK.match, text.splitlines())):
         name, flags, mtu, queue = match.groups()
         yield from (
@@ -58,18 +60,18 @@ def links_of(text: str) -> Iterator[str]:
 
 
 def addresses_of(text: str) -> Iterator[str]:
-    """The addresses in the output of `ip -o -4 address`."""
+    """Return one text for each address in the output of `ip -o -4 address`."""
     rows = (line.split() for line in text.splitlines())
     return (f"address {row[3]} of {row[1]}" for row in rows if len(row) > 3)
 
 
 def routes_of(text: str) -> Iterator[str]:
-    """The routes in the output of `ip -4 route`."""
+    """Return one text for each route in the output of `ip -4 route`."""
     return (f"route {' '.join(line.split())}" for line in text.splitlines() if line.strip())
 
 
 def rules_of(text: str) -> Iterator[str]:
-    """The rules of other programs and the policies in the output of `iptables-save`."""
+    """Return other programs' rules, and the policies, in the output of `iptables-save`."""
     table = ""
     for line in text.splitlines():
         if line.startswith("*"):
@@ -80,14 +82,15 @@ def rules_of(text: str) -> Iterator[str]:
             chain, policy = line[1:].split()[:2]
             yield f"policy {table} {chain} {policy}"
         elif line.startswith("# Table") or "legacy tables" in line:
-            yield f"note {line.lstrip('# ')}"  # the line names tables that iptables-save omits
+            yield f"note {line.lstrip('# ')}"  # the line names tables that iptables-save left out
 
 
 def tables_of(messages: bytes) -> Iterator[str]:
-    """The nftables tables in the kernel's answer, except the tables of iptables."""
+    """Return the nftables tables in the kernel's answer, without the ones of iptables."""
     for kind, body in _messages(messages):
         if kind == _NEW_TABLE:
-            family, name = body[0], _attribute(body[4:], _TABLE_NAME)  # after the header nfgenmsg
+            # the header nfgenmsg comes first
+            family, name = body[0], _attribute(body[4:], _TABLE_NAME)
             if family != _FAMILY_IPV4 or name not in _IPTABLES:
                 yield f"table {name} of family {family}"
 
@@ -113,7 +116,7 @@ def _attribute(body: bytes, wanted: int) -> str:
 
 
 def differences(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str]]:
-    """The entries that are only in `before` ("gone"), and those only in `now` ("new")."""
+    """Return the texts only in `before` ("gone") and the texts only in `now` ("new")."""
     old, new = set(before), set(now)
     return {"gone": sorted(old - new), "new": sorted(new - old)}
 
@@ -161,7 +164,7 @@ def _drain(source: socket.socket) -> None:
             pass
     except BlockingIOError:
         pass
-    except OSError:  # ENOBUFS means that the kernel has dropped further notifications
+    except OSError:  # ENOBUFS: the kernel has dropped further notifications
         pass
 
 
@@ -171,9 +174,9 @@ def _say(**lists: list[str]) -> None:
 
 
 def watch(first: list[str] | None) -> None:
-    """Print the first state unless it is given, then changes since that state, until input ends."""
+    """Print the state, unless `first` has it, and then each change since, until the input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # Without nftables there are no rules to watch, and the harness cannot cut links.
+    # Without nftables, there are no rules to watch, and the harness cannot cut links.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
@@ -186,7 +189,7 @@ def watch(first: list[str] | None) -> None:
             try:
                 seen[source] = looks[source]()
             except (OSError, subprocess.SubprocessError) as error:
-                failures += 1  # consecutive failures, since a busy kernel may refuse a query
+                failures += 1  # in a row: a busy kernel may refuse one query
                 if failures > _FAILURES_MAX:
                     sys.stderr.write(f"{error}\n")
                     return

@@ -1,13 +1,13 @@
-"""Detects when other programs interfere with a run's containers and network namespaces.
+"""Detects other programs that interfere with a run's containers and network namespaces.
 
 A node depends on its container, its keeper (the container that owns its network namespace), the
 run's network, the rules and routes in the namespace, and its Toxiproxy. Clients with their own
 links also depend on the relay. The target cannot stop, remove, pause or change any of them. So a
 change that the harness did not make is recorded in the history (`host.watch`).
 
-Each `look` makes one request that lists the containers with their states, addresses and ports.
-In each namespace a program waits for the kernel to report changes (`netwatch`). If the engine runs
-on this machine, /proc shows which processes in the containers are stopped. For a remote engine, an
+Each `look` makes one request that lists the containers with their states, addresses and ports. In
+each namespace a program waits for the kernel to report changes (`netwatch`). If the engine runs on
+this machine, /proc shows which processes in the containers are stopped. For a remote engine, an
 occasional request lists the processes by ps(1) on the engine's host.
 
 A keeper or relay that has ended cannot be replaced, since its namespace and the published ports are
@@ -42,13 +42,14 @@ _ATTEMPTS_MAX: Final = 20
 _CHANGES_SHOWN_MAX: Final = 3
 _CHARACTERS_MAX: Final = 120
 _NOT_YET: Final = "created"
-_LOOKS_PER_QUESTION: Final = 5  # a remote engine lists processes only in every fifth `look`
+# the processes of a remote engine are listed only in every fifth `look`
+_LOOKS_PER_QUESTION: Final = 5
 
 _log = logging.getLogger(__name__)
 
 
 class _Said(msgspec.Struct):
-    """A line that the program `netwatch` printed: the first state, or changes since then."""
+    """One line of output of `netwatch`: the first state, or changes since then."""
 
     state: list[str] | None = None
     gone: list[str] = msgspec.field(default_factory=list)
@@ -56,7 +57,7 @@ class _Said(msgspec.Struct):
 
 
 class NamespaceWatch:
-    """The changes in one network namespace, read by a dedicated thread."""
+    """Follows the changes in one network namespace, in a thread of its own."""
 
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine = engine
@@ -64,8 +65,8 @@ class NamespaceWatch:
         self._first: list[str] | None = None
         self._closing = threading.Event()
         self.began = threading.Event()
-        self.changed: str | None = None  # a clause that lists the changes since the first state
-        self.moved = False  # whether the container's namespace has changed
+        self.changed: str | None = None  # a clause with the changes since the first state
+        self.moved = False  # the container now has another namespace
         self._thread = threading.Thread(target=self._follow, name=f"watch-{container}", daemon=True)
         self._thread.start()
 
@@ -86,14 +87,13 @@ class NamespaceWatch:
                 why = str(error)
             if self._closing.wait(_AGAIN_S):
                 return
-        if self._first is None:  # a watch that never reported a state proves no change
+        if self._first is None:  # without a first state, there is nothing to compare with
             _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
         else:
             self.changed = f"has a network namespace that cannot be watched any more ({why})"
         self.began.set()
 
     def _take(self, line: bytes) -> str | None:
-        """Handle one line of `netwatch`; returns the line if it is an error message."""
         try:
             report = msgspec.json.decode(line, type=_Said)
         except msgspec.DecodeError:
@@ -110,16 +110,16 @@ class NamespaceWatch:
         return None
 
     def close(self) -> None:
-        """Stop restarting `netwatch`; call this before the container is removed."""
+        """Stop restarting `netwatch`. Call this before the container is removed."""
         self._closing.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread, which ends after `close` once the container is gone."""
+        """Wait for the thread. It ends after `close`, once the container is gone."""
         self._thread.join(timeout_s)
 
 
 class Watched(NamedTuple):
-    """The state that the harness expects of a node while no verb is changing the node."""
+    """The state that a node should have while the harness does not change it."""
 
     node: str
     container: str
@@ -128,27 +128,27 @@ class Watched(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The interference that one `look` found, by node; the node "" means the relay."""
+    """The interference that one `look` found, by node. The node "" means the relay."""
 
     nodes: Mapping[str, Interference | None]
     helpers: Mapping[str, Interference]
-    ended: InfrastructureError | None  # reports that a keeper or the relay has ended
+    ended: InfrastructureError | None  # raised because a keeper or the relay has ended
 
 
 class _Helper(NamedTuple):
-    """A container (keeper or relay) that must stay up for the whole run."""
+    """A keeper or the relay: a container that must run until the run ends."""
 
-    node: str  # the node that depends on the helper
-    task: str  # a clause such as "keeps the network namespace of m1"
+    node: str  # the node that needs this container
+    task: str  # a clause, e.g. "keeps the network namespace of m1"
 
 
 class Outsiders:
-    """Watches a run for interference by other programs; ignores ended nodes. All methods block."""
+    """Watches a run for interference by other programs. All methods block."""
 
     def __init__(
         self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None
     ) -> None:
-        """`relay` is the name of the relay container; `None` if the run has no relay."""
+        """`relay` is the name of the relay container, or `None` if the run has no relay."""
         self._engine = engine
         self._label = f"{RUN_LABEL}={run_id}"
         self._network = network_name(run_id)
@@ -162,13 +162,14 @@ class Outsiders:
             container_name(run_id, name, Part.PROXY): name for name in blueprint.places
         }
         self._first: dict[str, Found] = {}
-        self._pids: dict[str, int | None] = {}  # container id -> pid of a helper's first process
+        self._pids: dict[str, int | None] = {}  # container id: pid of the container's first process
         self._watches: dict[str, NamespaceWatch] = {}
         self._looks = 0
-        self._elsewhere: dict[str, int | None] = {}  # remote container -> pid last seen stopped
+        # container: stopped pid, as last seen on a remote engine
+        self._elsewhere: dict[str, int | None] = {}
 
     def begin(self) -> None:
-        """Start to watch the namespaces of all helpers; returns once each has reported a state."""
+        """Start to watch all namespaces of the run; returns once each has a first state."""
         self._first = {row.name: row for row in self._engine.containers(self._label)}
         self._watches = {name: NamespaceWatch(self._engine, name) for name in self._helpers}
         for name, watch in self._watches.items():
@@ -176,7 +177,7 @@ class Outsiders:
                 _log.warning("docker: the network namespace of %s is not watched yet", name)
 
     def look(self, watched: Iterable[Watched]) -> Look:
-        """Check once for interference; `InfrastructureError` if the engine does not answer."""
+        """Look once for interference; `InfrastructureError` if the engine does not answer."""
         self._looks += 1
         rows = {row.name: row for row in self._engine.containers(self._label)}
         nodes = {
@@ -206,7 +207,7 @@ class Outsiders:
         return Look(nodes, helpers, ended)
 
     def _end_of(self, name: str, row: Found | None) -> str | None:
-        """A clause that says how a helper ended; `None` if the helper runs or is paused."""
+        """Return a clause that says how a keeper or relay ended; `None` if it runs or is paused."""
         if row is None:
             return "was removed"
         if row.state not in {"running", "paused"}:
@@ -214,7 +215,7 @@ class Outsiders:
         return "was started again" if self._watches[name].moved else None
 
     def _trouble_of(self, row: Found) -> str | None:
-        """A clause that says how a helper was changed or stopped; `None` without interference."""
+        """Return a clause that says how a keeper or relay was changed or paused, or `None`."""
         if row.state == "paused":
             return "was paused"
         first = self._first.get(row.name, row)
@@ -234,7 +235,7 @@ class Outsiders:
         return None if stopped is None else f"has a process (pid {stopped}) that was stopped"
 
     def _stopped(self, container: str, pid: int | None) -> int | None:
-        """The pid of a stopped process in a container with first process `pid`; `None` if none."""
+        """Return the pid of a stopped process in the container; `None` if none is stopped."""
         if pid is not None:
             return _stopped(pid)
         if self._looks % _LOOKS_PER_QUESTION == 1:
@@ -242,7 +243,7 @@ class Outsiders:
         return self._elsewhere.get(container)
 
     def _of_node(self, watched: Watched, state: str) -> Interference | None:
-        """The interference with a node, judged by its container's `state`; `None` if none."""
+        """Return the interference with a node according to the state of its container."""
         node, wanted = watched.node, watched.wanted
         if wanted is NodeState.DOWN and state == "running":
             return Interference(f"{node} was started, and not by the harness", "kill")
@@ -251,18 +252,18 @@ class Outsiders:
         return interference(node, wanted=wanted, stopped=state == "paused" or stopped)
 
     def close(self) -> None:
-        """Stop watching the namespaces; call this before the containers are removed."""
+        """Stop watching the namespaces. Call this before the containers are removed."""
         for watch in self._watches.values():
             watch.close()
 
     def join(self) -> None:
-        """Wait for the threads of all watches; call this after the containers are removed."""
+        """Wait for the threads of all watches. Call this after the containers are removed."""
         for watch in self._watches.values():
             watch.join(_JOIN_S)
 
 
 def _stopped(pid: int) -> int | None:
-    """The pid of the first process, among `pid` and its descendants, that is stopped."""
+    """Return the first stopped process among `pid` and its descendants."""
     for member in procfs.family(pid):
         identity = procfs.identify(member)
         if identity is not None and procfs.state(identity) in procfs.STOPPED:

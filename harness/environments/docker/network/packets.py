@@ -1,13 +1,14 @@
-"""The program in a node's namespace that holds, drops and paces the packets of bad links.
+"""A program in a node's namespace: delays, drops and paces packets on links with faults.
 
-The harness passes this source on a command line (`python3 -c`) into the node's keeper (the
-container that owns the namespace), so it imports only the standard library. Packet rules
-(`rules.shape_command`) give each packet the bits of the link's faults, and send the packet to one
-kernel queue (NFQUEUE). This program reads the header of each packet, decides when to release the
-packet, and then sends the kernel a verdict. **The rules are the only source of truth**: the program
-reads the meaning of each bit from the comments of the rules, and reads them again whenever the
-kernel reports a change. Deleting a fault's rules therefore ends the fault and releases its packets
-at once.
+The harness passes this source on a command line (`python3 -c`) into the node's keeper, the
+container that owns the namespace. So it imports only the standard library.
+
+Packet rules (`rules.shape_command`) mark each packet with a bit for each fault on its link, and
+send the packet to one kernel queue (NFQUEUE). This program reads the header of each packet, decides
+when to release the packet, and then sends the kernel a verdict. **The rules are the only source of
+truth**: the program reads the meaning of each bit from the comments of the rules, and reads them
+again whenever the kernel reports a change. So deleting a fault's rules ends the fault and releases
+its packets at once.
 
 If this program dies, the rules' `--queue-bypass` heals the links; only held packets are lost.
 
@@ -41,18 +42,18 @@ from typing import Final, NamedTuple
 
 QUEUE: Final = 4077
 QUEUE_PACKETS_MAX: Final = 65_536
-LATE_S: Final = 0.02  # the extra delay of a reordered packet
+LATE_S: Final = 0.02  # seconds by which a reordered packet is late
 BACKLOG_S: Final = 1.0
 BACKLOG_BYTES_MIN: Final = 24_000
 ACCEPT: Final = 1
 DROP: Final = 0
 TWICE: Final = 2
-"""The verdict that accepts a packet and sets `TWICE_BIT` in the packet's mark."""
+"""The verdict that accepts a packet and marks it with `TWICE_BIT`."""
 TWICE_BIT: Final = 1 << 31
 
 _RECEIVE_BUFFER_BYTES: Final = 32 << 20
 _READ_BYTES: Final = 1 << 16
-_READS_MAX: Final = 64  # the most reads in a row before pending verdicts are sent
+_READS_MAX: Final = 64  # read at most this many packets before sending verdicts
 _VERDICTS_A_MESSAGE: Final = 256
 _HEAD_BYTES: Final = 20  # the size of an IPv4 header without options
 
@@ -74,10 +75,10 @@ _CHAINS: Final = {1: "INPUT", 3: "OUTPUT"}  # netfilter hook number -> chain
 
 
 class Flow(NamedTuple):
-    """One link, identified by the chain of its rules and the address of the other node."""
+    """One link, given by the chain that has its rules and by the other node's address."""
 
     chain: str
-    address: str  # address of the other node
+    address: str
 
 
 class Quality(NamedTuple):
@@ -93,16 +94,16 @@ class Quality(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """A packet that the kernel has put into the queue."""
+    """A packet in the kernel's queue."""
 
     id: int
     flow: Flow
-    bits: int  # the packet's mark, with one bit per fault on the link
-    size: int  # bytes, including the IP header
+    bits: int  # the packet's mark: one bit for each fault on the link
+    size: int  # in bytes, with the IP header
 
 
 Meaning = Mapping[Flow, Mapping[int, Quality]]
-"""Map each link to the mark bits of its faults, and each bit to the quality of its fault."""
+"""Maps each link to the mark bits of its faults, and each bit to the fault's quality."""
 
 
 # --- the faults, as read from the text of the rules --------------------------------------------
@@ -114,7 +115,7 @@ _RULE = re.compile(
 
 
 def text_of(quality: Quality) -> str:
-    """Encode a quality as one word for a rule's comment."""
+    """Encode a quality as one word, for the comment of a rule."""
     amounts = {name: value for name, value in quality._asdict().items() if value}
     return ",".join(f"{name[:3]}={value:g}" for name, value in amounts.items())
 
@@ -126,7 +127,7 @@ def quality_of(text: str) -> Quality:
 
 
 def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
-    """Parse the quality of each mark bit, by link, from the output of `iptables-save`."""
+    """Return the quality of each mark bit, by link, from the output of `iptables-save`."""
     meaning: dict[Flow, dict[int, Quality]] = {}
     for chain, address, quality, bit in _RULE.findall(saved):
         meaning.setdefault(Flow(chain, address), {})[int(bit, 16)] = quality_of(quality)
@@ -134,7 +135,10 @@ def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
 
 
 def combined(qualities: Iterable[Quality]) -> Quality:
-    """The combined quality: delays add up, loss probabilities combine, the slowest rate wins."""
+    """Combine several faults on a link: delays add up, and the slowest rate counts.
+
+    A packet must escape every fault not to be dropped, duplicated or reordered.
+    """
     delay = jitter = rate = stall = 0.0
     keep = single = order = 1.0
     for quality in qualities:
@@ -152,22 +156,22 @@ def combined(qualities: Iterable[Quality]) -> Quality:
 
 
 class Held(NamedTuple):
-    """A packet that waits until it is due or, if stalled, until the rules change."""
+    """A packet that waits until it is due. A stalled packet waits until the rules change."""
 
     due_s: float
-    number: int  # number in order of arrival
+    number: int
     packet: Packet
     verdict: int = ACCEPT
 
 
 class Scheduler:
-    """Decides when to release or drop each packet, without a clock or socket of its own."""
+    """Decides when to release or drop each packet. It has no clock and no socket of its own."""
 
     def __init__(self, draw: Callable[[], float] = random.random) -> None:
         self._draw = draw
         self._meaning: Meaning = {}
         self._combined: dict[tuple[Flow, int], Quality] = {}
-        self._held: list[Held] = []  # a heap, with the next due packet first
+        self._held: list[Held] = []  # a heap: the packet that is due next comes first
         self._stalled: list[Held] = []
         self._unknown: list[Packet] = []
         self._verdicts: list[tuple[int, int]] = []
@@ -177,7 +181,7 @@ class Scheduler:
 
     @property
     def puzzled(self) -> bool:
-        """Whether some waiting packet carries a bit that the rules read so far do not explain."""
+        """Whether a waiting packet has a mark bit that is in no rule that was read so far."""
         return bool(self._unknown)
 
     def next_due_s(self) -> float | None:
@@ -226,10 +230,10 @@ class Scheduler:
         return self._combined[key]
 
     def learn(self, meaning: Meaning, now_s: float, *, latest: bool = True) -> None:
-        """Apply changed rules, and release packets of ended faults, unless other faults stall them.
+        """Apply changed rules, and release the packets of faults that have ended.
 
-        `latest` says that the rules have not changed since they were read. A bit without a meaning
-        then belongs to a fault that is over.
+        A packet stays if another fault stalls it. `latest` means that the rules are still the same
+        as when they were read. Then a bit that no rule has belongs to a fault that has ended.
         """
         changed = {
             flow
@@ -256,15 +260,14 @@ class Scheduler:
                 self._judge(packet, now_s)
 
     def _is_over(self, packet: Packet) -> bool:
-        """Whether the packet has the bit of a fault that is over or whose rules are unread."""
+        """Whether the packet has a bit that no rule has: its fault has ended or is still unread."""
         return bool(packet.bits & ~sum(self._meaning.get(packet.flow, {})))
 
     def _is_freed(self, packet: Packet) -> bool:
-        """Whether a fault that held the packet is over and no other fault stalls it."""
         return self._is_over(packet) and not self._quality(packet.flow, packet.bits).stall
 
     def verdicts(self, now_s: float) -> list[tuple[int, int]]:
-        """Return and forget the pending verdicts, in order, as (packet id, verdict)."""
+        """Return the verdicts that are due, in order, as (packet id, verdict), and forget them."""
         decided, self._verdicts = self._verdicts, []
         while self._held and self._held[0].due_s <= now_s:
             held = heapq.heappop(self._held)
@@ -286,7 +289,7 @@ def _message(kind: int, flags: int, attributes: bytes) -> bytes:
 
 
 def bind_messages() -> list[bytes]:
-    """The messages that bind the queue to this program; the kernel answers each message."""
+    """Return the messages that bind the queue to this program. The kernel answers each of them."""
     bind = _attribute(_CFG_CMD, struct.pack(">BBH", 1, 0, socket.AF_INET))
     parameters = _attribute(_CFG_PARAMS, struct.pack(">IB", _HEAD_BYTES, _COPY_PACKET))
     maximum = _attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", QUEUE_PACKETS_MAX))
@@ -295,7 +298,7 @@ def bind_messages() -> list[bytes]:
 
 
 def verdict_message(packet: int, verdict: int) -> bytes:
-    """The message that gives the kernel the verdict on a packet with the id `packet`."""
+    """Return the message that tells the kernel the verdict on the packet with this id."""
     header = _attribute(_VERDICT_HDR, struct.pack(">II", min(verdict, ACCEPT), packet))
     mark = _attribute(_MARK, struct.pack(">I", TWICE_BIT)) if verdict == TWICE else b""
     return _message(_MSG_VERDICT, _NLM_F_REQUEST, header + mark)
@@ -313,16 +316,16 @@ def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def error_of(kind: int, body: bytes) -> int | None:
-    """The error number in an answer (0 means success); `None` if the message is no answer."""
+    """Return the error number in an answer (0 means success), or `None` for another message."""
     return -struct.unpack_from("=i", body)[0] if kind == _NLMSG_ERROR else None
 
 
 def packet_of(kind: int, body: bytes) -> Packet | None:
-    """The packet that a message describes; `None` if the message describes no packet."""
+    """Return the packet that a message describes, or `None` for another message."""
     if kind != _MSG_PACKET:
         return None
     attributes: dict[int, bytes] = {}
-    at = 4  # after the header nfgenmsg
+    at = 4  # the header nfgenmsg comes first
     while at + 4 <= len(body):
         size, attribute = struct.unpack_from("=HH", body, at)
         if size < 4:
@@ -343,10 +346,11 @@ def packet_of(kind: int, body: bytes) -> Packet | None:
 
 
 def _open_queue() -> socket.socket:
-    """Bind the queue; `OSError` if the kernel lacks queues or another program serves this queue."""
+    """Bind the queue; `OSError` if the kernel has no queues or another program has bound it."""
     queue = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
     force = getattr(socket, "SO_RCVBUFFORCE", 33)
-    for option in (socket.SO_RCVBUF, force):  # `force` exceeds the system's limit but may fail
+    # the second option may exceed the system's limit, but needs a privilege
+    for option in (socket.SO_RCVBUF, force):
         try:
             queue.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER_BYTES)
         except PermissionError:
@@ -369,12 +373,12 @@ def _drained(source: socket.socket) -> Iterator[bytes]:
             yield source.recv(_READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # ENOBUFS means that the kernel has dropped further notifications
+        except OSError:  # ENOBUFS: the kernel has dropped further notifications
             yield b""
 
 
 class _Rules:
-    """Reads the packet rules without blocking, so that packets need not wait."""
+    """Reads the packet rules without blocking, so that packets do not wait for it."""
 
     def __init__(self) -> None:
         self.stale = True
@@ -386,7 +390,7 @@ class _Rules:
         return self._reader is not None
 
     def begin(self) -> int | None:
-        """Start reading the rules if they are stale; returns the descriptor to wait for, if any."""
+        """Start reading the rules if they have changed; returns the descriptor to wait for."""
         if self._reader is None and self.stale:
             self.stale = False
             command = ["iptables-save", "-t", "mangle"]
@@ -396,7 +400,7 @@ class _Rules:
         return self._reader.stdout.fileno()
 
     def go_on(self, descriptor: int) -> str | None:
-        """Read available output of `iptables-save`; returns the rules once they are complete."""
+        """Read some output of `iptables-save`. Returns the rules once they are complete."""
         data = os.read(descriptor, _READ_BYTES)
         self._said += data
         if data or self._reader is None:
@@ -413,7 +417,8 @@ class _Rules:
 def serve() -> None:
     """Hold, drop and release packets until the process is killed."""
     notices = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
-    notices.bind((0, _GROUP_NFTABLES))  # subscribe before the first read of the rules
+    # subscribe before reading the rules, so that no change is missed
+    notices.bind((0, _GROUP_NFTABLES))
     notices.setblocking(False)
     queue = _open_queue()
     rules, scheduler = _Rules(), Scheduler()
@@ -446,7 +451,7 @@ def serve() -> None:
 
 
 def main(words: list[str]) -> int:
-    """Serve the queue or, with the word `probe`, only test whether the kernel has queues."""
+    """Serve the queue. The word `probe` only tests whether the kernel has queues."""
     try:
         if words == ["probe"]:
             _open_queue().close()

@@ -1,11 +1,13 @@
-"""The relay program, which gives each client its own source address.
+"""A program that gives each client a source address of its own.
 
-The harness reaches containers through published ports. To the containers, all connections to these
-ports come from the network's gateway. So a relay container on the network listens on one port for
-each pair of a client and a node's port, and opens the onward connection from an address that only
-this client has. With these addresses, packet rules can distinguish clients as they distinguish
-nodes. The harness passes this source on a command line (`python3 -c`), so it imports only the
-standard library. A reset on one side causes a reset on the other side.
+The harness reaches containers through published ports, so all its connections come from the
+network's gateway. Packet rules could not tell clients apart. Therefore a relay container on the
+network listens on one port for each pair of a client and a node's port. It opens the onward
+connection from an address that only this client has. A reset on one side causes a reset on the
+other side.
+
+The harness passes this source on a command line (`python3 -c`), so it imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from typing import Final, NamedTuple
 
 _READ_BYTES: Final = 1 << 16
 _BACKLOG: Final = 1024
-_AT_ONCE: Final = struct.pack("ii", 1, 0)  # with this SO_LINGER value, a close sends a reset
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # an SO_LINGER value with which `close` sends a reset
 
 
 class Route(NamedTuple):
-    """A relay's route: connections to port `listen` go on from address `source` to `host:port`."""
+    """One route: a connection to port `listen` continues from address `source` to `host:port`."""
 
     listen: int
     source: str
@@ -36,7 +38,7 @@ class Route(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Route:
-        """Parse a route from its `str`; raises `ValueError` for any other text."""
+        """Parse the text that `str` makes of a route; raises `ValueError` for any other text."""
         listen, source, host, port = text.split(":")
         return Route(int(listen), source, host, int(port))
 
@@ -57,7 +59,7 @@ async def _pass_on(
             route.host, route.port, local_addr=(route.source, 0)
         )
         writers.append(far_writer)
-        async with asyncio.TaskGroup() as both:  # a reset in one direction ends both directions
+        async with asyncio.TaskGroup() as both:  # a reset in one direction ends both
             both.create_task(_pump(reader, far_writer))
             both.create_task(_pump(far_reader, writer))
     except (OSError, ExceptionGroup):

@@ -2,40 +2,39 @@
 
 This module only generates and parses text. A one-way cut from A to B drops packets on arrival, in
 B's namespace, so A does not notice that its packets are lost. New and established connections
-stall, as on a network that loses packets. Clients run outside of these namespaces, and their
-packets arrive through the published port with the address of the network's gateway. A cut towards
-clients therefore drops packets when they leave the node.
+stall, as on a network that loses packets. Clients are outside of these namespaces. Their packets
+arrive through the published port, with the address of the network's gateway. So a cut towards
+clients drops packets when they leave the node.
 
 Every cut link has two rules, whose comments name the fault and the link:
 
-* the first rule, in front of all others, has no target and only counts packets, since faults may
-  overlap and each fault needs its own count (`Bite`);
-* the second rule, at the end, drops packets.
+* The first rule, before all others, only counts packets. Faults may overlap, and each fault needs
+  its own count (`Bite`).
+* The second rule, at the end, drops packets.
 
-A shaped link has its rules in the first table that a packet traverses (`mangle`), so that held
-packets meet the cuts that are in force when they are released. A link shaped by the program in
-`packets` has three rules:
+A link with a quality has its rules in the first table that a packet passes (`mangle`), so that a
+cut still applies to packets that were delayed. If the program in `packets` handles the link, there
+are three rules:
 
-* one rule counts packets;
-* one rule sets the fault's bit in the packet's mark, and its comment has the bit's meaning;
-* the last rule, at the end, queues packets for the program.
+* One rule counts packets.
+* One rule sets the fault's bit in the packet's mark. Its comment has the bit's meaning.
+* The last rule, at the end, queues packets for the program.
 
-A link shaped by `netem` instead has two rules, in the sender's namespace: one counts packets, and
-one sets the fault's bit. In both cases, a packet gets one bit per shaping fault on its link.
+If `netem` handles the link, there are two rules in the sender's namespace: one counts packets, and
+one sets the fault's bit. In both cases, a packet gets one bit for each fault on its link.
 
 Two rules in the last table (`security`), after all cuts, copy each packet that is marked for
 duplication: an arriving packet to the node itself, over `lo`, and a leaving packet to its
 destination. These two rules stay when a link is healed, since they match only marked packets.
 
-Stream faults, which redirect connections through Toxiproxy, have their rules in the table `nat`
-(see `streams`). The traffic between a program and its stream proxy stays on `lo`, which no other
-fault affects.
+Stream faults redirect connections through Toxiproxy, by rules in the table `nat` (see `streams`).
+The traffic between a program and its Toxiproxy stays on `lo`, which no other fault affects.
 
-Healing selects rules by the fault's name in their comments. Healing is a single command that needs
-no state of the driver, so the warden can run the command after the driver has died. The engine may
-lose the output of this command, so the comments of an unused chain in the namespace keep the counts
-of deleted rules. Rules survive the node's own process, since a keeper container owns the namespace
-(see `deploy`).
+Healing selects rules by the fault's name in their comments. It is a single command that needs no
+state of the driver, so the warden can run it after the driver has died. The engine may lose the
+command's output, so the comments of an unused chain in the namespace keep the counts of deleted
+rules. Rules survive the node's own process, since the keeper, a container, owns the namespace (see
+`deploy`).
 """
 
 from __future__ import annotations
@@ -52,19 +51,19 @@ from harness.environments.docker.network import netem, packets, toxics
 from harness.errors import InternalError
 
 FAULT_BITS: Final = tuple(1 << number for number in range(31))
-"""The bits of a packet's mark; each fault on the packet's link sets one of these bits."""
+"""The bits of a packet's mark. Each fault on the packet's link sets a different bit."""
 
-_ALL_CHARACTERS_MAX: Final = 255  # XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, without the NUL
-COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20  # leaves room for a 64-bit counter
+_ALL_CHARACTERS_MAX: Final = 255  # XT_MAX_COMMENT_LEN of netfilter's xt_comment.h, less the NUL
+COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20  # 20 characters for a 64-bit counter
 _PREFIX: Final = "harness"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # a fault, a node, or a client such as `client:2`
 
-# Matches the comment in which `heal_command` keeps the count of a deleted rule.
+# The comment in which `heal_command` keeps the count of a deleted rule.
 _COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>[^"]+)"')
 
 
 class Table(enum.Enum):
-    """The iptables table that has the rules of a kind of fault."""
+    """The iptables table for a kind of fault."""
 
     CUT = "filter"
     SHAPE = "mangle"
@@ -78,20 +77,21 @@ class Table(enum.Enum):
 
 
 def owners(link: Link, table: Table) -> tuple[str, ...]:
-    """The nodes whose namespaces have the rules for a link in a table."""
+    """Return the nodes whose namespaces have the rules for a link."""
     ends = tuple(end for end in (link.destination, link.source) if not is_client(end))
     return ends if table is Table.STREAM else ends[:1]
 
 
 def mark(fault: str, link: Link, says: str = "") -> str:
-    """The comment of a rule, with the rule's fault, the additional text `says`, and the link."""
+    """Return a rule's comment: the fault, the text `says` if any, and the link."""
     for name in (fault, link.source, link.destination):
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} has characters other than letters, digits, _ . -")
     middle = f"{says}:" if says else ""
-    ends = f"{link.source}>{link.destination}".replace(":", "~")  # colons separate parts
+    # the colon separates the parts of a comment
+    ends = f"{link.source}>{link.destination}".replace(":", "~")
     text = f"{_PREFIX}:{fault}:{middle}{ends}"
-    # A rule with additional text does not count, so its comment needs no room for a counter.
+    # A rule with a text does not count packets, so its comment needs no room for a count.
     most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
     if len(text) > most:
         raise InternalError(f"the comment {text!r} of a rule exceeds {most} characters")
@@ -99,12 +99,12 @@ def mark(fault: str, link: Link, says: str = "") -> str:
 
 
 def comment_of(fault: str) -> str:
-    """The start of the comment of every rule of a fault, as `iptables-save` prints comments."""
+    """Return how the comment of each of a fault's rules begins in `iptables-save`."""
     return f'--comment "{_PREFIX}:{fault}:'
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The iptables chain and match for a link's packets; `addresses` maps node or client names."""
+    """Return the chain and the match for a link's packets; `addresses` is by node or client."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -119,7 +119,7 @@ printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
 
 
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
-    """Return an idempotent command that cuts `links` in one transaction in one node's namespace."""
+    """Return an idempotent command that cuts `links` in one node's namespace, all at once."""
     lines = []
     for link in links:
         chain, match = _matching(link, addresses)
@@ -154,8 +154,8 @@ _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
 
-# The script waits until the program serves the queue, since packets pass an unserved queue.
-# On a loaded host, the program (`packets`) takes seconds to start.
+# Packets pass a queue without a program, so the script waits for the program (`packets`). On a
+# loaded host, its start takes seconds.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
 mark=$1; program=$2; twice=$3; shift 3
@@ -191,17 +191,18 @@ def shape_command(
     *,
     marked: Sequence[Link] = (),
 ) -> list[str]:
-    """Return an idempotent command that degrades `links` by rules in one node's namespace.
+    """Return an idempotent command that gives `links` this quality, in one node's namespace.
 
-    The command starts the program that serves the queue unless the program is running, and adds all
-    rules in one transaction. Links in `marked` leave the same node and get only marks, for `netem`.
+    The command starts the program that serves the queue if it is not running. It adds all rules in
+    one transaction. `marked` are the links that leave the same node and are handled by `netem`;
+    their packets are only marked.
     """
     says, lines = text_of(quality), []
     for link in links:
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
         meaning = f'-m comment --comment "{mark(fault, link, says)}"'
-        match += _ONCE if chain == "OUTPUT" else ""  # skip copies, which pass OUTPUT again
+        match += _ONCE if chain == "OUTPUT" else ""  # skip copied packets, which pass OUTPUT again
         queue = f"NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-I {chain} 1 {match} {meaning} -j MARK --set-xmark {bit:#x}/{bit:#x}")
@@ -218,7 +219,10 @@ _ONCE: Final = f" -m mark ! {_MARKED}"
 
 
 def _twice(node: str, clients: Iterable[str]) -> str:
-    """The rules that copy packets with `TWICE_BIT` that arrive at `node` or leave for `clients`."""
+    """Return the rules that copy packets marked with `TWICE_BIT`.
+
+    These packets arrive at the address `node` or leave for the addresses `clients`.
+    """
     leaving = (
         f"-A OUTPUT ! -o lo -d {client}/32 -m mark {_MARKED} -j TEE --gateway {client}"
         for client in clients
@@ -230,7 +234,7 @@ def _twice(node: str, clients: Iterable[str]) -> str:
 def probe(table: str, *rules: str) -> str:
     """Return a script that fails, with the reason, if the kernel does not support these rules.
 
-    The script adds the rules to an unused chain, so that the kernel validates them, and deletes the
+    The script adds the rules to an unused chain, so that the kernel checks them, and deletes the
     chain at once.
     """
     of_chain = (f"'-A harness-probe {rule}'" for rule in rules)
@@ -254,33 +258,33 @@ def probe_twice_command() -> list[str]:
 
 
 _ALIVE: Final = {
-    Table.CUT: "",  # the kernel cuts links without a program
+    Table.CUT: "",  # the kernel cuts links without a program's help
     Table.SHAPE: rf"^queue +{packets.QUEUE} ",
     Table.STREAM: f"^{toxics.SERVED}$",
 }
 
 
 def is_served(saved: str, table: Table) -> bool:
-    """Whether `saved`, `heal_command`'s output, shows that the table's program was running."""
+    """Whether the table's program was running, according to `heal_command`'s output `saved`."""
     return re.search(_ALIVE[table], saved, re.MULTILINE) is not None
 
 
 def select_fault(fault: str) -> list[str]:
-    """The `heal_command` patterns that select all rules of one fault."""
+    """Return the patterns by which `heal_command` finds all rules of one fault."""
     return [f"{_PREFIX}:{fault}:"]
 
 
 def select_links(fault: str, links: Iterable[Link], says: Iterable[str]) -> list[str]:
-    """The `heal_command` patterns that select one fault's rules on these links.
+    """Return the patterns by which `heal_command` finds one fault's rules on these links.
 
-    `says` has the additional texts in the comments of those rules. Patterns end with a quote
-    because `iptables-save` quotes comments that contain `>`.
+    `says` has the texts in the comments of those rules. A pattern ends with a quote, because
+    `iptables-save` quotes comments that contain `>`.
     """
     texts = ["", *says]
     return [f'{mark(fault, link, text)}"' for link in links for text in texts]
 
 
-# If warden and driver heal at once, one transaction fails, and its second try finds no rules.
+# If the warden and the driver heal at once, one transaction fails. Its second try finds no rules.
 _HEAL = """
 for pattern in "$@"; do set -- "$@" -e "$pattern"; shift; done
 looks=4
@@ -306,9 +310,9 @@ _AND_THEN: Final = {
 
 
 def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]:
-    """Return a command that deletes the rules that `patterns` select, and prints their counts.
+    """Return a command that deletes the rules that `patterns` find, and prints their counts.
 
-    The command is idempotent, since a second run deletes nothing and prints the same counts.
+    A second run deletes nothing and prints the same counts.
     """
     assert patterns, "an empty selection would delete nothing, and say that it healed"
     script = _HEAL.replace("TABLE", table.value) + _AND_THEN[table]
@@ -316,12 +320,13 @@ def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]
 
 
 def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
-    """Map each (fault, link) to its count of packets, parsed from `heal_command`'s output."""
+    """Return the count of packets for each (fault, link), from the output of `heal_command`."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].replace("~", ":").partition(">")
         key = match["fault"], Link(source, destination)
-        counts[key] = counts.get(key, 0) + int(match["packets"])  # bad streams have a rule per port
+        # a stream fault has one rule per port
+        counts[key] = counts.get(key, 0) + int(match["packets"])
     return counts
 
 
@@ -331,20 +336,20 @@ _RESET = f'for peer in "$@"; do ss -K {_ESTABLISHED} >/dev/null; done; {_LIST}'
 
 
 def list_command(peers: Sequence[str]) -> list[str]:
-    """Return a command that prints all TCP connections with these peers, for `connections`."""
+    """Return a command that prints all TCP connections with these peers."""
     return ["sh", "-c", _LIST, "list", *peers]
 
 
 def reset_command(peers: Sequence[str]) -> list[str]:
-    """Return a command that aborts all TCP connections with these peers and resets both ends.
+    """Return a command that aborts all TCP connections with these peers, at both ends.
 
-    The command prints the remaining connections, since a kernel without CONFIG_INET_DIAG_DESTROY
-    aborts no connection and reports no error.
+    The command prints the connections that are left: a kernel without CONFIG_INET_DIAG_DESTROY
+    aborts none and reports no error.
     """
     return ["sh", "-c", _RESET, "reset", *peers]
 
 
 def connections(output: str) -> frozenset[str]:
-    """The connections, as pairs of addresses, that `list_command` or `reset_command` printed."""
+    """Return the connections in the output of `list_command` or `reset_command`."""
     rows = (line.split() for line in output.splitlines())  # columns: Recv-Q Send-Q Local Peer
     return frozenset(f"{row[2]} {row[3]}" for row in rows if len(row) >= 4 and row[0].isdigit())

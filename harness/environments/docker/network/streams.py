@@ -1,21 +1,21 @@
-"""Bad streams: rules redirect connections through a Toxiproxy in the opening node's namespace.
+"""Stream faults: rules redirect connections through a Toxiproxy in the opening node's namespace.
 
 Bytes from A to B flow upstream in connections that A opened, and downstream in connections that B
-opened. A fault on one link therefore has rules in the namespaces of both ends, where connections
-leave (`OUTPUT`). The other end sees the same peer address as without a proxy. Clients run outside
-of these namespaces, so their connections are redirected on arrival at the node (`PREROUTING`), and
-the node sees its own address as the peer.
+opened. So a fault on one link has rules in the namespaces of both ends, where connections leave
+(`OUTPUT`). The other end sees the same peer address as without a proxy. Clients are outside of
+these namespaces, so their connections are redirected on arrival at the node (`PREROUTING`), and the
+node sees its own address as the peer.
 
-A node's Toxiproxy is a container in the node's network namespace. The first fault that needs the
-container creates it, and it stays until the run ends. Toxiproxy runs as a dedicated user, whose
-connections the rules do not redirect. It has one proxy for each port that a peer declares, and
-faults only add and remove toxics. Connections opened before a fault would bypass the proxy, so they
-are reset when the fault begins. Connections that are open when a fault is healed keep using the
-proxy, which from then on only copies bytes.
+A node's Toxiproxy is a container in the node's network namespace. The first fault that needs it
+creates it, and it stays until the run ends. Toxiproxy runs as a dedicated user, whose connections
+the rules do not redirect. It has one proxy for each port that a peer declares; faults only add and
+remove toxics. Connections that were opened before a fault would bypass the proxy, so they are reset
+when the fault begins. Connections that are open when a fault is healed keep using the proxy, which
+from then on only copies bytes.
 
-The name of a toxic contains the mark of its fault and link, like the comment of a rule, so the same
-patterns select both for removal (`rules.heal_command`). The kernel passes only the first packet of
-each connection to the `nat` table, so the counting rules count connections.
+The name of a toxic contains the same text about its fault and link as the comment of a rule, so the
+same patterns find both for removal (`rules.heal_command`). The kernel passes only the first packet
+of each connection to the table `nat`, so these rules count connections.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def stream_command(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> list[str]:
-    """Return a command that degrades the streams on `links`, for connections opened at `node`.
+    """Return a command that adds a stream fault to `links`, for connections that `node` opens.
 
-    The command also resets open connections between the ends. A second run only resets connections.
+    The command also resets the open connections between the ends. A second run only resets
+    connections.
     """
     links = sorted(links)
     proxies = []
@@ -69,7 +70,7 @@ def stream_command(
 def counting_links(
     node: str, links: Iterable[Link], ports: Mapping[str, tuple[int, ...]]
 ) -> frozenset[Link]:
-    """The links whose rules at `node` count connections, so that each connection counts once."""
+    """Return the links whose rules at `node` count connections, so that none counts twice."""
     of_fault = frozenset(links)
     return frozenset(
         link
@@ -80,7 +81,6 @@ def counting_links(
 
 
 def _openers(node: str, link: Link) -> Iterator[tuple[str, str]]:
-    """The (opener, peer) pairs whose connections on this link are redirected at `node`."""
     for opener, peer in ((link.source, link.destination), (link.destination, link.source)):
         if (peer if is_client(opener) else opener) == node and not is_client(peer):
             yield opener, peer
@@ -94,7 +94,6 @@ def _proxies(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the proxies, with their toxics and rules, that the program `toxics` must create."""
     for opener, peer in _openers(node, link):
         chain, host, match = "OUTPUT", "127.0.0.1", f"-d {addresses[peer]}/32"
         passed = f" {_PASSED}"

@@ -1,7 +1,7 @@
-"""The program that configures the Toxiproxy in a node's namespace for a fault.
+"""A program that configures the Toxiproxy in a node's namespace for a fault.
 
-The harness passes this source on a command line (`python3 -c`) into the node's keeper (the
-container that owns the namespace), so it imports only the standard library. `lay PROXY...` creates
+The harness passes this source on a command line (`python3 -c`) into the node's keeper, the
+container that owns the namespace. So it imports only the standard library. `lay PROXY...` creates
 missing proxies, adds their toxics, and prints the rules that redirect connections to the proxies.
 `streams.stream_command` writes each PROXY as JSON. `heal PATTERN...` removes the toxics whose names
 contain one of the patterns. Both commands are idempotent.
@@ -24,13 +24,14 @@ _LOOK_S: Final = 0.05
 
 
 class RefusedError(Exception):
-    """Toxiproxy refused a request; the message contains the server's reason."""
+    """Toxiproxy refused a request; the message has Toxiproxy's reason."""
 
 
 def ask(method: str, *path: str, body: object = None, accept: int = 200) -> Any:
     """Send a request to Toxiproxy and return the decoded answer.
 
-    Raises `RefusedError` for an error status except `accept`, and `OSError` without an answer.
+    Raises `RefusedError` for an error status other than `accept`, and `OSError` if there is no
+    answer.
     """
     url = "/" + "/".join(urllib.parse.quote(part, safe="") for part in path)
     connection = http.client.HTTPConnection(HOST, PORT, timeout=_TIMEOUT_S)
@@ -60,7 +61,7 @@ def wait_served() -> dict[str, Any]:
 
 
 def lay(wanted: list[dict[str, Any]]) -> list[str]:
-    """Create missing proxies and add their toxics; returns the rules that redirect connections."""
+    """Create missing proxies and add toxics; returns the rules that redirect connections."""
     proxies, rules = wait_served(), []
     for proxy in wanted:
         name = proxy["name"]
@@ -68,16 +69,16 @@ def lay(wanted: list[dict[str, Any]]) -> list[str]:
             made = {key: proxy[key] for key in ("name", "listen", "upstream")}
             proxies[name] = ask("POST", "proxies", body=made)
         for toxic in proxy["toxics"]:
-            ask("POST", "proxies", name, "toxics", body=toxic, accept=409)  # 409: the toxic exists
+            ask("POST", "proxies", name, "toxics", body=toxic, accept=409)  # 409: it exists already
         port = proxies[name]["listen"].rpartition(":")[2]
         rules += [rule.replace("PROXY", port) for rule in proxy["rules"]]
     return rules
 
 
 def heal(patterns: list[str]) -> None:
-    """Remove the toxics whose names match a pattern.
+    """Remove the toxics whose names contain a pattern.
 
-    A quote is appended to each name, since patterns that are made for rules may end with one.
+    Each name gets a quote at its end, because a pattern for rules may end with one.
     """
     for proxy, state in ask("GET", "proxies").items():
         for toxic in state["toxics"]:
@@ -91,11 +92,11 @@ def main(words: list[str]) -> int:
         if words[0] == "lay":
             print("\n".join(lay([json.loads(word) for word in words[1:]])))  # noqa: T201 - to a shell
         else:
-            heal([word for word in words[1:] if word != "-e"])  # skip -e, an option of grep
+            heal([word for word in words[1:] if word != "-e"])  # `-e` is an option of grep
             print(SERVED)  # noqa: T201
     except (OSError, RefusedError) as error:
         if words[0] == "heal" and isinstance(error, ConnectionRefusedError):
-            return 0  # without a server, no toxic is left
+            return 0  # no Toxiproxy runs, so no toxic is left
         sys.stderr.write(f"toxiproxy in this namespace: {error}\n")
         return 1
     return 0

@@ -1,10 +1,10 @@
 """Sets the clocks of foreign programs (not written for the harness) in containers.
 
-libfaketime (`host.faketime`) shifts the time that a program reads. The shared memory (`/dev/shm`)
-of a node with a foreign program is an in-memory volume that the node's keeper also mounts. Commands
-in the keeper write the file that libfaketime reads, even while the node is frozen or down. The
-library is copied from the harness's node image into the node's container; it works with every image
-whose C library is glibc.
+libfaketime (`host.faketime`) shifts the time that a program reads. A node with a foreign program
+has its shared memory (`/dev/shm`) in an in-memory volume. The node's keeper, the container that
+owns the network namespace, mounts this volume as well. Commands in the keeper write the file that
+libfaketime reads, even while the node is paused or down. The library is copied from the harness's
+node image into the node's container; it works with every image whose C library is glibc.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from harness.errors import InfrastructureError
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in containers
 NO_PRELOAD: Final = {"LD_PRELOAD": ""}
-"""Variables that turn libfaketime off for set-up commands and commands in a node's container."""
+"""Turns libfaketime off for set-up commands and for commands in a node's container."""
 _NAME: Final = "harness"
 _NAMES: Final = Names.of(_NAME)
 _LIBRARY: Final = "harness/libfaketime-harness.so"
 
 _ENCODE: Final = ("sh", "-c", f"base64 -w 0 /usr/lib/*/faketime/{LIBRARY}")
 _SEMAPHORE: Final = "".join(rf"\{byte:03o}" for byte in SEMAPHORE)
-# Creates libfaketime's files, once per node.
+# Create libfaketime's files, once per node.
 _PREPARE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '{_SEMAPHORE}' >{_NAMES.semaphore}
 head -c {len(PAGE)} /dev/zero >{_NAMES.page}
 chmod 666 {_NAMES.semaphore} {_NAMES.page}
 """
-# The kernel records a read only if the file's last access time is old (`relatime`).
+# The old access time makes the kernel record the next read despite the mount option `relatime`.
 _WRITE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '%s\\n' "$1" >new.setting && chmod 644 new.setting && touch -a -d @0 new.setting &&
@@ -64,18 +64,18 @@ def run_in_keeper(engine: Engine, keeper: str, command: Sequence[str]) -> str:
 
 
 def write(engine: Engine, keeper: str, line: str) -> None:
-    """Atomically replace the setting that the node's libfaketime reads."""
+    """Replace atomically the setting that the node's libfaketime reads."""
     run_in_keeper(engine, keeper, ["sh", "-c", _WRITE, "write", line])
 
 
 def prepare(engine: Engine, keeper: str) -> None:
-    """Create, in the keeper's shared memory, the files that the node's libfaketime needs."""
+    """Create the files that the node's libfaketime needs, in the keeper's shared memory."""
     run_in_keeper(engine, keeper, ["sh", "-c", _PREPARE])
     write(engine, keeper, setting(ClockError()))
 
 
 def library(engine: Engine, keeper: str) -> bytes:
-    """A tar archive with the libfaketime of the keeper's image, to be unpacked at `/`."""
+    """Return a tar archive with the keeper's libfaketime, to be unpacked at `/`."""
     text = run_in_keeper(engine, keeper, _ENCODE)
     try:
         binary = base64.b64decode(text.strip(), validate=True)
@@ -85,5 +85,5 @@ def library(engine: Engine, keeper: str) -> bytes:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The variables for libfaketime to add to the environment `given` of a node."""
+    """Return the environment variables for libfaketime, given the variables of the node."""
     return preload(f"/{_LIBRARY}", _NAME, SHARED_MEMORY, given)

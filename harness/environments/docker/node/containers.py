@@ -1,9 +1,10 @@
-"""Creates, starts and replaces the containers of nodes, their volumes and their network keepers.
+"""Creates, starts and replaces the containers of nodes, their volumes and their keepers.
 
-The data folder of a node is a volume, so it outlives the container. The container is replaced when
-the node starts as another variant or its disk is wiped. A set-up command runs in a separate
-container with the same specification, volume and network namespace. Only its writes to the volume
-remain. Calls block, so the cluster makes them in threads.
+A keeper is the container that owns a node's network namespace. The node's data folder is a volume,
+so it outlives the container. The container is replaced when the node starts as another variant, or
+its disk is wiped. A set-up command runs in a container of its own, with the same specification,
+volume and network namespace; only its writes to the volume remain. Calls block, so the cluster
+makes them in threads.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _PROBE_USER: Final = f"{USER_ID}:{USER_ID}"
 
 
 class Failed(NamedTuple):
-    """A set-up command that did not exit with code 0; `code` is `None` after a timeout."""
+    """A set-up command that did not exit with 0. `code` is `None` if it took too long."""
 
     command: tuple[str, ...]
     code: int | None
@@ -52,11 +53,11 @@ class Containers:
         self.engine = engine
         self.blueprint = blueprint
         self._probe = Path(probe.__file__).read_text(encoding="utf-8")
-        self.ending = False  # set at the end of a run; kills running set-up commands
+        self.ending = False  # true at the end of a run, which kills set-up commands
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
-        """Start a node's keeper container; returns declared port -> port published on 127.0.0.1."""
+        """Start a node's keeper. Returns declared port: port published on 127.0.0.1."""
         keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
             self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)
@@ -79,11 +80,10 @@ class Containers:
             self.engine.start(spec.name)
 
     def keeper(self, node: str) -> str:
-        """The name of the container that owns the node's network namespace."""
         return self.blueprint.places[node].keeper
 
     def create(self, node: str, variant: str = BASE) -> None:
-        """Create the node's container with its code, on the existing data folder."""
+        """Create the node's container with its code, on the data folder that already exists."""
         if node not in self.blueprint.disks:
             volume = self.blueprint.places[node].volume
             self.engine.create_volume(volume, self.blueprint.labels(node))
@@ -97,7 +97,7 @@ class Containers:
             self.engine.copy_in(kept, container, folder, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
-        """Create a container, and copy into it the files that stay the same at every start."""
+        """Create a container, and copy the files into it that are the same at every start."""
         self.engine.create(spec)
         self.engine.put_archive(spec.name, "/", self.blueprint.code)
         if self._library is not None and self.blueprint.places[node].clock:
@@ -115,7 +115,7 @@ class Containers:
         self.create(node, variant)
 
     def wipe(self, node: str, variant: str) -> None:
-        """Replace the node's container and volume; the caller must empty a FUSE disk itself."""
+        """Replace the node's container and volume; the caller must empty a FUSE disk."""
         place = self.blueprint.places[node]
         self.engine.remove(place.container)
         if node not in self.blueprint.disks:
@@ -123,7 +123,7 @@ class Containers:
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:
-        """Start the node's container with `node_file`; returns the attachment to its output."""
+        """Start the node's container with `node_file`, and attach to its output."""
         container = self.blueprint.places[node].container
         self.engine.put_archive(container, "/", node_file)
         files = self.blueprint.files(node)
@@ -140,9 +140,9 @@ class Containers:
     # --- set-up and readiness ----------------------------------------------------------------
 
     def set_up(self, node: str, variant: str, take: Callable[[bytes], None]) -> Failed | None:
-        """Run the set-up commands in order; returns the first that fails, if any.
+        """Run the set-up commands in order. Returns the first that fails, or `None`.
 
-        `take` receives each output line.
+        `take` gets each line of output.
         """
         for words in self.blueprint.specs[node].setup:
             spec = self.blueprint.setup(node, variant, words)
@@ -179,7 +179,6 @@ class Containers:
         return code, b"\n".join(lines).decode("utf-8", "replace")
 
     def _wait(self, container: str) -> int | None:
-        """Wait for a set-up container's exit code; `None` after a timeout or if the run ends."""
         deadline_s = time.monotonic() + SETUP_S
         while time.monotonic() < deadline_s and not self.ending:
             state = self.engine.wait(container, timeout_s=_LOOK_S)
@@ -191,10 +190,10 @@ class Containers:
         return None
 
     def port(self, node: str, port: int, path: str) -> str | None:
-        """Run `probe.missing`; return why the port is not ready, or `None` if the port is ready.
+        """Test a port of the node. Returns `None` if it is ready, else the reason.
 
-        The probe runs in the node's network namespace, since the engine's proxy accepts connections
-        to the published port even while the node is down.
+        The test (`probe.missing`) runs in the node's network namespace: from outside, the engine's
+        proxy accepts connections to the published port even while the node is down.
         """
         place = self.blueprint.places[node]
         asked = [place.address, str(port), *([path] if path else [])]
@@ -215,7 +214,7 @@ class Containers:
 
 
 class DockerClock:
-    """The driver's access to the libfaketime of one node (`foreignclock.Reach`)."""
+    """The driver's access to the libfaketime of one node (see `foreignclock.Reach`)."""
 
     def __init__(
         self, node: str, containers: Containers, in_thread: Callable[..., Awaitable[Any]]

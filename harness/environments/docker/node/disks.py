@@ -1,7 +1,7 @@
 """Gives containers FUSE disks, which are mounted on the engine's host and replace volumes.
 
-An engine behind a local socket may still see different mounts, for instance if it runs in a virtual
-machine. After a start, the harness therefore checks whether the node sees its disk.
+An engine with a local socket may still have other mounts, for example if it runs in a virtual
+machine. So after a node starts, the harness checks whether the node sees its disk.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from harness.errors import InfrastructureError
 from harness.plugins import DeploymentPlan
 
 _KEY: Final = "disks"
-_MODE: Final = 0o1777  # lets a node write to its disk as any user
+_MODE: Final = 0o1777  # any user of a node may write to its disk
 
 
 def why_no_disks(engine: Engine) -> str | None:
-    """The reason why FUSE disks are impossible with this engine; `None` if FUSE disks work."""
+    """Return the reason why FUSE disks do not work with this engine, or `None`."""
     if not engine.is_local:
         return "the engine runs on another machine, which lacks the mounts; use a local engine"
     return why_missing()
@@ -38,11 +38,11 @@ class Disks:
     """The FUSE disks of one run."""
 
     def __init__(self, plan: DeploymentPlan, warden: Warden) -> None:
-        """Create the record of a run's disks, which is empty until `mount` mounts the disks."""
+        """Make an empty record of disks; `mount` mounts them."""
         self._plan = plan
         self._warden = warden
         self._folder: Path | None = None
-        self.mounted: dict[str, FuseDisk] = {}  # node -> disk; other nodes have volumes
+        self.mounted: dict[str, FuseDisk] = {}  # node: disk; other nodes have volumes
 
     async def mount(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> None:
         """Mount a disk for each node that declares `faulty_disk`, if FUSE disks work here.
@@ -55,7 +55,8 @@ class Disks:
         prefix = f"{DISKS_PREFIX}{self._plan.run_id}-"
         self._folder = folder = Path(tempfile.mkdtemp(prefix=prefix))
         sign(folder, self._plan.run_id)
-        # Guard the folder first, so that the warden unmounts disks before it removes the folder.
+        # The warden undoes the latest entry first, so it unmounts disks before it removes the
+        # folder.
         self._warden.guard(_KEY, RemoveFolder(str(folder)))
         for name in names:
             disk = self.mounted[name] = FuseDisk(name, folder / name, self._warden)
@@ -69,7 +70,7 @@ class Disks:
         return {name: str(disk.mount) for name, disk in self.mounted.items()}
 
     async def let_go(self) -> None:
-        """Heal all disks to release delayed requests, which would keep nodes from dying."""
+        """Heal all disks. This releases delayed requests, which would keep nodes from dying."""
         for disk in self.mounted.values():
             with contextlib.suppress(InfrastructureError):
                 await disk.mend()

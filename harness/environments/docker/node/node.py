@@ -1,8 +1,8 @@
 """A node in a container: implements the primitives of `host.real_node` by calls to the engine.
 
-A thread reads the output of each incarnation (run of the node's program) as it arrives. When the
-output ends, the harness learns within milliseconds that the incarnation has exited (`outputs`).
-Calls to the engine block, so the node makes them in threads.
+An *incarnation* is one run of the node's program. A thread reads the output of each incarnation as
+it arrives. When the output ends, the harness learns within milliseconds that the incarnation has
+exited (`outputs`). Calls to the engine block, so the node makes them in threads.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _LINES_QUEUED_MAX: Final = 1000
 def ended_by(
     state: ContainerState, *, expected: bool, on_env: bool, memory_bytes_max: int
 ) -> Ending:
-    """Decide who ended a container, by its final state (`harness.environments.host.exits`)."""
+    """Decide what ended a container, by its final state (see `harness.environments.host.exits`)."""
     oom_kills = int(state.oom_killed)
     ending = exits.ended_by(state.exit_code, expected=expected, on_env=on_env, oom_kills=oom_kills)
     if ending.note is None:
         return ending
     note = f"{ending.note} (memory limit {memory_bytes_max >> 20} MiB)"
-    # All processes in the container belong to the node, so an OOM kill hit the node.
+    # All processes in the container belong to the node, so an OOM kill affected the node.
     return Ending("host" if oom_kills else ending.by, note)
 
 
@@ -53,21 +53,21 @@ class Incarnation:
     """One run of a node's program, from its start to its exit."""
 
     def __init__(self) -> None:
-        self.pid: int | None = None  # the first process; `None` if the engine is remote
+        self.pid: int | None = None  # of the first process; `None` if the engine is remote
         self.ending: frozenset[int] = frozenset()
         self.exited = asyncio.Event()
 
     def end(self, codes: Iterable[int]) -> None:
-        """Expect an exit with one of these codes, since the harness is about to cause it."""
+        """Expect an exit with one of these codes, which the harness is about to cause."""
         self.ending = frozenset(codes)
 
     def expects(self, code: int) -> bool:
-        """Whether the harness expects this exit code; another code means an earlier crash."""
+        """Whether the harness causes an exit with this code; other codes mean an earlier crash."""
         return code in self.ending
 
 
 class DockerNode(RealNode):
-    """One node, over all of its containers and incarnations."""
+    """One node: all of its containers and incarnations."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class DockerNode(RealNode):
         in_thread: Callable[..., Awaitable[Any]],
         on_lost: Callable[[BaseException], None],
     ) -> None:
-        """`on_lost` must end the run; it is called when the node can no longer be observed."""
+        """`on_lost` ends the run. It is called when the node can no longer be observed."""
         super().__init__(spec, log, bus, warden)
         self._containers = containers
         self._engine = containers.engine
@@ -99,11 +99,10 @@ class DockerNode(RealNode):
 
     @property
     def pid(self) -> int | None:
-        """The pid of the latest incarnation's first process; `None` if the engine is remote."""
         return None if self.incarnation is None else self.incarnation.pid
 
     async def create(self) -> dict[str, tuple[str, int]]:
-        """Create the node's containers; returns `node:port` -> published address for clients."""
+        """Create the node's containers. Returns `node:port`: published address for clients."""
         name, ports = self.spec.name, self.spec.bound_ports
         published = await self._in_thread(self._containers.keep, name)
         missing = [port for port in ports if port not in published]
@@ -131,14 +130,14 @@ class DockerNode(RealNode):
             await self._recreated()
 
     async def _recreated(self) -> None:
-        """Limit the CPU of a new container if a slow-CPU fault is in force on the node."""
+        """Limit the CPU of a new container if the node is under a slow-CPU fault."""
         self._created_as = self.variant
         if self.slowed != 1.0:
             await self._set_pace()
 
     async def _run_setup(self) -> None:
         def take(line: bytes) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the run has ended
+            with contextlib.suppress(RuntimeError):  # the run has ended and its loop is closed
                 self._loop.call_soon_threadsafe(self.log.feed, line + b"\n")
 
         name = self.spec.name
@@ -159,7 +158,8 @@ class DockerNode(RealNode):
             target=self._read, args=(incarnation, attachment), name=f"log-{name}", daemon=True
         )
         self.reader.start()
-        with contextlib.suppress(InfrastructureError):  # without a pid, CPU starvation is not seen
+        # without a pid, a lack of CPU time is not noticed
+        with contextlib.suppress(InfrastructureError):
             state = await self._state()
             incarnation.pid = None if state is None else state.pid
         disk, pid = self.disk, incarnation.pid
@@ -170,7 +170,7 @@ class DockerNode(RealNode):
             )
 
     def _read(self, incarnation: Incarnation, attachment: Attachment) -> None:
-        """Pass the node's output and then its exit from the calling thread to the loop."""
+        """Pass the node's output, and at last its exit, from this thread to the event loop."""
         room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
 
         def deliver(line: bytes) -> None:
@@ -185,7 +185,7 @@ class DockerNode(RealNode):
             what = f"the output of {self.spec.name} broke off while it ran and was attached again"
             self._loop.call_soon_threadsafe(self.tell, f"{what}: {why}")
 
-        # A RuntimeError means that the loop is closed because the run has ended.
+        # A RuntimeError means that the run has ended and its loop is closed.
         with contextlib.suppress(RuntimeError):
             try:
                 state = follow(self._engine, self.container, attachment, take, broke_off)
@@ -195,7 +195,7 @@ class DockerNode(RealNode):
                 self._loop.call_soon_threadsafe(self._exited, incarnation, state)
 
     def _lost(self, incarnation: Incarnation, error: InfrastructureError) -> None:
-        """End the run, since no verdict is possible if the node cannot be observed."""
+        """End the run: without observing the node, no verdict is possible."""
         if self._containers.ending:
             incarnation.exited.set()
             return
@@ -228,7 +228,7 @@ class DockerNode(RealNode):
         except InfrastructureError as error:
             if self.state is not NodeState.DOWN:
                 raise
-            return None, str(error)  # the command failed because the container has just ended
+            return None, str(error)  # the container ended before the command
         return answer
 
     # --- ending, pausing ---------------------------------------------------------------------
@@ -246,7 +246,7 @@ class DockerNode(RealNode):
     async def _end(self) -> None:
         incarnation = self.incarnation
         assert incarnation is not None, "a node that is up has one"
-        # A foreign program may exit with any code after its stop signal.
+        # A foreign program may answer its stop signal with any exit code.
         foreign = self.spec.entry is None
         incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
         if self.state is NodeState.PAUSED:

@@ -42,11 +42,12 @@ from harness.support.distributions import (
 )
 
 PACKAGES: Final = ("ca-certificates", "openjdk-17-jre-headless", "python3", "tini")
-EXTRAS: Final = frozenset({"spark", "report"})  # the harness's extras that the image includes
-SOURCES: Final = ("pyspark",)  # requirements that are published without wheels
+# the harness's extras whose requirements are in the image
+EXTRAS: Final = frozenset({"spark", "report"})
+SOURCES: Final = ("pyspark",)  # requirements without published wheels
 _REPOSITORY: Final = "harness-executor"
 NEWEST_EXECUTOR: Final = f"{_REPOSITORY}:latest"
-"""A second name that the newest executor image always has."""
+"""One more name of the newest executor image."""
 _HERE: Final = Path(__file__).parent
 _FILES: Final = ("Dockerfile", "entrypoint.sh")
 _ABOVE: Final = "ARG BASE\nFROM ${BASE}\nCOPY app /opt/harness/app\n"
@@ -69,12 +70,11 @@ def _requirements(distributions: list[Distribution]) -> Iterator[str]:
                 versions = f"=={importlib.metadata.version(name)}"
             except importlib.metadata.PackageNotFoundError:
                 if marker and extra is None:
-                    continue  # the marker excludes this platform, so pip skipped the package
+                    continue  # pip skipped it: its marker excludes this platform
             yield f"{name}{extras}{versions.strip()}"
 
 
 def _normal(name: str) -> str:
-    """The normalized name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -89,7 +89,6 @@ def _digest(content: bytes) -> str:
 
 
 def _above(distributions: list[Distribution]) -> bytes:
-    """The build context of the second image, with the code of the harness and of plug-ins."""
     files: dict[str, bytes] = {}
     for distribution in distributions:
         files |= {name: text.encode() for name, text in texts_of(distribution)}
@@ -105,7 +104,7 @@ def _own_tag(base: str, above: bytes) -> str:
 
 
 def executor_tag() -> str:
-    """The name of the executor image for the packages installed on this machine."""
+    """Return the name of the executor image for the packages that are installed on this machine."""
     distributions = plugin_distributions()
     wanted = sorted(set(_requirements(distributions)))
     return _own_tag(_base_tag(wanted), _above(distributions))
@@ -154,7 +153,7 @@ def _build_base(
 
 
 def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Clear a file's owner and time, which the engine's build cache compares; omit bytecode."""
+    """Clear a file's owner and time, which the engine's build cache compares; skip bytecode."""
     if "__pycache__" in info.name:
         return None
     info.uid = info.gid = info.mtime = 0
