@@ -1,4 +1,4 @@
-"""A check for `harness doctor` of whether the checkers' searches run on the native core."""
+"""A check for `harness doctor`: whether the checkers' searches run on the native core."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from harness.plugins import Diagnosis
 
 
 class NativeCore(Diagnosis):
-    """The check that `checkers._native` is available; pure Python gives the same results slower."""
+    """The check that `checkers._native` is available. Pure Python gives the same results more
+    slowly.
+    """
 
     api_version = 1
     name = "native-core"

@@ -1,14 +1,13 @@
-"""Guesses an order of operations by the terms of their answers, under the permit `stale-read`.
+"""Guesses an order of operations from the Raft terms in their answers, under the permit
+`stale-read`.
 
-The entries of a Raft log are in the order of their terms, and a leader sees only entries of its own
-term and of earlier terms. So all operations that were answered in one term come before all
-operations of the next term. Within a term, real time orders the operations. If pairs (term, time)
-replace the times of calls and returns, operations are intervals again, and the fast search over
-intervals can look for an order. (The search over partial orders would try the positions of stale
-answers and lost changes one by one.)
+The entries of a Raft log are sorted by term, and a leader sees no entries of later terms. So all
+operations answered in one term precede all operations of the next term. Within a term, real time
+orders the operations. Each operation therefore becomes an interval between two moments (term,
+time), and the fast search over intervals can look for an order.
 
 The guess is wrong if the target breaks the rules of Raft. So an order counts only if it also keeps
-the given partial order. If no such order is found, another search follows.
+the given partial order.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ def intervals_by_term(
     highest = [*itertools.accumulate((term for _, term in returned), max, initial=0)]
 
     def call_of(operation: CatalogOperation, term: int | None) -> _Moment:
-        """Return the call as a moment; without a term, it follows all earlier returns."""
         if term is None or operation.id in seen:
             term = highest[bisect.bisect_left(ends, operation.call)]
         return term, operation.call
@@ -67,7 +65,6 @@ def intervals_by_term(
     earliest = [*itertools.accumulate((at for _, at in reversed(by_call)), min)][::-1]
 
     def end_of(operation: CatalogOperation, term: int | None) -> _Moment | None:
-        """Return the end as a moment; without a term, it precedes all later calls."""
         if operation.return_time is None:
             return None
         if term is not None:

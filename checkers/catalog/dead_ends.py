@@ -1,10 +1,8 @@
 """Finds the operations that a search can no longer place, because their table has changed since.
 
-Each change of a table makes one new version, and a deleted table does not come back. So an
-operation that shows version 4 of a table cannot follow the change that made version 5, and an
-operation that shows the table cannot follow its deletion. A search that notices such an operation
-at once need not try all orders of the remaining operations. The rule holds in every order without
-rollbacks, even if some operations may miss changes.
+An operation that shows version 4 of a table cannot follow the change that made version 5. An
+operation that shows a table cannot follow the table's deletion. A search that notices such an
+operation at once need not try all orders of the remaining operations.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from checkers.catalog.passes.narrowing import rank_of
 
 
 class _Sights(NamedTuple):
-    """The operations that show one table, as bit masks of their positions.
+    """Bit masks of the operations that show one table.
 
-    `ranks` are the sorted ranks of the operations. `masks[n]` has the operations of the first `n`
-    ranks, and `all` has all operations, including operations without a rank.
+    `ranks` are the sorted ranks of the operations (see `rank_of`). `masks[n]` has the operations of
+    the first `n` ranks. `all` also has the operations without a rank.
     """
 
     ranks: Sequence[int]
@@ -33,7 +31,7 @@ class _Sights(NamedTuple):
 
 
 class DeadEnds:
-    """Tells a search which operations (by position in `operations`) each step rules out."""
+    """Tells a search which operations have become impossible after a step."""
 
     def __init__(self, model: Catalog, operations: Sequence[CatalogOperation]) -> None:
         self._model = model
@@ -44,10 +42,6 @@ class DeadEnds:
         self._sights = {table: _sights(ranked) for table, ranked in by_table.items()}
 
     def after_step(self, before: State, after: State) -> int:
-        """Return the mask of the operations that were possible in `before` but never will be again.
-
-        The operation of the step itself may be among them.
-        """
         left, reached = self._model.versions(before, after), self._model.versions(after, before)
         mask = 0
         for table in left:

@@ -1,24 +1,19 @@
 """Convert a recorded history in the vocabulary "ddl" to operations on the catalog model.
 
-Real time is the order of indices: the harness records an invocation before it sends anything and a
+Op indices serve as time: the harness records an invocation before it sends anything, and a
 completion after everything has arrived.
 
-* A `fail` with the result "exists" or "not-found" is an observation that the order must explain. An
-  operation is left out if it failed without a result, or for a reason that the model does not know
-  ("invalid"): it had no effect.
+* A `fail` with the result "exists" or "not-found" is an observation that the order must explain.
+  Any other `fail` had no effect and is left out.
 * A mutation that ended as `info` may take effect at any time after its call, or never. A read that
   ended as `info` is left out.
-* A create sends a nonce, and later answers show this nonce as the table's comment. So answers
-  connect table ids with nonces. One nonce with two ids, or one id with two nonces, is a `Conflict`,
-  because it contradicts exactly-once.
-* If an answer shows the table of a lost create, the create took effect before this answer returned.
-  So the return of the create is set to the return of the answer. (This is only an upper bound: the
-  create may have taken effect at any time since its call.)
-* Lost creates that no answer shows are interchangeable if their names and columns are equal: they
-  share a key.
-* A read with a staleness bound must show every change that was acknowledged earlier than `bound_ns`
-  before the read was invoked. So the read becomes an ordinary read whose invocation is earlier by
-  the bound. A checker that judges this ordinary read thereby judges the bound.
+* A create sends a nonce, which later answers show as the table's comment. If one nonce has two ids,
+  or one id has two nonces, exactly-once is violated. This is a `Conflict`.
+* If the answer of a create was lost but another answer shows its table, the create returns at the
+  latest when this other answer returned.
+* Creates with lost answers that no answer shows are interchangeable if their names and columns are
+  equal. They share a key.
+* A read with a staleness bound becomes an ordinary read that was invoked earlier by the bound.
 """
 
 from __future__ import annotations
@@ -90,9 +85,9 @@ class CatalogHistory:
 def catalog_part(history: History, *, bounded: bool = True) -> History:
     """Return the history without operations on rows and members.
 
-    Reads with a staleness bound are kept if `bounded`. A change through Hive becomes a change of
-    unknown outcome, since it may take effect in the catalog at any time after its call, or never.
-    If Hive acknowledged the change, its value becomes `_LATE`, because Kudu will apply it.
+    Reads with a staleness bound are kept only if `bounded`. Kudu applies a change made through Hive
+    at an unknown later time, so the outcome of such a change becomes unknown. If Hive acknowledged
+    the change, its value becomes `_LATE`.
     """
     gone = {
         op.index
@@ -109,10 +104,6 @@ def catalog_part(history: History, *, bounded: bool = True) -> History:
 
 
 def _is_elsewhere(pair: Pair) -> bool:
-    """Whether the operation is about rows or members, only reads Hive, or was refused by Hive.
-
-    Operations on registers have the same names as operations on rows, but do not name a table.
-    """
     call = pair.invoke
     if call.f in _OF_ROWS:
         return isinstance(call.value, Mapping) and "table" in call.value
@@ -153,8 +144,8 @@ def bound_ns(pair: Pair) -> int | None:
 def calls_before(history: History) -> Mapping[int, int]:
     """Map each answered read with a staleness bound to the index at which it counts as invoked.
 
-    A key is the index of the read's invocation. Its value is the index of the first op that was
-    recorded within the staleness bound before this invocation.
+    Both indices are op indices. The read counts as invoked at the first op that was recorded within
+    the bound before the actual invocation.
     """
     bounded = [
         (pair, bound)
@@ -192,8 +183,6 @@ def _field(op: Op, name: str) -> Any:
 
 
 class _Asked(msgspec.Struct):
-    """The types that the fields of invocations must have."""
-
     name: str = ""
     new_name: str = ""
     columns: list[str] = []
@@ -201,7 +190,6 @@ class _Asked(msgspec.Struct):
 
 
 def _check_shapes(pair: Pair) -> None:
-    """Raise `HistoryError` if a field has a type that models cannot compare, sort and hash."""
     call, done = pair.invoke, pair.completion
     _check_fields(call, _Asked)
     if done is None or done.type is OpType.INFO:
@@ -226,12 +214,10 @@ def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
 
 
 def _text(value: Any) -> str | None:
-    """Return an id, nonce or comment as text, or `None` if `value` is empty."""
     return None if value is None or value == "" else str(value)
 
 
 def _shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
-    """Yield (table id, nonce or `None`) for each table that the answer of `pair` shows."""
     done = pair.completion
     if done is None or done.type is not OpType.OK:
         return
@@ -256,17 +242,10 @@ def _shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
 
 
 def _again(key: str) -> str:
-    """Return the key of the table that a create with `key` makes if it takes effect twice."""
     return f"{key}, sent again"
 
 
 def _sent_again(history: History) -> dict[int, str]:
-    """Map each change that was sent several times to a key for its second effect.
-
-    A change is identified by the index of its invocation. Changes without a completion count as
-    well, since the number of their attempts is unknown. If a create takes effect a second time, the
-    key names the second table.
-    """
     return {
         pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
         for pair in history.pairs
@@ -282,10 +261,6 @@ def _sent_again(history: History) -> dict[int, str]:
 def _bind(
     history: History, again: frozenset[str] = frozenset()
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
-    """Return a map from table ids to their keys (nonces), and the conflicts between answers.
-
-    If `again` has the second key of a create, the nonce of this create may have two ids.
-    """
     ids: dict[str, tuple[str, int]] = {}
     nonces: dict[str, tuple[str, int]] = {}
     conflicts: dict[tuple[str, str], Conflict] = {}
@@ -348,8 +323,8 @@ def _answer(op: Op) -> Answer:
     if f == "list":
         listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
-            # No state has two tables with one name, so the model must refuse this list: an answer
-            # with all entries repeated is illegal in every state.
+            # No state has two tables with one name. Repeating all entries makes a list that the
+            # model refuses in every state.
             listing = (*listing, *listing)
         return Answer("ok", listing=listing)
     columns = value.get("columns") if f == "get" else None
@@ -364,7 +339,6 @@ def _answer(op: Op) -> Answer:
 
 
 def _first_sights(history: History) -> dict[str, tuple[int, int]]:
-    """Map each table id to the first answer that shows it: (completion index, invocation index)."""
     first: dict[str, tuple[int, int]] = {}
     for pair in history.pairs:
         for ident, _ in _shown_tables(pair):
@@ -375,7 +349,6 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
 
 
 def _shown_nonces(history: History) -> set[str]:
-    """Return the nonces in the comments of all answers, including answers without a table id."""
     answers = (None if pair.completion is None else pair.completion.value for pair in history.pairs)
     comments = (_text(value.get("comment")) for value in answers if isinstance(value, dict))
     return {comment for comment in comments if comment is not None}
@@ -414,8 +387,8 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
-                # If an answer showed the table before its create was invoked, the outcome of the
-                # create stays unknown, and the search refutes the history.
+                # An answer showed the table before its create was invoked. The create's outcome
+                # stays unknown, so the search refutes the history.
                 if sight > call.index:
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])

@@ -89,10 +89,8 @@ class CatalogLinearizable(SearchChecker, judges_prefixes=True):
     def _searched(self, converted: CatalogHistory, end_s: float) -> CheckResult:
         """Return the proven result of a replay, or of searches until `end_s` (monotonic clock).
 
-        If a replay finds no order, the first search uses narrowed intervals. An order that this
-        search finds is also legal for the original intervals. If it finds none, a second search
-        uses the original intervals; only this search can find a core (a small set of operations
-        with no legal order).
+        The first search uses narrowed intervals, and an order that it finds is also legal for the
+        original intervals. If it finds none, a second search uses the original intervals.
         """
 
         def left_s() -> float:

@@ -1,16 +1,13 @@
 """The checker `members` compares lists of masters with acknowledged changes of membership.
 
-For each master that was ever added or removed, a list must agree with the last change of this
-master that was acknowledged before the list was requested. The list proves nothing about a master
-if another change of the same master was under way, or if a change of unknown outcome may have taken
-effect since the last acknowledged change.
+For each master, a list must agree with the last change of this master that was acknowledged before
+the list was requested. The list proves nothing about this master if a later change may have taken
+effect. A deposed leader may answer with an old list, so a list whose term is older than the
+change's term proves nothing either. If the profile lets power cuts undo changes, a contradiction
+after a power cut is permitted.
 
-A leader that has committed an entry in its term answers with a list without asking other masters.
-If the term of the list is older than the term of the change, the leader was deposed before the
-change, so the list proves nothing. If the profile lets power cuts undo changes, a list that
-contradicts a change after a power cut is permitted. All lists before the first change of a master
-must agree about this master. A run without any change of membership proves nothing, unless the
-profile does not offer such changes (`Permit.lacks`).
+A run without any change of membership proves nothing, unless the profile does not offer such
+changes (`Permit.lacks`).
 """
 
 from __future__ import annotations
@@ -114,8 +111,8 @@ def _members(listed: Pair) -> Mapping[str, None]:
 def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
     """Return whether a node must be in the list `listed`, and the change that proves this.
 
-    `changes` has the changes of the node that were called before the list was answered. Returns
-    `None` if the membership of the node is uncertain.
+    `changes` has the node's changes that were called before the list was answered. Returns `None`
+    if the membership is uncertain.
     """
     before = [p for p in changes if p.type is OpType.OK and _ended(p) < listed.invoke.index]
     if not before:

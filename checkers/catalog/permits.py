@@ -1,28 +1,20 @@
 """Judge a catalog history under the permits of its profile (`harness.permits`).
 
-A permit names a deviation from linearizability that the profile accepts. Permits count only if no
-order explains the history without them. The last two permits are about writes. Under the other
-permits, each write still takes effect once, between its call and its return, but an *observation*
-(a read, or a refusal because of the state) may have further answers:
+A permit names a deviation from linearizability that the profile accepts. It counts only if no order
+explains the history without it.
 
-* `stale-read`: the answer need not show a change that another node acknowledged in a later term
-  than the answer's own term. An answer that lacks other changes is not stale but wrong, since a
-  leader has all changes that were acknowledged in its term and earlier. A master must not take back
-  a change that it showed. The answer still shows the catalog of a single earlier moment.
-* `torn-list`: a list may read each name at a different moment. The list may leave out a name that a
+* `stale-read`: the answer need not show a change that another node acknowledged in a later term.
+* `torn-list`: a list may read each name at a different moment. It may leave out a name that a
   rename may have changed during the list.
 * `name-gap`: "not found" proves nothing while a rename or delete of that name may be under way.
 * `dirty-create`: a create may show its table and occupy its name from its call on, even if the
-  create then fails. An answer that shows the table while the create may be under way proves
-  nothing.
+  create then fails.
 * `ddl-twice`: a change that was sent more than once may take effect twice, at any later time.
 * `lost-after-power-cut`: after each power cut the catalog may fall back to an earlier state, but
   loses no acknowledged change that was invoked after the cut.
 
-The verdict is exact, unless the search reaches its limit: either an order of all operations under
-these rules exists, or none exists. The part before the first power cut is judged separately at
-first, since that takes fewer steps. Each permit is tried alone before all permits together, so that
-an anomaly that one permit explains is not attributed to two permits.
+The verdict is exact, unless the search reaches its limit. Each permit is tried alone before all
+permits together, so that an anomaly that one permit explains is not attributed to two.
 """
 
 from __future__ import annotations
@@ -120,7 +112,7 @@ def judge_permitted(
 
 
 def until(history: History, end: int) -> History:
-    """Return the ops before index `end`; operations that are open there get unknown outcomes."""
+    """Return the ops before index `end`. Operations that are open there get unknown outcomes."""
     return History(op for op in history if op.index < end)
 
 
@@ -142,7 +134,7 @@ def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[
 
 
 def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
-    """Map each name to its creates: (nonce, span in which the create may be under way).
+    """Map each name to its creates, as (nonce, span in which the create may be under way).
 
     Creates that failed are included.
     """
@@ -218,7 +210,6 @@ class _History:
             yield replace(operation, input=Look(name), output=look)
 
     def _is_gap(self, operation: CatalogOperation) -> bool:
-        """Whether the answer is "not found" while the name may have been changing (`name-gap`)."""
         answer = operation.said
         if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
             return False
@@ -226,7 +217,6 @@ class _History:
         return name is not None and overlaps(self._touching.get(name, ()), operation)
 
     def _is_dirty(self, operation: CatalogOperation) -> bool:
-        """Whether the answer shows a table whose create may be under way (`dirty-create`)."""
         answer, call = operation.said, operation.input
         if not self._dirty or answer is UNKNOWN or not _observes(operation):
             return False
@@ -241,7 +231,6 @@ class _History:
         return [span for _, span in self._dirty.get(name, ())]
 
     def _unmade(self, name: str, ident: str | None, operation: CatalogOperation) -> bool:
-        """Whether the table `ident` may come from a create of `name` that is under way."""
         key = None if ident is None else self._converted.bindings.get(ident)
         return ident is not None and any(
             key in {None, nonce} and overlaps([span], operation)
@@ -249,7 +238,6 @@ class _History:
         )
 
     def _twins(self) -> Iterator[CatalogOperation]:
-        """Yield the second effect of each change sent twice, as an operation of unknown outcome."""
         if DDL_TWICE not in self._permits:
             return
         for operation in self._own:
@@ -297,7 +285,6 @@ class _History:
         return Relaxed(counts, True, examples, outcome.steps)
 
     def _hint(self, index: int) -> tuple[int, int]:
-        """Return the (term, revision) in the answer of the operation: its likely log position."""
         pair = self._converted.pairs.get(index)
         done = None if pair is None else pair.completion
         value = done.value if done and isinstance(done.value, dict) else {}
@@ -307,8 +294,8 @@ class _History:
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
         """Count how often the order needs each permit, and list the operations that need a permit.
 
-        An answer needs no permit if a state of the catalog between its call and its return explains
-        it. An answer that only an older state explains is stale.
+        An answer needs no permit if some state between its call and its return explains it. An
+        answer that only an older state explains is stale.
         """
         states = _States(self, outcome)
         counts: dict[str, int] = {}
@@ -331,7 +318,7 @@ class _History:
         if twins:
             counts[DDL_TWICE] = len(twins)
             examples.extend(twins)
-        if not counts:  # no single answer needs a permit, but the combination of several does
+        if not counts:  # no single answer needs a permit, but several answers together do
             counts = dict.fromkeys(sorted(self._permits)[:1], 1)
         return counts, tuple(examples)
 
@@ -373,7 +360,6 @@ class _States:
         )
 
     def _acknowledged(self, operation: CatalogOperation) -> list[int]:
-        """Return the positions of the changes that had returned before the operation's call."""
         return [
             at
             for at, o in enumerate(self._changes)
@@ -381,7 +367,7 @@ class _States:
         ]
 
     def strictly(self, operation: CatalogOperation) -> bool:
-        """Whether a state between the operation's call and return explains the answer."""
+        """Whether a state between the operation's call and its return explains the answer."""
         return self._any(operation, self._acknowledged(operation))
 
     def stale(self, operation: CatalogOperation) -> bool:
@@ -400,8 +386,8 @@ class _States:
 def _fact_of(converted: CatalogHistory, index: int) -> Fact:
     """Return the node and the term of an answer.
 
-    If the answer of a create was lost, but another answer shows its table, the create gets the fact
-    of this other answer: a stale answer that may miss this state may also miss the create.
+    If the create's answer was lost, take the first answer that shows its table instead: a stale
+    answer that may miss this state may also miss the create.
     """
     done = converted.pairs[converted.seen_creates.get(index, index)].completion
     if done is None or done.type is OpType.INFO or not isinstance(done.value, dict):
@@ -411,7 +397,7 @@ def _fact_of(converted: CatalogHistory, index: int) -> Fact:
 
 
 def _observes(operation: CatalogOperation) -> bool:
-    """Whether the operation only observed the state: a read, or a state-dependent refusal."""
+    """Whether the operation only observed the state: a read, or a refusal because of the state."""
     answer = operation.said
     if answer is UNKNOWN:
         return False

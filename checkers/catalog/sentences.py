@@ -22,7 +22,7 @@ CORE_MAX = 5
 ANSWERS_MAX = 10
 STORIES_MAX = 3
 ID_SHOWN_MAX = 8
-"""Sentences shorten table ids above this length, since users know tables by name."""
+"""Sentences shorten longer table ids, since users know tables by name."""
 
 
 def where(pair: Pair) -> str:
@@ -73,7 +73,6 @@ def _done_by(pair: Pair, verb: str) -> str:
 def _last_change(
     order: Iterable[int], name: str, pairs: Mapping[int, Pair]
 ) -> tuple[Pair, str] | None:
-    """Return the last operation in `order` that changed the table behind `name`, and a verb."""
     for index in reversed(list(order)):
         pair = pairs[index]
         call = pair.invoke
@@ -90,7 +89,6 @@ def _last_change(
 
 
 def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Catalog | None) -> str:
-    """Describe which table has `name` in a surviving configuration, and how it got there."""
     state: Any = survivor.state
     here = None
     if whole is not None:
@@ -119,7 +117,7 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Cata
 def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | None) -> list[str]:
     """Return the table names that the failing operation is about.
 
-    For a list, these are the names for which the list differs from the surviving state.
+    For a list, these are the names for which the list differs from the model's state.
     """
     if projected is not None:
         return [projected]
@@ -140,7 +138,7 @@ def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | 
 
 
 def _rule(pair: Pair) -> str:
-    """Name the rule that the failing operation broke, for grouping failures in reports."""
+    """Name the rule that the failing operation broke. Reports group failures by this rule."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"
@@ -148,7 +146,7 @@ def _rule(pair: Pair) -> str:
 
 
 def tell_conflicts(converted: CatalogHistory) -> Told:
-    """Describe the history's conflicts (answers whose table ids and nonces do not match)."""
+    """Describe the conflicts of a history: answers whose table ids and nonces do not match."""
     text: list[str] = []
     blamed: list[int] = []
     for each in converted.conflicts[:CONFLICTS_MAX]:
@@ -217,7 +215,7 @@ def tell_failure(failure: Failure, converted: CatalogHistory, model: Catalog) ->
             f"{ops(failure.core, limit=10).capitalize()} contradict each other by themselves "
             f"({small}), with any outcome of the {len(failure.weakened)} other changes."
         )
-        # The last operations before the contradiction are the most useful to show.
+        # The operations just before the contradiction are the most useful to show.
         text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])
         if len(rest) > CORE_MAX:
             text.append(f"{len(rest) - CORE_MAX} earlier ones are not shown.")

@@ -1,11 +1,8 @@
 """Checks reads that allow a stale answer up to a bound, which the read or its answer states.
 
-The checker applies two rules to each answer:
-
-* the bound that the answer states is at most the bound that the read allowed;
-* the invocation of the read counts as earlier by the bound (see `calls_before`). The answer's
-  revision is at least the revision of every change or read of the newest state that was answered
-  before this earlier invocation. Answers without a revision are exempt from this rule.
+* The bound that the answer states is at most the bound that the read allowed.
+* The read counts as invoked earlier by the bound (see `calls_before`). The answer's revision is at
+  least the revision of every answer before this moment. Answers without a revision are exempt.
 
 The checker `linearizable-catalog` judges whether the answer shows the state of its revision.
 """
@@ -89,7 +86,7 @@ def _revision(pair: Pair) -> int | None:
 
 
 def _newest_by_completion(history: History) -> list[tuple[int, int, Pair]]:
-    """Return the answers that showed a newer revision than all answers before them, in order.
+    """Return, in order, the answers that showed a newer revision than all answers before them.
 
     Each entry is (completion index, revision, operation). Reads with a staleness bound are left
     out, because their answers may show an older state.

@@ -68,7 +68,7 @@ from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
-"""For each measure, the field of a `usage` fact that contains the bytes, and words to print."""
+"""For each measure: the field of a `usage` fact that contains the bytes, and words to print."""
 UNITS: Final = {"memory": " MiB", "disk": " MiB", "written": " MiB", "outage": " s"}
 CALM: Final = "none"
 """The value of `of` in the limit of outages that overlap no fault."""
@@ -102,7 +102,7 @@ class _Outage:
     def hindered_s(self, ends: _Ends) -> float:
         """Return the seconds of the outage in which faults hit half of the quorum or all clients.
 
-        If the target declares no quorum, every fault that has a duration counts; a reset has none.
+        If the target declares no quorum, every fault that has a duration counts.
         """
         lasting = [fault for fault in self.faults if fault.kind != RESET]
         voters = ends.voters.surely(self.begin, self.end)
@@ -140,10 +140,12 @@ class _Run:
     missing_since_ns: float
     """The time of a node's first permitted exit; the node stays down until all is healed."""
     unmeasured: list[str] = field(default_factory=list)
-    """The names of limits that no node measures, such as memory in a simulation."""
+    """The names of limits that no node measures. For example, a simulation does not measure memory.
+    """
 
     def bound(self, limit: Json, more: Mapping[str, float] | None = None) -> float:
-        """Return the value of a limit, including its growth by the run's units and by `more`."""
+        """Return the value of a limit, including its growth with the run's units and with `more`.
+        """
         units = {**self.amounts, **(more or {})}
         per = (limit.get("per") or {}).items()
         return float(limit["limit"] + sum(share * units.get(unit, 0) for unit, share in per))
@@ -168,10 +170,7 @@ class _Run:
             self.findings.violate(name, f"{above}: {limit.get('why', '')}", *ops)
 
     def not_measured(self, what: str, measured: frozenset[str], limit: Json) -> None:
-        """Exempt the nodes that are not in `measured` from `limit`.
-
-        If no node was measured, list the limit as unmeasured.
-        """
+        """Exempt the nodes that are not in `measured` from `limit`."""
         if not measured:
             self.unmeasured.append(limit["name"])
             return
@@ -219,7 +218,7 @@ class BoundsChecker(Checker):
             measure = MEASURES.get(limit["measure"])
             if measure is not None:
                 measure(run, limit)
-            elif limit["measure"] != "outage":  # `_outages` judges the limits of outages
+            elif limit["measure"] != "outage":  # `_outages` judges these limits
                 reason = f"the limit {limit['name']!r} has the unknown measure"
                 findings.gap(f"{reason} {limit['measure']!r}")
         _outages(run, getattr(case, "concurrency", math.inf))
@@ -268,7 +267,8 @@ def _elections(run: _Run, limit: Json) -> None:
 def _leaders(run: _Run, limit: Json) -> None:
     terms: dict[int, dict[str, int]] = {}
     for op in run.history.facts("leader"):
-        # Polled leaders do not count, since an answer may combine a leader and another's term.
+        # A polled leader does not count: the answer may combine one node's leader with another
+        # node's term.
         if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():
@@ -291,10 +291,6 @@ def _calls(run: _Run, limit: Json) -> None:
 
 
 def _memory(run: _Run, limit: Json) -> None:
-    """Judge the memory of each node at the end of the run, or at any time if the limit says so.
-
-    A node whose memory was not measured, for example in a simulation, is exempt.
-    """
     if limit["of"]:
         _held(run, limit)
         return
@@ -311,7 +307,6 @@ def _memory(run: _Run, limit: Json) -> None:
 
 
 def _held(run: _Run, limit: Json) -> None:
-    """Judge each node's largest measurement of memory or disk; nodes without one are exempt."""
     what, words = HELD[limit["measure"]]
     largest: dict[str, tuple[float, Op]] = {}
     for op in run.history.facts("usage"):
@@ -327,9 +322,7 @@ def _held(run: _Run, limit: Json) -> None:
 def _written(run: _Run, limit: Json) -> None:
     """Judge the MiB that each node wrote between two measurements at most a minute apart.
 
-    If two measurements are further apart, the limit applies to each minute between them. If a
-    number is lower than the number before, it comes from a new process, which started at zero. The
-    bytes that the old process wrote after its last measurement are not counted.
+    A number below the previous number comes from a new process, which started at zero.
     """
     called = sorted(pair.invoke.time for pair in run.history.pairs)
     by_node: dict[str, list[tuple[Op, int]]] = {}
@@ -399,7 +392,6 @@ def _answers(history: History) -> Iterator[int]:
 
 
 def _outages(run: _Run, clients: float) -> None:
-    """Judge every interval without any answer, from the first answer to the end of chaos."""
     declared = run.declared["limits"]
     limits = {str(each["of"]): each for each in declared if each["measure"] == "outage"}
     if not limits:
@@ -421,8 +413,8 @@ def _outages(run: _Run, clients: float) -> None:
 def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: _Run) -> None:
     """Judge the length of an outage.
 
-    The limit is the sum of the limits of all faults that overlap the outage, plus the time in which
-    faults hit half of the quorum or all clients.
+    The limit is the sum of the limits of all overlapping faults, plus the time in which faults hit
+    half of the quorum or all clients.
     """
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
@@ -437,7 +429,7 @@ def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: 
         if outage.end > run.missing_since_ns:
             run.findings.exempt("outages")
             return
-        # The start of some disturbances is unknown; these may explain an outage at any time.
+        # Some disturbances have no known start, so they may explain an outage at any time.
         untimed = [each for each in run.disturbances if each.kind not in TIMED]
         tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
         reasons = untimed or excuses(

@@ -1,11 +1,11 @@
 """The checker `crash`: only the nemesis may end node processes (I9, `checkers.verdict.invariants`).
 
-The verdict is `invalid` only if a node exited by itself. Such an exit is excused only if a fault of
-the node's disk or clock may have caused it. It is permitted if the node's log shows a sign that the
-run's profile permits (`Permit.signs`). An example is a master that exits because catching up took
-over 30 s, which the profile `strict` does not permit. The verdict is `unknown` if the host ended
-the node (its OOM killer, or a signal that the harness did not send), if the sender is unknown, or
-if the exit was near an infrastructure failure.
+The verdict is `invalid` only if a node exited by itself. An exit is excused if a fault of the
+node's disk or clock may have caused it. It is permitted if the node's log shows a sign that the
+run's profile permits (`Permit.signs`).
+
+The verdict is `unknown` if the host may have ended the node (its OOM killer, or a signal that the
+harness did not send), or if an infrastructure failure happened near the exit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LINE_CHARACTERS_MAX: Final = 300
 RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (?:check failed: )?(?=.)")
 """Matches the class name of an error at the start of a traceback's last line."""
 NEAR_NS: Final = 10 * NS_PER_S
-"""The longest delay until a failed container engine reports a node's exit or its own failure."""
+"""A container engine that fails may report a node's exit, or its own failure, this much late."""
 
 
 class CrashChecker(Checker):
@@ -61,8 +61,8 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Each exit counts as one judgement, and so does a run that was watched to its end
-            # without an exit.
+            # Each exit counts as one judgement. So does a run without an exit that was watched to
+            # its end.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
@@ -105,7 +105,7 @@ class CrashChecker(Checker):
 
 
 class _Excuses:
-    """The intervals in which nodes may exit because of a fault that may end a node (`may_end`).
+    """The intervals in which a node may exit because of a fault.
 
     An interval lasts until `EXCUSED_AFTER_NS` after the end of the fault.
     """
@@ -140,7 +140,6 @@ class _Excuses:
 
 
 def _exit_words(op: Op) -> str:
-    """Describe an exit: `m1 exited with code 1 at 8.803 s: leadership was lost` (no full stop)."""
     code = op.value.get("code")
     with_code = "" if code is None else f" with code {code}"
     text = f"{op.value.get('node')} exited{with_code} at {seconds(op.time)} s"
@@ -153,7 +152,6 @@ def _exit_words(op: Op) -> str:
 
 
 def _log(op: Op) -> list[str]:
-    """Return the last lines of an exited node's log, without blank lines at the end."""
     lines = "\n".join(str(line) for line in op.value.get("log") or ()).rstrip().splitlines()
     return [line[:LINE_CHARACTERS_MAX] for line in lines[-LOG_LINES_MAX:]]
 

@@ -1,16 +1,14 @@
 """The liveness checker: a healed quorum must serve again, and a fully healed target must settle.
 
-The harness records whether the target served again (the fact `live`) and settled (`converged`),
-with the time bound and with everything that was still missing. This checker judges both facts. If
-the bound was exceeded, the verdict is never `valid`. The verdict is `invalid` only if the harness
+The harness records whether the target served again (the fact `live`) and settled (`converged`).
+This checker judges both facts.
+
+If a time bound was exceeded, the verdict is never `valid`. It is `invalid` only if the harness
 checked again after the bound, at a node that had to serve, and no disturbance excuses the delay
 (`checkers.verdict.disturbances`). It is `unknown` if the run ended before the facts were recorded,
-or if the target refused the probe because of its declared limits
-(`checkers.catalog.invariants.refusals`).
+or if the target refused the probe because of its declared limits.
 
-The verdict is `permitted` if the target did not settle only because nodes had ended in a way that
-the profile permits. It is also `permitted` if the target did not serve and such a node is in the
-*core*: the nodes, a bare majority, that have to serve.
+It is `permitted` if the delay came from nodes that had ended in a way that the profile permits.
 """
 
 from __future__ import annotations
@@ -40,14 +38,15 @@ WORDS_MAX = 20
 NAMES_MAX: Final = 6
 ID_CHARS: Final = 6
 _NAME: Final = re.compile(r"\b[0-9a-f]{32}\b|\b[a-z]+[0-9]+\b")
-"""Matches the parts of a problem's text that are ids, or names of nodes and tables. Problems that
-differ only in these parts are shown together."""
+"""Matches ids and the names of nodes and tables. Problems that differ only in these parts are shown
+together.
+"""
 
 
 class _Promise(msgspec.Struct, frozen=True):
-    """A promise of the target, with the fact that records its outcome and words for both outcomes.
+    """A promise of the target, the fact that records its outcome, and words for both outcomes.
 
-    `open_field` is the field of the fact that lists the parts that were still missing.
+    `open_field` is the field of the fact that lists what was still missing.
     """
 
     fact: str
@@ -77,7 +76,6 @@ def _list(words: object) -> str:
 
 
 def _grouped(problems: object) -> list[str]:
-    """Return `problems` as texts; problems that differ only in names become a single text."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for problem in map(str, problems if isinstance(problems, list | tuple) else ()):
         groups.setdefault(tuple(_NAME.split(problem)), []).append(_NAME.findall(problem))
@@ -87,7 +85,7 @@ def _grouped(problems: object) -> list[str]:
 def _as_one(parts: Sequence[str], problems: Sequence[Sequence[str]]) -> str:
     """Combine problems that differ only in names into one text, with the number of problems.
 
-    `parts` are the texts between the names, and `problems` the names of each problem.
+    `parts` are the texts between the names.
     """
     text = parts[0]
     for names, part in zip(zip(*problems, strict=True), parts[1:], strict=True):
@@ -148,7 +146,7 @@ class LivenessChecker(Checker):
             live, rest = details["live"], details["converged"]
             reason = f"live after {_s(live)} and at rest after {_s(rest)}"
         else:
-            # The reason is that of the worst finding, which need not be the first finding in the
+            # The reason comes from the worst finding, which need not be the first finding in the
             # run.
             at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
             reason = findings[at].text or ""
@@ -166,10 +164,7 @@ class LivenessChecker(Checker):
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
-    """Judge whether the target kept a promise, according to the fact `op`.
-
-    The rule for disturbances is in `checkers.verdict.disturbances`.
-    """
+    """Judge whether the target kept a promise, according to the fact `op`."""
     value: Mapping[str, Any] = op.value
     if (vacuous := _vacuous(promise, value)) is not None:
         return _Finding(Verdict.UNKNOWN, vacuous)
@@ -204,7 +199,6 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
 
 
 def _vacuous(promise: _Promise, value: Mapping[str, Any]) -> str | None:
-    """Return a sentence if the probe tested nothing; `None` if it tested something."""
     if promise.fact != "live":
         return None
     if value.get("core") == []:
@@ -218,11 +212,7 @@ _SILENT: Final = " does not answer"
 
 
 def _needed(promise: _Promise, op: Op) -> set[str]:
-    """Return the nodes without which the target cannot keep a promise.
-
-    For `live`, these are the nodes of the core, which is a bare majority. For `converged`, these
-    are the nodes that do not answer, if nothing else is pending.
-    """
+    """Return the nodes without which the target cannot keep a promise."""
     names = op.value.get("core" if promise.fact == "live" else promise.open_field)
     lines = [str(line) for line in names] if isinstance(names, list | tuple) else []
     if promise.fact == "live":
@@ -234,7 +224,7 @@ def _needed(promise: _Promise, op: Op) -> set[str]:
 def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
     """Return the first kind of operation that failed, if the target refused it by its own limits.
 
-    Only the first counts, since later kinds of operations depend on it.
+    Later kinds of operations depend on the first.
     """
     missing = op.value.get(promise.open_field)
     if promise.fact != "live" or not isinstance(missing, list | tuple) or not missing:
@@ -245,11 +235,10 @@ def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
 
 
 def _unasked(value: Mapping[str, Any]) -> str | None:
-    """Return a sentence if a failed probe proves nothing about the core; `None` if it counts.
+    """Return a sentence if a failed probe proves nothing; `None` if it counts.
 
-    A probe proves nothing if the target's client broke its contract, or asked no node of the core
-    after the bound. A probe always counts if the core contains all nodes, or if the history does
-    not name the nodes that were asked (written by an older version).
+    A failed probe proves nothing if the client broke its contract, or if it asked none of the nodes
+    that had to serve after the bound.
     """
     asked, core = value.get("asked_late"), value.get("core")
     breach = value.get("breach")

@@ -1,8 +1,8 @@
-"""Measures the load that a run put on its target: its rate, and concurrency on the same name.
+"""Measures the load of a run: its rate, and how often operations on the same name overlapped.
 
-Clients that wait for a disturbed target send fewer requests, so the rate necessarily falls during
-faults. The certificate of a run reports a doubt if the run has hardly any operations, or did not
-reach the requested rate even in its best seconds.
+Clients wait for a disturbed target, so the rate necessarily falls during faults. A run with hardly
+any operations, or with a low rate even in its best seconds, proves too little. This is a doubt in
+the run's certificate.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from harness.vocabularies import logs
 
 RATE_SHARE_MIN: Final = 0.1
 """The smallest accepted share of the requested rate, over the whole chaos phase. The share is 0.15
-to 0.27 under all nemeses of the catalog at once, which disturb the target most of the time, and
-0.36 to 0.83 under two nemeses."""
+to 0.27 under all nemeses of the catalog at once, and 0.36 to 0.83 under two nemeses.
+"""
 PEAK_S: Final = 2.0
 PEAK_SHARE_MIN: Final = 0.5
-"""The smallest accepted share of the requested rate, over the best `PEAK_S` seconds of warm-up and
-chaos. The gaps between operations are random, so the rate in short stretches varies by a
-quarter."""
+"""The smallest accepted share of the requested rate, over the best `PEAK_S` seconds. The gaps
+between operations are random, so the rate of a short stretch varies by a quarter.
+"""
 STARVED_SHARE_MIN: Final = 0.1
-"""If processors were scarce for more than this share of the chaos phase, this explains why the load
-stayed below the requested load."""
+"""If processors were scarce for more than this share of the chaos phase, scarcity explains a low
+rate.
+"""
 OPERATIONS_MIN: Final = 100
-"""With fewer operations during chaos, a lack of overlapping operations may be chance."""
+"""With fewer operations during chaos, it may be chance that none overlapped."""
 
 
 class Load:
@@ -70,7 +71,7 @@ class Load:
         return self._peak / PEAK_S
 
     def certificate(self) -> dict[str, Any]:
-        """Return the lines about load for the run's certificate; empty for an imported history."""
+        """Return the certificate's lines about load; empty for an imported history."""
         if not self.known:
             return {}
         asked = self.requested_rate
@@ -137,8 +138,8 @@ def _names(value: object) -> list[str]:
     names: list[object] = []
     if isinstance(value, dict):
         names = [value[field] for field in ("name", "new_name", "key") if field in value]
-        # A row is identified by its table and its key. Inserts (which have an id) conflict if only
-        # their keys are equal.
+        # A row is identified by its table and its key. Inserts conflict only if their keys are
+        # equal.
         if "table" in value and "id" not in value:
             names = [f"{value['table']}/{key}" for key in [*names, *_seconds(value.get("rows"))]]
     elif isinstance(value, list):
@@ -155,14 +156,14 @@ def _seconds(parts: object) -> list[object]:
 def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
     """Count the operations that overlapped another operation on the same name.
 
-    Also returns the maximum number of operations on one name at once. If no operation has a name,
-    all operations are about a single object.
+    Also returns the maximum number of operations on one name at once. Without any names, all
+    operations count as operations on one object.
     """
     names = [_names(pair.invoke.value) for pair in pairs]
     every = list(dict.fromkeys(itertools.chain.from_iterable(names)))
     for number, pair in enumerate(pairs):
         if pair.invoke.f == logs.Poll.f and not names[number]:
-            names[number] = every  # the keys that a poll reads depend on earlier operations
+            names[number] = every  # a poll may read any key
     if not any(names):
         names = [[""]] * len(pairs)
     by_name: dict[str, list[tuple[int, int, int]]] = {}
@@ -178,7 +179,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
             while open_ and open_[0][0] <= begin:
                 heapq.heappop(open_)
             if open_:
-                # All operations that began before and are still open overlap this operation.
+                # All operations that began earlier and are still open overlap this operation.
                 met.update(dict.fromkeys([number, *(other for _, other in open_)]))
             heapq.heappush(open_, (end, number))
             most = max(most, len(open_))
@@ -186,10 +187,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
 
 
 def _longest_outage(history: History) -> dict[str, str]:
-    """Return the certificate's line about the longest interval without a successful operation.
-
-    The interval is between the first success and the end of chaos.
-    """
+    """Return the certificate's line about the longest interval without a successful operation."""
     phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
     end = phases.get("heal-core")
     done = (pair.completion for pair in history.pairs if pair.type is OpType.OK)

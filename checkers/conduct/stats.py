@@ -1,20 +1,17 @@
 """The checker `stats` reports statistics of a run, and certifies that the run was not vacuous.
 
-A run in which nothing happened is trivially linearizable. So this checker requires evidence, and
-its verdict is `unknown` if some evidence is missing:
+A run in which nothing happened is trivially linearizable. So the verdict is `unknown` if any of
+this evidence is missing:
 
-* every kind of operation that was invoked succeeded at least once, except for kinds that the
-  profile does not have (`Permit.lacks`); such an exception makes the verdict `permitted`, not
-  `valid`;
-* enough mutations were acknowledged (not only reads), so that the target had something to lose;
-* every nemesis of the case had a measured effect on a node, unless a search chose the faults;
-* the load was as requested, and operations overlapped (`checkers.conduct.load`);
-* the run reached its final reads, completed all of them, and the target delivered a snapshot.
+* Every kind of operation that was invoked succeeded at least once. If the profile does not have the
+  kind (`Permit.lacks`), the verdict is `permitted`.
+* Enough changes were acknowledged, so that the target had something to lose.
+* Every nemesis of the case had a measured effect on a node, unless a search chose the faults.
+* The load was as requested, and operations overlapped (`checkers.conduct.load`).
+* The run completed its final reads, and the target delivered a snapshot.
 
-The verdict is never `invalid`. The result's `details` contain counts, latencies, refusals, changes
-of leader, and for each fault the number of operations in flight at its start and end.
-`details["certificate"]` is the short form to print, and `details["rule"]` names the first missing
-piece of evidence.
+The verdict is never `invalid`. `details["certificate"]` is the short form to print, and
+`details["rule"]` names the first missing piece of evidence.
 """
 
 from __future__ import annotations
@@ -52,8 +49,6 @@ class _Doubt(NamedTuple):
 
 
 class _InFlight:
-    """The number of operations in flight; an operation that never completed stays in flight."""
-
     def __init__(self, pairs: Iterable[Pair]) -> None:
         self._begins: list[int] = []
         self._ends: list[int] = []
@@ -65,7 +60,6 @@ class _InFlight:
         self._ends.sort()
 
     def at(self, time_ns: int) -> int:
-        """Return the number of operations that were in flight at the time `time_ns`."""
         begun = bisect.bisect_right(self._begins, time_ns)
         return begun - bisect.bisect_left(self._ends, time_ns)
 
@@ -76,13 +70,13 @@ def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
 
 
 def _ranked(ordered: Sequence[float], q: float) -> float:
-    """Return the quantile `q`: the smallest value that is not below the share `q` of all values."""
+    """Return the quantile `q`: the smallest value such that a share `q` of all values is at most
+    this value.
+    """
     return ordered[max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)]
 
 
 class _Counts:
-    """The counts and latencies of a history's operations, collected in one pass."""
-
     def __init__(self, history: History) -> None:
         phases = [(op.index, str(op.value.get("phase"))) for op in history.facts("phase")]
         starts = [index for index, _ in phases]
@@ -123,7 +117,7 @@ class _Counts:
     def refusals(self) -> dict[str, dict[str, float]]:
         """Map each operation kind to its refusals (results such as "exists") and failures (errors).
 
-        `share` is the share of refusals and failures together in all operations of the kind.
+        `share` is the share of both together in all operations of the kind.
         """
         shares = {}
         for f, kinds in sorted(self.by_f.items()):
@@ -321,7 +315,7 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
     if done < OK_MIN:
         text = f"only {counted(done, 'operation')} succeeded; fewer than {OK_MIN} prove nothing"
         doubts.append(_Doubt("few-operations", text))
-    # Only a run by this harness has phases; an imported history has none.
+    # Only a run by this harness has phases. An imported history has none.
     if any(phase != "before" for phase in counts.by_phase):
         chaos = counts.by_phase.get("chaos", Counter())
         done = sum(count for kind, count in chaos.items() if kind.endswith(" ok"))
@@ -342,13 +336,12 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
 
 
 def _planned(case: Case) -> list[str]:
-    """Return the nemeses that the case and its schedule name; users may edit the schedule."""
     named = [*case.nemeses, *(fault.nemesis for fault in case.faults or ())]
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """Return the ids of faults that the nemesis did not end itself; they prove nothing."""
+    """Return the ids of faults that the nemesis did not end itself. Such faults prove nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id
@@ -394,7 +387,6 @@ def _doubts_about_faults(
 
 
 def _doubt_about_reads(unread: Op) -> _Doubt:
-    """Return the doubt about a run that abandoned some of its final reads."""
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
     return _Doubt(UNREAD, text)

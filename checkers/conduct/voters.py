@@ -1,8 +1,7 @@
-"""Finds the nodes that surely have a vote at a moment of a history with changes of membership.
+"""Finds the nodes that surely have a vote at a moment, although the membership changes.
 
-A fault that hits half of the voters destroys the quorum. After removals, there are fewer voters
-than the target declared: if one of three masters is removed and another is paused, the paused
-master is half of the remaining voters.
+A fault that hits half of the voters destroys the quorum. If one of three masters is removed and
+another is paused, the paused master is half of the remaining voters.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ VOTER: Final = "VOTER"
 class Voters:
     """The voters among the nodes that a target declared as its quorum.
 
-    Without changes of membership, all declared nodes vote at all times. The harness knows the
-    voters from lists of masters. A removal after the last list counts if it may have taken effect.
-    An addition after the last list does not count, since a new master gets its vote only some time
-    after it was added.
+    Without changes of membership, all declared nodes vote. Otherwise lists of masters show the
+    voters. A removal after the last list counts if it may have taken effect. An addition after the
+    last list does not count, since a new master gets its vote only later.
     """
 
     def __init__(self, history: History, declared: frozenset[str]) -> None:
@@ -40,8 +38,7 @@ class Voters:
     def surely(self, begin_ns: float, end_ns: float) -> frozenset[str]:
         """Return the nodes that surely have a vote from `begin_ns` until `end_ns`.
 
-        After a power cut that may have undone changes, these are only the nodes that no change ever
-        named.
+        If a power cut may have undone changes, these are the nodes that no change ever named.
         """
         changes = [pair for pair in self._changes if pair.invoke.time < end_ns]
         if not changes or not self.declared:

@@ -1,14 +1,12 @@
 """Checks transactional isolation: infers dependencies, finds cycles, and gives a verdict.
 
 A request names the consistency models that must hold, and possibly further anomalies that must not
-occur. It decides which orders of transactions count (real time, the order within processes, or
-neither) and which anomalies make a history invalid. The refuted models (`not_`, `also_not`) follow
-from all anomalies that were found. The verdict follows jepsen-io/elle, `txn.clj` at ccdee6f:
+occur. The verdict follows jepsen-io/elle, `txn.clj` at ccdee6f:
 
 * invalid: the history has an anomaly that a requested model, or a model that it implies, forbids;
 * unknown: the check found only `empty-transaction-graph` or `cycle-search-timeout`, or nothing can
   be inferred from the history;
-* valid: all other histories; the result does not mention anomalies that the request allows.
+* valid: all other histories.
 """
 
 from __future__ import annotations
@@ -52,13 +50,14 @@ CASES_MAX: Final = 16
 
 SEARCH_STEPS_MAX: Final = 4_000_000
 MEMBERS_SEARCHED_MAX: Final = 1_000_000
-"""The maximum number of transactions in a component that is searched for long cycles. In larger
-components, the check shows only cycles of two transactions; it still knows the refuted models."""
+"""The maximum size (in transactions) of a component that is searched for long cycles. In larger
+components, the check shows only cycles of two transactions, but still knows the refuted models.
+"""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
 """The number of components that are searched for all kinds of cycles.
 
-In further components, the search skips the kinds of cycles that it has already found.
+In further components, the search skips kinds of cycles that were already found.
 """
 
 _REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
@@ -69,12 +68,11 @@ _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-proc
 class ElleResult:
     """The verdict on a history, and the anomalies behind it.
 
-    `anomalies` maps each type of anomaly to explained cases. `counts` has the number of occurrences
-    of each type. For cycles, the count is the number of components with such a cycle (a lower bound
-    if there are over a thousand components). `not_` lists the weakest refuted models, and
-    `also_not` the stronger models that follow. `notes` have no influence on the verdict. `present`
-    names every type of anomaly that occurs, forbidden or not. `promised` lists the options of
-    `RegisterOptions` that the check assumed because a requested model implies them.
+    `anomalies` maps each type of anomaly to explained cases, and `counts` maps it to the number of
+    occurrences. For cycles, this is the number of components with such a cycle. `not_` lists the
+    weakest refuted models, and `also_not` the stronger models that follow. `present` names every
+    type of anomaly that occurs, forbidden or not. `promised` lists the options of `RegisterOptions`
+    that a requested model implies.
     """
 
     verdict: Verdict
@@ -93,7 +91,7 @@ class ElleResult:
 class Request:
     """The requested models and the limits of a check, made by `request`.
 
-    `forbidden` holds the anomalies that make a history invalid.
+    `forbidden` has the anomalies that make a history invalid.
     """
 
     models: tuple[str, ...]
@@ -159,14 +157,14 @@ def check_rw_register(
 ) -> ElleResult:
     """Check a history of transactions that write and read registers.
 
-    Reads do not show the order of a key's versions. The check infers this order from what the
-    caller states about each key: `linearizable_keys`, `sequential_keys` (sequentially consistent),
-    or `wfr_keys` (in a transaction, writes follow reads). Another source is `transaction_order`,
-    which maps indices of invocations to positions in the order of commits. `initial_values`
-    declares the values of keys before any write. With `initial_values`, a read of a value that was
-    never written is a `garbage-read`; without them, it is only a note. With `unknown_writes`, a
-    write without an answer counts if some transaction read its value; the original Elle never
-    counts such writes. The limits and errors are the same as for `check_list_append`.
+    Reads do not show the order of a key's versions, so the caller says which assumptions hold.
+    `linearizable_keys` and `sequential_keys` state that each key is linearizable or sequentially
+    consistent. `wfr_keys` states that writes follow reads within a transaction. `transaction_order`
+    maps indices of invocations to positions in the order of commits.
+
+    `initial_values` declares the values of keys before any write. Then a read of a value that was
+    never written is a `garbage-read`. With `unknown_writes`, a write without an answer counts if
+    some transaction read its value. The limits and errors are the same as for `check_list_append`.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -247,7 +245,6 @@ def check_columns(
 
 
 def _ordered_in_time(columns: Columns) -> bool:
-    """Return whether any completed transaction was invoked after another transaction's `ok`."""
     ok = columns.end != NEVER
     answered = columns.start[columns.answered]
     return bool(ok.any() and len(answered) and answered.max() > columns.end[ok].min())
@@ -259,7 +256,7 @@ def _empty() -> Case:
 
 
 class _Found:
-    """The cases and the counts of a history's anomalies so far, by type of anomaly."""
+    """The cases and the counts of a history's anomalies, by type of anomaly."""
 
     def __init__(self, columns: Columns, inference: Inference) -> None:
         self.columns = columns
@@ -269,7 +266,7 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count an anomaly of type `type_`; keep the first `CASES_MAX` cases from `tell()`."""
+        """Count an anomaly of type `type_`, and keep the first `CASES_MAX` cases from `tell()`."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:
@@ -317,7 +314,9 @@ class _Found:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:
-        """Search for the cycles that refute `models` if only their existence is known so far."""
+        """Search for cycles that refute `models`, if only the existence of such cycles is known so
+        far.
+        """
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:
@@ -346,10 +345,6 @@ def _unfinished(kinds: list[str], members: int) -> Case:
 
 
 def _shown(found: _Found, wanted: Request) -> set[str]:
-    """Return the anomaly types to report, which are the forbidden types that occur.
-
-    A type `...-cycle-exists` is left out if another reported anomaly refutes the same model.
-    """
     forbidden = wanted.forbidden
     names = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
     concrete = {name for name in names if not name.endswith("-cycle-exists")}

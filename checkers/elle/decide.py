@@ -1,17 +1,15 @@
 """Gives the verdict `valid` only if the requested consistency model was proven to hold.
 
 `check` answers as the original Elle does: a model counts as valid if no anomaly refutes it. But
-eleven models have no anomaly that Elle looks for, and other models have violations without an
-anomaly. Also, if the order of versions is unknown, an anomaly may stay hidden. This module decides
-every requested model separately:
+some models have violations without an anomaly that Elle looks for, and an unknown order of versions
+may hide an anomaly. So this module decides every requested model separately:
 
-1. a model that `check` refutes is invalid;
-2. for registers, a model may imply an order of versions (`promises_of`); a contradiction of that
-   order refutes this model, but no weaker model;
-3. a model with a `Rule` holds if the search in `orders` finds an order of versions that satisfies
-   the rule, and it is refuted if no such order exists. If the search is too large but only the
-   order of versions is open, the verdict is `valid` with a note;
-4. a model without a rule holds if a stronger model holds; if not, the verdict is `unknown`.
+1. A model that `check` refutes is invalid.
+2. A model may imply an order of register versions (`promises_of`). A contradiction of that order
+refutes this model, but no weaker model.
+3. A model with a `Rule` holds if the search in `orders` finds an order of versions that satisfies
+the rule. If no such order exists, the model is refuted.
+4. A model without a rule holds if a stronger model holds. Otherwise the verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -37,22 +35,19 @@ OPERATIONS_MAX: Final = 64
 CORE_SHOWN_MAX: Final = 12
 
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
-"""Anomalies that leave a history's version orders undefined, regardless of the model."""
+"""Anomalies that leave a history's version orders undefined, whatever the model."""
 
 BLIND_TO_OWN: Final = frozenset({"writes", "reads"})
-"""Kinds of rules that judge each version separately. Such a rule does not compare a transaction's
-reads with each other or with the transaction's own writes (the anomaly `internal`)."""
+"""Kinds of rules that do not compare a transaction's reads with each other or with its own writes
+(the anomaly `internal`).
+"""
 
 BY_EDGES: Final = {
     "append": frozenset({"writes", "reads", "serial"}),
     "w": frozenset({"writes", "reads"}),
     "": frozenset({"writes", "reads", "parallel", "si", "serial"}),
 }
-"""Map each type of write ("": with predicate reads) to the kinds of rules that `check` decides.
-
-For lists, any topological sort of the graph is a valid order of the appends that no read shows.
-Only snapshot isolation and weaker models require more from two such appends.
-"""
+"""Map each type of write ("" for predicate reads) to the kinds of rules that `check` decides."""
 
 
 def decide_list_append(
@@ -111,9 +106,9 @@ def decide_closed_predicate(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide each requested model for transactions with predicate reads, by the dependency graph.
+    """Decide each requested model for transactions with predicate reads.
 
-    A model that the graph cannot decide is `unknown`, unless a stronger model holds.
+    A model that the dependency graph cannot decide is `unknown`, unless a stronger model holds.
     """
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = predicate_columns(source, universe)
@@ -168,9 +163,9 @@ class _Decision:
         return check_columns(self.columns, lambda columns: self.infer(columns, promised), wanted)
 
     def _model(self, model: str, result: ElleResult | None = None) -> ElleResult:
-        """Decide one model, given by its canonical name; `result` is the model's result of `check`.
+        """Decide one model, given by its canonical name.
 
-        Without a `result`, the method runs the check.
+        `result` is the model's result of `check`. Without it, the method runs the check.
         """
         rule = RULES.get(model)
         name = rule.base if rule and rule.base else model
@@ -196,8 +191,8 @@ class _Decision:
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing about histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        # The graph contains only the first read of a register in each transaction, so a search has
-        # to judge later reads.
+        # The graph contains only the first read of a register in each transaction, so a search must
+        # judge later reads.
         read_again = odd and self.kind == "w" and rule.kind == "reads"
         if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
@@ -221,10 +216,7 @@ class _Decision:
         )
 
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """Return the refutation of `model`, which no order of versions satisfies.
-
-        The case lists transactions that no order explains; in a small history, this set is minimal.
-        """
+        """Return the refutation of `model`, which no order of versions satisfies."""
         name = existence_type(model)
         core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]
         operations = self.columns.index[core].tolist()
@@ -245,7 +237,7 @@ class _Decision:
         )
 
     def _proven(self, model: str, result: ElleResult) -> ElleResult:
-        """Decide `model`, which holds if any of the stronger models in `PROVEN_BY` is proven."""
+        """Decide `model`, which holds if one of the stronger models in `PROVEN_BY` is proven."""
         if result.verdict is Verdict.INVALID:
             return result
         stronger = PROVEN_BY.get(model, ("PL-SI",))
@@ -269,10 +261,7 @@ class _Decision:
 
 
 def _attributed(result: ElleResult, model: str, promised: Sequence[str]) -> ElleResult:
-    """Return `result` as a refutation of `model`, which implies the order that was contradicted.
-
-    `promised` are the options of `RegisterOptions` that the model implies.
-    """
+    """Return `result` as a refutation of `model`, which implies the contradicted order."""
     names = ", ".join(sorted(result.anomalies))
     options = ", ".join(name.replace("_", "-") for name in promised)
     return replace(

@@ -40,7 +40,7 @@ _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
 _CHARACTER_WIDTH: Final = 7.9  # width of a monospaced character, in pixels
 _BOX_WIDTH_MIN: Final = 240
-# width of the margins and of the arrow from the last box to the first, without the label
+# width of the margins, and of the arrow from the last box to the first, without the label
 _BESIDE: Final = 100
 _LABEL_CHARACTER_WIDTH: Final = 7
 _BOX_HEIGHT: Final = 46
@@ -86,7 +86,7 @@ def _short(text: str, most: int = _TEXT_MAX) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return `text` escaped for XML, with `?` in place of characters that are not printable."""
+    """Return `text` escaped for XML, with `?` for characters that are not printable."""
     return escape("".join(char if char.isprintable() else "?" for char in text))
 
 

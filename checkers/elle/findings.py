@@ -16,10 +16,10 @@ class Refused(Exception):  # noqa: N818 - not an error: it makes the verdict unk
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The reason why one transaction precedes another, with the relation, a sentence and its data.
+    """The reason why one transaction precedes another: the relation, a sentence and its data.
 
-    `template` is the sentence. Its placeholders `{source}` and `{target}` are the two transactions;
-    the placeholders `{key}`, `{value}` and `{next_value}` are the fields of the same name.
+    `template` is the sentence. Its placeholders `{source}` and `{target}` are the two transactions.
+    The other placeholders are the fields of the same name.
     """
 
     relation: str
@@ -80,10 +80,10 @@ Explain = Callable[[int, int, int], Reason]
 class Inference:
     """The dependencies and anomalies that were inferred from a history.
 
-    If two transactions have several relations, the step between them takes its name from the first
-    of these relations in `preference`. `refine` is called only if there are cycles. It receives the
-    transactions of all components with cycles, and returns either the graph of the original Elle,
-    which has fewer edges, or `None` to keep the present graph.
+    If two transactions have several relations, the first of these relations in `preference` names
+    the step. `refine` is called only if there are cycles. It receives the transactions of all
+    components with cycles. It returns the smaller graph of the original Elle, or `None` to keep the
+    present graph.
     """
 
     builder: GraphBuilder
@@ -94,6 +94,6 @@ class Inference:
     refine: Callable[[IntArray], GraphBuilder | None] | None = None
 
     def add(self, type_: str, hits: IntArray, explain: Callable[[int], Case]) -> None:
-        """Record an anomaly of type `type_` if there are `hits`; `explain` describes one hit."""
+        """Record an anomaly of type `type_` if there are `hits`. `explain` describes one hit."""
         if len(hits):
             self.findings[type_] = Finding(len(hits), lambda i: explain(int(hits[i])))

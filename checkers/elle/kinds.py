@@ -1,10 +1,9 @@
 """Represents kinds of cycles as automata, and searches for the shortest cycle of a kind.
 
 The search is breadth-first over pairs (node, state of the automaton). It starts at every edge whose
-relation a cycle of that kind must contain. The length of a walk counts only transactions; the
-auxiliary nodes of `graph` (gates and joints) cost nothing. The shortest closed walk may visit a
-transaction twice. Then it is not a cycle, but a combination of smaller cycles of other kinds. If
-the search finds only such walks, it enumerates simple paths.
+relation a cycle of that kind must contain. Only transactions count in the length of a walk, not the
+auxiliary nodes of `graph` (gates and joints). If the shortest closed walks visit a transaction
+twice, they are no cycles. Then the search enumerates simple paths.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ _ANTI: Final = frozenset({RW, RWP})
 
 Adjacency = list[list[tuple[int, int]]]
 Walk = list[tuple[int, int]]
-"""The steps of a closed walk: each node with the relation of the step that leaves it. The last step
-leads back to the first node."""
+"""The steps of a closed walk: each node with the relation of the step that leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Cycle:
     def name(self) -> str:
         anti = [relation in _ANTI for relation in self.relations]
         if any(anti):
-            # Position -1 is the last step, which precedes the first.
+            # position -1 is the last step, which precedes the first
             adjacent = any(here and anti[i - 1] for i, here in enumerate(anti))
             name = "G2" if adjacent else "G-nonadjacent"
             name = "G-single" if anti.count(True) == 1 else name
@@ -93,9 +91,9 @@ class Kind:
     """A kind of cycle as an automaton.
 
     `rw` is the required number of anti-dependencies: 0, 1 (exactly) or 2 (or more). If `apart` is
-    set, no two anti-dependencies may be adjacent. The other fields are bit masks of relations:
-    steps by `anti` count as anti-dependencies, and steps by `free` are allowed anywhere. A cycle of
-    this kind must contain a step by `first`, with which the search begins. Unless `suffix` is 0, it
+    set, no two anti-dependencies may be adjacent. The other fields are bit masks of relations.
+    Steps by `anti` count as anti-dependencies, and steps by `free` are allowed anywhere. The search
+    begins with a step by `first`, which the cycle must contain. Unless `suffix` is 0, the cycle
     must also contain a step by `suffix`.
     """
 
@@ -148,9 +146,9 @@ class Kind:
 class Walker:
     """A search for cycles of one `kind` in a component.
 
-    `label` has the labels of the strongly connected components of the subgraph that contains all
-    such cycles; a walk ends as soon as it leaves its component. With `extended`, the subgraph has
-    each node twice (see `Search`).
+    `label` has the component of each node in the subgraph that contains all such cycles. A walk
+    ends as soon as it leaves its component. With `extended`, the subgraph has each node twice (see
+    `Search`).
     """
 
     def __init__(
@@ -172,8 +170,7 @@ class Walker:
     def shortest(self) -> Cycle | None:
         """Return the shortest cycle of the kind, or `None`; raise `TimedOut` if the budget ends.
 
-        If the budget ends after a cycle was found, this cycle is returned, although a shorter one
-        may exist.
+        If the budget ends after a cycle was found, this cycle is returned.
         """
         best: Walk = []
         size = 0
@@ -200,7 +197,6 @@ class Walker:
         return cycle_of(best, self._members) if best else None
 
     def _may(self, origin: int, head: int) -> bool:
-        """Return whether a cycle of the kind can begin with the edge from `origin` to `head`."""
         if self._kind.rw == 1:
             return self._label[head] >= self._label[origin]
         if self._extended:
@@ -249,8 +245,8 @@ class Walker:
                 if reached not in parents:
                     parents[reached] = (place, relation)
                     length[reached] = size
-                    # Gates and joints cost nothing, so they go to the front of the queue.
-                    # A step's cost depends only on its target, so the first visit is cheapest.
+                    # Gates and joints cost nothing, so they go to the front of the queue. The first
+                    # visit of a node is the cheapest.
                     if following < members:
                         queue.append(reached)
                     else:
@@ -300,7 +296,6 @@ def _unwind(
     origin: int,
     first: int,
 ) -> Walk:
-    """Return the walk from `origin` to `last` as steps, by following `parents` backwards."""
     backwards = [(last[0], closing)]
     step = parents[last]
     while step is not None:

@@ -1,15 +1,12 @@
 """Elle's tables of anomalies and consistency models, from which the refuted models follow.
 
-The tables contain three relations. `IMPLIES` lists the anomalies that each anomaly implies (a `G0`
-is a trivial `G1c`). `WEAKER` lists the weaker models that a model implies. `FORBIDS` lists the
-anomalies that a model itself rules out. An anomaly refutes every model that forbids it or one of
-its implied anomalies, and every stronger model. The result of a check names the weakest refuted
-models first ("not repeatable-read"), then the stronger models.
+`IMPLIES` lists the anomalies that each anomaly implies. `WEAKER` lists the weaker models that a
+model implies. `FORBIDS` lists the anomalies that a model itself rules out. An anomaly refutes every
+model that forbids it or an anomaly that it implies, and every stronger model.
 
 Sources: Adya, "Weak Consistency" (1999); Adya, Liskov, O'Neil, "Generalized Isolation Level
-Definitions" (2000); Cerone, Bernardi, Gotsman (2015); Bailis et al. (2013); Daudjee, Salem
-(2004, 2006); the tables follow jepsen-io/elle (`consistency_model.clj` at ccdee6f), so that
-verdicts can be compared.
+Definitions" (2000); Cerone, Bernardi, Gotsman (2015); Bailis et al. (2013); Daudjee, Salem (2004,
+2006). The tables follow jepsen-io/elle (`consistency_model.clj` at ccdee6f).
 """
 
 from __future__ import annotations
@@ -36,9 +33,9 @@ _CYCLES: Final = (
 CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in SUFFIXES)
 
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
-"""Signs of an incomplete check; if there are no other anomalies, the verdict is unknown."""
+"""Signs of an incomplete check. Without other anomalies, the verdict is unknown."""
 
-# Implications between kinds of cycles; they also hold between variants with the same suffix.
+# Implications between kinds of cycles. They also hold between variants with the same suffix.
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
     "G0": ("G1c",),
     "G1c": ("G1",),
@@ -103,7 +100,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "strong-read-committed": "strong-PL-2",
 }
 
-# If a model has several aliases, texts use its last alias above.
+# Texts use the last alias of a model.
 _FRIENDLY: Final[Mapping[str, str]] = {canon: alias for alias, canon in ALIASES.items()}
 
 WEAKER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -251,7 +248,9 @@ NEVER_FOUND: Final[Mapping[str, str]] = {
     "GSIb": "G-single-item",
     "write-skew": "G2-item",
 }
-"""Maps anomalies that the tables name but no check looks for to an anomaly to request instead."""
+"""Anomalies that no check looks for, although the tables name them. Each is mapped to an anomaly to
+request instead.
+"""
 
 
 def _closure(names: Iterable[str], relation: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -297,12 +296,12 @@ def check_names(models: Iterable[str], anomalies: Iterable[str]) -> None:
 
 
 def with_implied(anomalies: Iterable[str]) -> frozenset[str]:
-    """Return `anomalies` and all anomalies that one of `anomalies` implies."""
+    """Return `anomalies` and all anomalies that at least one of them implies."""
     return _closure(anomalies, IMPLIES)
 
 
 def with_implying(anomalies: Iterable[str]) -> frozenset[str]:
-    """Return `anomalies` and all anomalies that imply one of `anomalies`."""
+    """Return `anomalies` and all anomalies that imply at least one of them."""
     return _closure(anomalies, _IMPLIED_BY)
 
 
@@ -333,7 +332,7 @@ def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> f
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The models that some anomalies refute: the weakest (`not_`), and all stronger ones."""
+    """The models that some anomalies refute: the weakest (`not_`), and all stronger models."""
 
     not_: tuple[str, ...]
     also_not: tuple[str, ...]

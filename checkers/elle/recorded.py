@@ -75,14 +75,13 @@ def transactions(history: History) -> Iterator[Txn]:
 def require_operations(case: Any, ops: Collection[int]) -> None:
     """Require that `ops` contains the operations that `case` names, and that none is named twice.
 
-    Raises `NotVerified` if the case only says that a cycle exists, and `CaseError` for an unknown
-    operation or (except in `incompatible-order`) a repeated operation.
+    Raises `CaseError` if not. Raises `NotVerified` if the case only says that a cycle exists.
     """
     if case.type.endswith("-cycle-exists"):
         raise NotVerified("the case only says that a cycle exists")
     if missing := [number for number in case.operations if number not in ops]:
         raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
-    # a single operation may contain both of the reads that contradict each other
+    # A single operation may contain both of the reads that contradict each other.
     alone = case.type == "incompatible-order"
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")
@@ -91,7 +90,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
 def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
     """Return whether a cycle with the relations `kinds` is an anomaly with the name `name`.
 
-    The relation of a step may be in `known` (dependencies over data), or `process`, or `realtime`.
+    A relation may be `process`, `realtime`, or one of `known` (dependencies over data).
     """
     anti = [kind in ("rw", "rwp") for kind in kinds]
     adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
@@ -170,7 +169,7 @@ class Raw:
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
         """Yield all combinations of values with the texts `told`, where `None` means nil.
 
-        Several values may have the same text with different types.
+        Values of different types may have the same text.
         """
         nil = (None, "nil", "None")
         return product(

@@ -1,15 +1,12 @@
 """The condition that each consistency model puts on the order of versions.
 
-Elle's tables (`models`) say which anomalies refute a model. The tables do not say when a model
-holds, because Elle does not look for every violation of every model. `orders` and `decide` find a
-model `valid` only by one of the tables in this module:
+Elle does not look for every violation of every model, so the absence of anomalies does not prove a
+model. A model is found `valid` only by one of these tables:
 
 * `RULES`: a `Rule` says exactly when a history obeys the model (after Adya, 1999; Cerone, Bernardi,
-  Gotsman, 2015; Cerone, Gotsman, "Analysing snapshot isolation", 2018; Biswas, Enea, 2019);
-* `MEANS`: a model with the same meaning as a model that has a rule. For a history of answers,
-  one-copy and conflict serializability mean the same;
-* `PROVEN_BY`: a stronger model with a rule. If the stronger model does not hold, the verdict is
-  `unknown`.
+  Gotsman, 2015; Cerone, Gotsman, "Analysing snapshot isolation", 2018; Biswas, Enea, 2019).
+* `MEANS`: the model means the same as a model that has a rule.
+* `PROVEN_BY`: a stronger model has a rule.
 """
 
 from __future__ import annotations
@@ -34,11 +31,10 @@ class Rule:
 
     * `atomic`, `update`, `causal`, `parallel`: T must not be visible to S. Under `atomic`, S sees
       the transactions that it read from. Under `update`, S also sees the earlier writers of the
-      keys that it wrote. Under `causal`, S sees everything before it by wr and `order`; under
-      `parallel`, by ww, wr and `order`.
+      keys that it wrote. Under `causal`, S sees everything before it by wr and `order`. Under
+      `parallel`, S sees everything before it by ww, wr and `order`.
     * `prefix`, `si`: S begins before T commits, and the transactions on which T depends commit
-      before T begins. The order of begins and commits must have no cycle. (Under `prefix`, ww
-      orders only commits.)
+      before T begins. The order of begins and commits must have no cycle.
     * `serial`: all edges together, including rw, must form no cycle.
 
     If Elle's tables do not contain this model, `base` is a model in the tables whose anomalies
@@ -98,11 +94,11 @@ PROVEN_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "monotonic-writes": (IN_SESSIONS,),
     "read-your-writes": (IN_SESSIONS,),
 }
-"""Maps models that no rule covers completely to the weakest models that imply them.
+"""Maps models without a complete rule to the weakest models that imply them.
 
-A history of plain reads and writes has no cursors (cursor-stability, PL-CS). The definitions of
-PL-2L, PL-MSR, PL-FCV and PL-3U need the times at which transactions began. The session guarantees
-are defined for operations on single objects, not for transactions.
+Plain reads and writes have no cursors (cursor-stability, PL-CS). The definitions of PL-2L, PL-MSR,
+PL-FCV and PL-3U need the times at which transactions began. The session guarantees are defined for
+operations on single objects, not for transactions.
 """
 
 
@@ -110,8 +106,8 @@ def promises_of(model: str) -> tuple[str, ...]:
     """Return the options of `RegisterOptions` that `model` implies for single registers.
 
     Under read-committed and stronger models, a transaction that read a version of a key can write
-    only a later version of this key: an earlier version would close a cycle of ww and wr. Under
-    snapshot isolation with sessions or real time, a later transaction sees a later snapshot.
+    only a later version of this key. Under snapshot isolation with sessions or real time, a later
+    transaction sees a later snapshot.
     """
     rule = RULES.get(model)
     if rule is None or rule.kind in ("writes", "atomic", "update", "causal"):

@@ -1,9 +1,8 @@
 """Converts Elle's results to `CheckResult`s, with a certificate if the verdict is `invalid`.
 
 `checkers.elle.verify.verify` derives the first case of each anomaly independently. If the verifier
-refutes a case, the check has a bug, and the verdict is `unknown`. The verifier cannot decide some
-cases, for example a case without steps that says only that a cycle exists. Such a case does not
-change the verdict; the certificate lists it under `not_verified`.
+refutes a case, the check has a bug, and the verdict is `unknown`. A case that the verifier cannot
+decide does not change the verdict. The certificate lists such a case under `not_verified`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from checkers.elle import ElleResult
 
 KINDS: Final = ("list-append", "rw-register", "closed-predicate")
-"""The kinds of transactions that have a verifier; checks of other kinds have no certificate."""
+"""The kinds of transactions that have a verifier. Checks of other kinds have no certificate."""
 
 CASES_TOLD_MAX: Final = 4
 SENTENCES_MAX: Final = 60
@@ -32,9 +31,8 @@ def certified(
 ) -> tuple[ElleResult, dict[str, Any] | None]:
     """Verify an invalid `result`; return the result and its certificate.
 
-    If a case is refuted, the returned result is `unknown`. The certificate is `None` if there is
-    nothing to verify or a case is refuted. `kind` is one of `KINDS`; `promised` are the promises
-    about version orders that the check assumed.
+    If a case is refuted, the returned result is `unknown` and has no certificate. `kind` is one of
+    `KINDS`. `promised` are the promises about version orders that the check assumed.
     """
     from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
     from checkers.elle.recorded import CaseError, NotVerified, transactions
@@ -64,7 +62,7 @@ def certified(
             except NotVerified as why:
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
-        reason = f"{BROKEN}: {error}"  # with a refuted case, `invalid` has no proof
+        reason = f"{BROKEN}: {error}"  # `invalid` needs a proof, which a refuted case is not
         statistics = result.statistics
         return type(result)(
             Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics

@@ -1,11 +1,8 @@
 """Compare acknowledged changes with the final rows (I3 and I5 of `checkers.verdict.invariants`).
 
 The final snapshot is taken after all answers, and rows of removed tables are kept forever. So every
-table that an answer showed must have a row, no matter which answers were lost. A lost delete can
-only explain why a row's *state* is "removed". It explains this only if the table had the name in
-the delete at or after the delete's invocation, since a lost delete may take effect at any time
-after its invocation, but not before. One delete removes at most one table. If the target hides
-removed tables, a table without a row counts as removed.
+table that an answer showed must have a row. A delete whose answer was lost can explain at most one
+removed table. If the target hides removed tables, a table without a row counts as removed.
 
 Each row shows the nonce of the create that made it. This create must have been invoked and not
 refused, and no two rows may show the same nonce.
@@ -47,7 +44,6 @@ class _Story:
     left: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def show(self, name: str, version: Any) -> None:
-        """Record that an answer showed the table under `name` at `version`."""
         number = version if isinstance(version, int) else math.inf
         self.held[name] = max(self.held.get(name, -1), number)
 
@@ -70,7 +66,8 @@ class _Story:
             self.version, self.changed = number, pair
 
     def names(self, lost_renames: Sequence[Pair]) -> dict[str, float]:
-        """Map each possible name of the table to the last op index at which the table may have it.
+        """Map each name that the table may have had to the last op index at which this was
+        possible.
 
         The index is infinite if the table may still have the name.
         """
@@ -93,7 +90,6 @@ class _Story:
 
 
 def _stories(history: History, may: Permissions) -> dict[str, _Story]:
-    """Map each table id in successful answers to the facts that these answers show."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
         call, value = pair.invoke, fields_of(pair.completion)
@@ -120,7 +116,7 @@ def _stories(history: History, may: Permissions) -> dict[str, _Story]:
 
 
 def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Compare the final rows with the tables in answers; a lost change may explain a difference."""
+    """Compare the final rows with the tables that answers showed."""
     stories = _stories(history, findings.may)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
     # An acknowledged delete that does not say which table it removed explains one removed table.
@@ -157,8 +153,8 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         )
         _demand(story, row, _Slack(after, repeated), snapshot, findings)
     unexplained = _unmatched(suspects)
-    # A delete that Hive acknowledged is not lost, since Kudu applies it later. So a removed table
-    # that such a delete explains counts as checked, not as exempt.
+    # Kudu applies a delete that Hive acknowledged later. So a removed table that such a delete
+    # explains counts as checked, not as exempt.
     late = sum(map(is_late, deletes)) + len(unnamed)
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
@@ -199,7 +195,6 @@ def _names_no_id(pair: Pair) -> bool:
 
 
 def _last_name(story: _Story) -> str:
-    """The name of a table at the highest version that answers showed."""
     return max(story.held, key=lambda name: (story.held[name], name))
 
 
@@ -214,10 +209,6 @@ class _Slack(NamedTuple):
 
 
 def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Report a table without a row.
-
-    A delete would not explain that, since a removed table keeps its row.
-    """
     if snapshot.rows_left_out:
         findings.exempt(INVARIANT)
         return
@@ -239,7 +230,6 @@ def _demand(
     snapshot: Snapshot,
     findings: CatalogFindings,
 ) -> None:
-    """Check that a table's row in the final snapshot reflects its last acknowledged change."""
     lost = slack.lost + story.unversioned
     words, version = table_words(row["id"], row["name"]), row["version"]
     if story.deleted is not None and row["state"] in LIVE_TABLES:
@@ -275,10 +265,6 @@ def _demand(
 
 
 def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
-    """Give each table a candidate of its own, and return the tables for which none is left.
-
-    The assignment is a maximum matching, found by augmenting paths.
-    """
     owner: dict[int, str] = {}
     without = []
     for first in candidates:
@@ -306,7 +292,6 @@ def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _rows_from_creates(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Report each row that no create can have made, and each create with two rows."""
     creates = {
         str(pair.invoke.value.get("nonce")): pair
         for pair in history.pairs

@@ -1,19 +1,14 @@
-"""Rules about tablets, `done` and applied versions in answers.
+"""Rules about tablets, the field `done`, and applied schema versions in answers.
 
-The linearizability checker judges names, ids and versions in answers. The rules of this module are:
+The linearizability checker judges names, ids and versions. This module judges the rest:
 
-* `locate` shows the tablets of a table. The tablets cover the key space exactly once, and have the
-  number that the create requested. Each tablet always belongs to the same table and keeps its key
-  range. Its leader is one of its replicas, and the replicas are on different servers. The final
-  rows contain the tablet, with the same replicas if its configuration never changed.
-* An answer with `done` does not come too early. At the revision of the answer, every tablet ran;
-  the final rows contain the revision at which a tablet began to run. Some replica of each tablet
-  had the version that the answer calls applied; checkpoints contain the time at which a replica got
-  it. A change that is done stays done, even if only `locate` or `get` proved that it was done.
-  While a table is being deleted, its creation is not judged: Kudu removes the tablets before the
-  table, and answers "not done" in between.
-* After the target has settled, `done` is true for every table, and `get` shows the newest version
-  of the table as the applied version.
+* The tablets that `locate` shows cover the key space exactly once, in the requested number. A
+  tablet keeps its table and its key range. The leader is one of the replicas.
+* `done` is not reported too early: every tablet ran at that moment, and some replica of each tablet
+  had the version that the answer calls applied.
+* A change that is done stays done. While a table is being deleted, its creation is not judged,
+  since Kudu removes the tablets before the table.
+* After the target has settled, `done` is true for every table, and the newest version is applied.
 """
 
 from __future__ import annotations
@@ -49,7 +44,7 @@ class _Shown(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The table as words for a sentence, with the name from the request."""
+        """The table in words for a sentence, with the name from the request."""
         return table_words(self.ident, self.pair.invoke.value.get("name"))
 
 
@@ -61,7 +56,9 @@ def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
 
 
 def check_answers(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
-    """Check the rules about answers; without a snapshot, only the rules that need no final rows."""
+    """Check the rules about answers. Without a snapshot, check only the rules that need no final
+    rows.
+    """
     located = [
         answer for answer in _shown(history, "locate") if answer.value.get("tablets") is not None
     ]
@@ -85,10 +82,6 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Catalog
 def _complain(
     findings: CatalogFindings, invariant: str, answer: _Shown, what: str, may_be_lost: bool = False
 ) -> None:
-    """Report that `answer` violates `invariant`; `what` completes the sentence "..., but ...".
-
-    If `may_be_lost`, the permit for losses after power cuts may excuse the violation.
-    """
     permit = findings.may.lost(answer.pair) if may_be_lost else None
     text = f"{sentence(answer.pair)}, but {what}."
     findings.violate(invariant, text, answer.pair.invoke.index, permit=permit)
@@ -98,10 +91,7 @@ def _complain(
 
 
 def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFindings) -> None:
-    """Check that a `locate` answer has the requested tablets, and that they cover all keys once.
-
-    Keys are hexadecimal; the empty key is both the start and the end of the key space.
-    """
+    """Check that a `locate` answer has the requested tablets, and that they cover all keys once."""
     if answer.value.get("truncated"):
         findings.exempt("located")
         return
@@ -127,7 +117,6 @@ def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFi
 
 
 def _tablets_keep(located: Sequence[_Shown], findings: CatalogFindings) -> None:
-    """Check that a tablet keeps its table and key range, and that its leader is a replica."""
     first: dict[str, tuple[tuple[str, str, str], _Shown]] = {}
     for answer in located:
         for tablet in answer.value["tablets"]:
@@ -164,7 +153,7 @@ def _known_to_rows(
             ident = tablet["tablet_id"]
             row = snapshot.tablets.get(ident)
             if row is None and snapshot.hides_removed and answer.ident not in snapshot.tables:
-                continue  # the hidden row belongs to a removed table
+                continue  # the removed table's row is hidden
             if row is None:
                 what = f"the final rows have no tablet {ident}"
             elif row["table_id"] != answer.ident:
@@ -194,10 +183,8 @@ def _keep_their_voters(
 ) -> None:
     """Check that each located tablet has as many voters as its table asks for.
 
-    In the scheme 3-4-3, a replica is evicted only after its replacement has become a voter. A
-    replica whose disk failed may be evicted earlier, so runs with disk faults are not judged. A
-    replica that lost entries in a power cut may also be evicted earlier, if the profile permits
-    such losses.
+    Kudu evicts a replica only after its replacement has become a voter (scheme 3-4-3). It may evict
+    earlier a replica whose disk failed, so runs with disk faults are not judged.
     """
     if not snapshot.keeps_voters:
         return
@@ -221,8 +208,7 @@ def _other_leader(
 ) -> str | None:
     """Describe how the leader that an answer names for a tablet is wrong; `None` if it is right.
 
-    The rows include the leader. So an answer with the term and the revision of the final rows must
-    name the leader in these rows.
+    The leader can only be compared if answer and final rows have the same term and revision.
     """
     rows = snapshot.masters[snapshot.leader]
     of_rows = (rows.get("term"), rows.get("revision"))
@@ -244,7 +230,6 @@ def _other_leader(
 def _done_stays_done(
     history: History, located: Iterable[_Shown], findings: CatalogFindings
 ) -> None:
-    """Check that a creation or a version that was proven `done` stays `done` in later answers."""
     proofs: list[tuple[int, tuple[str, Any], _Shown]] = []
 
     def prove(answer: _Shown, version: Any) -> None:
@@ -291,7 +276,6 @@ def _done_stays_done(
 
 
 def _is_being_deleted(answer: _Shown, deletes: Iterable[Pair]) -> bool:
-    """Whether the answer is "not created" about a table that a delete was removing at the time."""
     if answer.pair.invoke.f != "is-create-done" or answer.value.get("done") is not False:
         return False
     assert answer.pair.completion is not None
@@ -309,17 +293,15 @@ def _is_being_deleted(answer: _Shown, deletes: Iterable[Pair]) -> bool:
 
 
 def _subject(answer: _Shown) -> tuple[str, Any]:
-    """Return the subject of an answer with `done`: (table id, `CREATION` or a version)."""
     created = answer.pair.invoke.f == "is-create-done"
     return answer.ident, CREATION if created else answer.value.get("schema_version")
 
 
 def _done_at_rest(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
-    """Judge answers to requests that were invoked after the target had settled.
+    """Judge requests that were invoked after the target had settled.
 
-    A table with too few servers stays unfinished and is not judged. A request that was delayed in
-    the network may have changed the state after the target settled. So only answers about the
-    settled state are judged.
+    A table with too few servers stays unfinished and is not judged. A request delayed in the
+    network may still have changed the state, so only answers about the settled state count.
     """
     settled = list(history.facts("converged"))
     at = settled[-1].value.get("at") if settled and settled[-1].value.get("ok") else None
@@ -373,25 +355,19 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindi
 
 
 def _fixed_tablets(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the tablets of tables whose ranges are never added or dropped."""
     changing = {ident for ident, table in snapshot.tables.items() if table.get("is_bounded")}
     return [row for row in snapshot.tablets.values() if row["table_id"] not in changing]
 
 
 def _delays_news(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
-    """Whether the disturbance may delay replicas' announcements between these two moments.
-
-    Starvation delays announcements only while it lasts.
-    """
     return disturbance.kind != "starvation" or disturbance.overlaps(begin_ns, end_ns)
 
 
 def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Check that some replica of each tablet had the version that an answer calls applied.
 
-    If a replica has the version, the tablet's group has committed it. A tablet that was not created
-    in time is REPLACED by another tablet for the same key range, and the replacement may be newer
-    than the answer. So one tablet with the version is enough for each key range.
+    One replica is enough, since the group has committed what a replica applied. A tablet that was
+    not created in time is REPLACED, so one tablet per key range is enough.
     """
     facts = list(history.facts("checkpoints"))
     reached = facts[-1].value.get("reached", {}).get("version") if facts else None

@@ -31,7 +31,7 @@ AFTER_LOSS: Final = (
     *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "replica-columns"),
     *("schema-versions", "replicas", "orphans", "replica-checksums"),
 )
-"""The checks that compare nodes; after a power cut, some nodes may lack data that others kept."""
+"""The checks that compare nodes. After a power cut, some nodes may lack data that others kept."""
 
 
 class CatalogInvariantsChecker(Checker):
@@ -48,8 +48,8 @@ class CatalogInvariantsChecker(Checker):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge the history and its last snapshot.
 
-        If the snapshot is missing or incomplete, the verdict is `unknown`, or `invalid` if another
-        check found a violation. The checks take linear time, so `time_limit_s` is not needed.
+        If the snapshot is missing or incomplete, the verdict is `unknown`, unless a check found a
+        violation. The checks take linear time and ignore `time_limit_s`.
         """
         del case, time_limit_s
         history = catalog_part(history, bounded=False)
@@ -92,7 +92,6 @@ class CatalogInvariantsChecker(Checker):
 
 
 def _summary(findings: CatalogFindings) -> str:
-    """Return the reason of a valid result, with the invariants judged and the exempt cases."""
     by_name = counted_by_name(findings.looked, CATALOG)
     held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"

@@ -1,16 +1,12 @@
-"""Compares nodes' dumps in the final snapshot: progress, members, key coverage and row digests.
+"""Compares the dumps of different nodes in the final snapshot.
 
-* Masters apply the same log, so the dump of a master that lags is an earlier state of the same
-  catalog (I5). Compared with the lagging master, a master that is ahead lacks no row, and has no
-  table or tablet in an earlier state and no smaller number.
+* Masters apply the same log, so a master that lags shows an earlier state of the same catalog (I5).
+  A master that is ahead lacks no row and has no row in an earlier state.
 * At rest, all masters have the same members and name the same leader, which is a member (I7).
 * The tablets of a live table cover each of its partitions exactly once (I6). Keys are hexadecimal,
-  and the empty key is both the start and the end of the key space. If `is_bounded` is true in a
-  table's row, the table's ranges are the ranges of its tablets, and `custom_ranges` lists the
-  ranges that have a hash schema of their own.
-* Replicas of a tablet with the same applied index hold the same rows (I8). A dump may contain the
-  number of rows (`live_rows`) and their `digest` at `applied_index`. A replica without these values
-  in its dump is not judged.
+  and the empty key is both the start and the end of the key space.
+* Replicas of a tablet with the same applied index hold the same rows (I8). They are compared by the
+  number of rows (`live_rows`) and their `digest`. A replica without these values is not judged.
 """
 
 from __future__ import annotations
@@ -31,13 +27,13 @@ _FOLLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
     "RUNNING": frozenset({"ALTERING", "REMOVED", "DELETED"}),
     "ALTERING": frozenset({"RUNNING", "REMOVED"}),
 }
-"""The states that may follow each state of a table or tablet; a state without an entry is final."""
+"""The states that may follow each state of a table or tablet. A state without an entry is final."""
 _FINAL: Final = frozenset({"REMOVED", "REPLACED", "DELETED"})
 _NUMBERS: Final = ("version", "applied_version", "next_column_id", "running_index")
 
 
 def check_forward(snapshot: Snapshot, findings: Findings) -> None:
-    """Check that rows only move forward from a master's dump to dumps of higher applied indices."""
+    """Check that no row is in an earlier state in the dump of a master that is further ahead."""
     dumps: dict[int, tuple[str, Json]] = {}
     for name, dump in sorted(snapshot.masters.items()):
         applied = (dump.get("raft") or {}).get("applied_index")
@@ -69,7 +65,6 @@ def _gone(cut: object) -> str | None:
 
 
 def _went_back(row: Json, after: Json) -> str | None:
-    """Return a description of how a row moved backward; `None` if it did not."""
     before, now = row["state"], after["state"]
     if before != now and not _reaches(before, now):
         return f"went from {before} to {now}"
@@ -85,7 +80,6 @@ def _fell(before: object, now: object) -> bool:
 
 
 def _reaches(before: str, now: str) -> bool:
-    """Whether one or several transitions lead from the state `before` to the state `now`."""
     seen, todo = {before}, [before]
     while todo:
         for state in sorted(_FOLLOWED_BY.get(todo.pop(), ())):
@@ -127,10 +121,6 @@ def check_members(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _members(dump: Json) -> tuple[list[str], str | None] | None:
-    """Return the members in a master's configuration, and the leader that the master knows.
-
-    Returns `None` if the dump has no configuration.
-    """
     raft = dump.get("raft") or {}
     config = raft.get("config")
     if not isinstance(config, Mapping) or not isinstance(config.get("peers"), list | tuple):
@@ -140,7 +130,6 @@ def _members(dump: Json) -> tuple[list[str], str | None] | None:
 
 
 def _mark(peer: Json) -> str:
-    """Return the text that marks a member without a vote; empty for a voter."""
     return "" if peer.get("member_type", "VOTER") == "VOTER" else " (no voter)"
 
 
@@ -157,7 +146,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
             other = first.setdefault((replica["tablet_id"], index), held)
             if other is held:
                 continue
-            # two empty replicas are equal, but prove nothing
+            # two empty replicas are equal, but that proves nothing
             if (other[1], held[1]) != (0, 0):
                 findings.look("replica-checksums")
             if other[1:] != held[1:]:

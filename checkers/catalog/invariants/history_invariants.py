@@ -1,15 +1,13 @@
 """Invariants of the catalog along the history, checked in near-linear time.
 
-Real time is the order of indices. The invariants are:
+Op indices serve as time. The invariants are:
 
-* ids are never reused: no operation that was invoked after an acknowledged delete of a table sees
-  this table;
-* the applied schema version of a table never decreases, and is at most the committed version;
-* after an answer reports an alter as done, the applied version in later answers is at least the
-  alter's version;
-* the revision and the term of an answer are at least the revision and the term of every change
-  that was acknowledged before the operation's invocation;
-* at most one node leads in a term (I1 in the bug catalogue's list of invariants).
+* An operation invoked after an acknowledged delete of a table does not see this table.
+* The applied schema version of a table never decreases, and is at most the committed version.
+* After an answer reports an alter as done, later answers show at least its version as applied.
+* The revision and the term of an answer are at least those of every change that was acknowledged
+  before the operation's invocation.
+* At most one node leads in a term (I1 in the bug catalogue's list of invariants).
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from harness.vocabularies.ddl import MUTATIONS
 
 
 def check_history(history: History, findings: CatalogFindings) -> None:
-    """Check all invariants of this module; they need no snapshot."""
+    """Check all invariants of this module, which need no snapshot."""
     pairs = history.pairs
     for name, field in (("revisions", "revision"), ("terms", "term")):
         _monotone(
@@ -67,12 +65,11 @@ def check_history(history: History, findings: CatalogFindings) -> None:
 
 
 def _one_leader(history: History, findings: CatalogFindings) -> None:
-    """Check that at most one node led in each term, by the nodes' announcements to the harness."""
     leaders: dict[int, tuple[str, int]] = {}
     for fact in history.facts("leader"):
         node, term = fields_of(fact).get("node"), fields_of(fact).get("term")
         if not isinstance(node, str) or not isinstance(term, int):
-            continue  # a target without terms
+            continue  # the target has no terms
         findings.look("one-leader")
         first, index = leaders.setdefault(term, (node, fact.index))
         if first != node:
@@ -115,13 +112,11 @@ def _monotone(
     *,
     ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
-    """Check that no operation shows a lower number than any answer before its invocation.
+    """Check that no operation shows a lower number than an answer before its invocation.
 
-    `observations` has (operation, subject, number); numbers of different subjects are independent.
-    Only answers for which `ack` is true set a minimum for later numbers. If the profile permits
-    stale answers, an answer from another node in a later term sets no minimum. So the function
-    keeps the highest number for each term and node while it goes through calls and returns in
-    order.
+    `observations` has (operation, subject, number). Subjects are independent of each other. Only an
+    answer for which `ack` is true sets a minimum for later numbers. If the profile permits stale
+    answers, this minimum holds only for the same node or the same term.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:
@@ -170,7 +165,6 @@ def _monotone(
 
 
 def _name_in(pair: Pair) -> str | None:
-    """Return the name of the table in the request; for a rename, the new name."""
     call = fields_of(pair.invoke)
     name: str | None = call.get("new_name", call.get("name"))
     return name

@@ -1,13 +1,11 @@
 """Compare the masters' in-memory maps with the rows in their logs.
 
-Masters answer requests from maps. A master loads its maps from the rows of the system tablet, and
-then updates them. If a map has an entry without a row, the master shows a change that was never
-committed; if a row has no entry, the master forgot a change. (In KUDU-765 a master loaded its
-maps too early; the defect ORDER-REPLACE showed changes before they were replicated.) This module
-has two checks:
+Masters answer requests from maps, which they load from the rows of the system tablet and then
+update. A map entry without a row shows a change that was never committed. A row without a map entry
+is a forgotten change. In KUDU-765, a master loaded its maps too early. There are two checks:
 
-* Each master's dump lists where the master's maps differ from a scan of its rows
-  (`unlike_rows`), and this module compares the dump's `name_map` with the dump's rows.
+* Each master's dump lists where its maps differ from a scan of its rows (`unlike_rows`). This
+  module also compares the dump's `name_map` with the dump's rows.
 * A refusal that names a tablet (TABLET_NOT_RUNNING) is an answer from the maps. Rows are kept
   forever, so the final rows must contain this tablet.
 """

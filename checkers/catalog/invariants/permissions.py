@@ -24,7 +24,7 @@ from harness.permits import (
 from harness.vocabularies import fields_of
 
 MUTATION_ATTEMPTS: Final = 1
-"""The number of attempts of a change above which the permit `ddl-twice` applies."""
+"""A change that took more attempts than this may have taken effect twice (permit `ddl-twice`)."""
 
 
 class Permissions:
@@ -40,8 +40,8 @@ class Permissions:
     def later(self, pair: Pair, other: Pair) -> bool:
         """Whether `stale-read` permits `pair` to miss a state that `other` produced or showed.
 
-        The permit applies if another node answered `other` in a later term. A leader that does not
-        know yet that it was deposed may lack changes of later terms.
+        The permit applies if another node answered `other` in a later term. The node that answered
+        `pair` may not know yet that it was deposed.
         """
         if STALE_READ not in self.permits or pair.completion is None or other.completion is None:
             return False
@@ -93,7 +93,7 @@ class Permissions:
 
 
 class CatalogFindings(Findings):
-    """The findings of a checker of the catalog; `may` decides which permits apply."""
+    """The findings of a catalog checker. `may` decides which permits apply."""
 
     def __init__(self, checker: str, history: History) -> None:
         self.may = Permissions(history)

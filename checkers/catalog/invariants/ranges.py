@@ -1,13 +1,12 @@
-"""Judges tables whose ranges are added and dropped, for coverage (I6) and acknowledged alters (I3).
+"""Judges tables whose ranges are added and dropped: coverage (I6) and acknowledged alters (I3).
 
-In the dump of such a table, `is_bounded` is true. The ranges of its live tablets are its ranges,
-and `custom_ranges` lists the ranges that have a hash schema of their own. Keys are hexadecimal; if
-the table has hash buckets, the bucket comes first.
+The ranges of such a table are the ranges of its live tablets. `custom_ranges` lists the ranges that
+have a hash schema of their own. Keys are hexadecimal. If the table has hash buckets, the bucket
+comes first in the key.
 
 The last acknowledged alter that added or dropped a range decides whether the range exists at the
-end. The version in an alter's answer gives its place among all changes of the table. An alter of
-unknown outcome may have taken effect at any time, so a range that such an alter names is not
-judged.
+end. An alter of unknown outcome may have taken effect at any time, so the ranges that it names are
+not judged.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ from harness.vocabularies.ddl import Alter
 Json = Mapping[str, Any]
 Range = tuple[str, str]
 BUCKET_DIGITS: Final = 8
-"""The number of hexadecimal digits in front of a key that encode its hash bucket."""
+"""The number of hexadecimal digits at the start of a key that encode the hash bucket."""
 
 
 def cover_ranges(table: Json, words: str, tablets: Sequence[Json], findings: Findings) -> None:
-    """Check the tablets of a table with bounded ranges, which alters add and drop.
+    """Check the tablets of a table with bounded ranges.
 
-    No two tablets overlap, and each range has one tablet per hash bucket. A range that has a hash
-    schema of its own occurs in the partition schema once, as long as the range exists.
+    No two tablets overlap, and each range has one tablet per hash bucket.
     """
     usual = table["num_hash_buckets"]
     held = _ranges(table, tablets)
@@ -71,7 +69,6 @@ def cover_ranges(table: Json, words: str, tablets: Sequence[Json], findings: Fin
 
 
 def _ranges(table: Json, tablets: Sequence[Json]) -> Counter[Range]:
-    """Count the tablets of each range of a table."""
     skipped = BUCKET_DIGITS if table["num_hash_buckets"] > 1 else 0
     return Counter((tablet["start"][skipped:], tablet["end"][skipped:]) for tablet in tablets)
 
@@ -89,7 +86,7 @@ def check_ranges(history: History, snapshot: Snapshot, findings: CatalogFindings
         for step, bounds in _steps(pair):
             if is_sure and isinstance(ident, str) and isinstance(version, int):
                 here = (version, step, pair)
-                # of two steps of one alter, the later one counts
+                # if one alter has two steps for a range, the later step counts
                 last[ident, bounds] = max(here, last.get((ident, bounds), here), key=_version)
             else:
                 unsure.add(bounds)
@@ -116,7 +113,6 @@ def _version(entry: tuple[int, str, Pair]) -> int:
 
 
 def _steps(pair: Pair) -> Iterator[tuple[str, Range]]:
-    """Yield the ranges that an alter adds and drops, with the keys encoded as in dumps."""
     for step in fields_of(pair.invoke).get("steps") or ():
         match step:
             case ("add-range" | "drop-range") as kind, str(start), str(end), *_:

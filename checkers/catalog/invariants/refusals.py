@@ -63,7 +63,7 @@ class _Limits:
 
     @classmethod
     def declared(cls, history: History) -> Self:
-        """Return the limits that the last snapshot declares; unknown limits are ignored."""
+        """Return the limits that the last snapshot declares."""
         snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
         accepted = snapshots[-1].get("accepts") if snapshots else None
         if not isinstance(accepted, Mapping):
@@ -72,7 +72,6 @@ class _Limits:
 
 
 def _servers(history: History) -> float:
-    """The number of tablet servers of the last snapshot; infinite if it shows none."""
     snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
     return len((snapshots[-1].get("tservers") if snapshots else None) or ()) or math.inf
 
@@ -92,7 +91,7 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
             continue
         code = CODE.match(done.error)
         if code is None or code[1] == "RPC":
-            continue  # the client itself reports this error; no node refused the request
+            continue  # the client itself reported this error; no node refused the request
         if (code[1], code[2]) in OBSERVATIONS:
             continue
         rule = _rule_of(code)
@@ -111,7 +110,9 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
 
 
 def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
-    """Return the kinds of operations that the target's limits refused since `since_ns`."""
+    """Return the kinds of operations that the target refused since `since_ns` because of its
+    limits.
+    """
     limits = _Limits.declared(history)
     if limits == _Limits():
         return frozenset()
@@ -126,7 +127,6 @@ def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
         code = CODE.match(done.error or "")
         rule = code and _rule_of(code)
         if rule is _unplaceable:
-            # Only refusals that the limits explain count here; faults do not excuse them.
             is_demanded = pair.invoke.f == "create" and _too_many_replicas(pair, limits)
         else:
             is_demanded = bool(rule and not rule(context, pair) and rule(usual, pair))
@@ -143,9 +143,10 @@ class _Context:
     """The facts of a history that may explain a refusal."""
 
     def __init__(self, history: History) -> None:
-        # name -> the spans of creates and renames that may give a table this name
+        # name -> the spans (call, return) of creates and renames that may give a table this name
         self.takers: dict[str, list[tuple[int, float]]] = {}
-        # name -> the spans of operations after which another table, or none, may have this name
+        # name -> the spans of operations after which the name may be free or belong to another
+        # table
         self.changes: dict[str, list[tuple[int, float]]] = {}
         # name -> (call, return) of operations that prove that the table's tablets run
         self.running: dict[str, list[tuple[int, int]]] = {}
@@ -162,7 +163,7 @@ class _Context:
         self.lost = 0
         self.limits = _Limits.declared(history)
         self._widest = 1  # the largest number of columns of a new table
-        self._adds_most = 0  # the largest number of columns that one alter adds
+        self._adds_most = 0  # the largest number of columns added by one alter
         self._may = Permissions(history)
         for pair in history.pairs:
             self._take(pair)
@@ -181,7 +182,8 @@ class _Context:
         if call.f in {"create", "rename"}:
             taken = new_name if call.f == "rename" else name
             self.takers.setdefault(str(taken), []).append(span)
-        # An answer that the permit `stale-read` excuses may be of an older table with this name.
+        # If the permit `stale-read` excuses an answer, it may be about an older table with this
+        # name.
         if (
             is_ok(pair)
             and self._may.superseded(pair) is None
@@ -210,8 +212,8 @@ class _Context:
     def may_lack_servers(self, pair: Pair) -> bool:
         """Whether the master that answered may not have heard from all tablet servers yet.
 
-        All tablet servers heartbeat to all masters. So a master that no fault disturbed knows all
-        tablet servers, no matter which master led before (KUDU-1358).
+        All tablet servers heartbeat to all masters, not only to the leader (KUDU-1358). So only a
+        fault can keep a master from knowing all of them.
         """
         assert pair.completion is not None
         if self.disturbed >= _end(pair):
@@ -221,9 +223,8 @@ class _Context:
     def may_be_full(self, more: int) -> bool:
         """Whether some table may have no room for `more` additional columns.
 
-        The estimate assumes that every version of a table added as many columns as the largest
-        alter, and it ignores dropped columns. So in long runs the result is often true although
-        every table has room.
+        This is a cautious estimate: every version may have added as many columns as the largest
+        alter, and dropped columns are ignored.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most
@@ -234,16 +235,14 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can lack the column; true for the key column: dropping it may fail."""
+        """Whether some table can lack the column. Always true for the key column, since dropping it
+        may fail.
+        """
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
     def _possible(
         self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
     ) -> bool:
-        """Whether some table may have (`has`) or lack the column when `pair` is answered.
-
-        This requires a create, or an alter other than `pair`, that was invoked before the answer.
-        """
         first = self._first.get((column, has))
         if first is None:
             fitting = (index for index, columns in self._creates if (column in columns) is has)
@@ -270,7 +269,8 @@ def _never(context: _Context, pair: Pair) -> str | None:
         return "the request is valid"
     asked = fields_of(pair.invoke)
     columns = [KEY_COLUMN, *(asked.get("columns") or ())]
-    # Kudu cannot read a schema with empty or repeated names, and has no error code for this case.
+    # Kudu cannot read a schema with empty or repeated names, and it has no error code for this
+    # case.
     unreadable = not all(columns) or len(set(columns)) != len(columns)
     many = asked.get("partitions", 1) > PARTITIONS_MAX
     return None if many or unreadable else "the request is valid"
@@ -310,7 +310,6 @@ def _schema(context: _Context, pair: Pair) -> str | None:
 
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
-    """Whether a step of an alter may fail, since the table may have or lack the step's columns."""
     changed: dict[str, bool] = {}  # column -> whether it exists after the steps so far
 
     def may_have(column: str) -> bool:
@@ -339,7 +338,6 @@ def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair
 
 
 def _others_at(name: object, context: _Context, pair: Pair) -> bool:
-    """Whether another operation that may give `name` to a table was under way during `pair`."""
     return any(
         begin != pair.invoke.index and begin < _end(pair) and end > pair.invoke.index
         for begin, end in context.takers.get(str(name), ())
@@ -372,7 +370,6 @@ def _unplaceable(context: _Context, pair: Pair) -> str | None:
 
 
 def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:
-    """Whether the create exceeds the limit of replicas to which its refusal code refers."""
     assert pair.completion is not None
     replicas = pair.invoke.value.get("replicas", 1)
     if str(pair.completion.error).startswith("TOO_MANY_TABLETS"):
@@ -390,11 +387,6 @@ def _replicas(context: _Context, pair: Pair) -> str | None:
 
 
 def _tablets(context: _Context, pair: Pair) -> str | None:
-    """Return why TABLET_NOT_RUNNING is illegal, or `None` if it is legal.
-
-    A tablet that ran keeps running. So the refusal is illegal if an earlier answer proves that the
-    table's tablets ran, and no other operation can have given the name to another table since.
-    """
     if pair.invoke.f != "locate":
         return "it does not need a tablet"
     name = str(pair.invoke.value.get("name"))
@@ -409,13 +401,14 @@ def _metastore(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f not in {"create", "rename", "delete"}:
         return "it does not need the metastore"
     assert pair.completion is not None
-    # a fault takes effect up to a second before the harness records it
+    # a fault may take effect up to a second before the harness records it
     early = pair.completion.time < context.disturbed_ns - 1e9
     return "nothing had disturbed the metastore" if early else None
 
 
 TIMELESS: Final = (_never, _replicas)
-"""The rules that depend only on the request, so that stale state cannot excuse a violation."""
+"""The rules that depend only on the request. Stale state cannot excuse a violation of these rules.
+"""
 OBSERVATIONS: Final = {
     ("TABLE_NOT_FOUND", "NOT_FOUND"),
     ("TABLE_ALREADY_PRESENT", "ALREADY_PRESENT"),

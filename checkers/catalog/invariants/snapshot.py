@@ -1,10 +1,9 @@
-"""Checks invariants of the final snapshot, which has the dumps of all masters and tablet servers.
+"""Checks the invariants of the final snapshot, which has the dumps of all masters and tablet
+servers.
 
-The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`; the dump of a node that did
-not answer is `None`. The rows of the master that leads and is ready count as the catalog. The dumps
-of the other nodes are compared with these rows. Each missing part is reported as a gap, so that the
-verdict is `unknown`. A follower may lack the newest entries, so logs are compared only at common
-indices.
+The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`. The dump of a node that did
+not answer is `None`. The rows of the ready leading master count as the catalog, and the other dumps
+are compared with these rows. A missing part makes the verdict `unknown`.
 
 The invariants, with their numbers in the bug catalogue, are: one leader per term (I1), log matching
 (I2), names and ids (I5), coverage (I6), and everything settled after healing (I7).
@@ -45,9 +44,8 @@ class Snapshot:
     ) -> None:
         """Create a snapshot in which the rows of the master `leader` count as the catalog.
 
-        If `keeps_voters`, a tablet whose replicas are replaced must never have fewer voters than
-        its table asks for. `servers` is the number of tablet servers, including those without a
-        dump.
+        If `keeps_voters`, a tablet must never have fewer voters than its table asks for. `servers`
+        is the number of tablet servers, including those without a dump.
         """
         self.servers = servers
         self.masters = masters
@@ -72,9 +70,9 @@ class Snapshot:
         return bool(self.masters[self.leader].get("hides_removed"))
 
     def lacks_servers(self, table_id: str) -> bool:
-        """Whether the table asks for more replicas than there are tablet servers to hold them.
+        """Whether the table asks for more replicas than there are tablet servers.
 
-        The tablets of such a table are not placed, and its alters never complete.
+        The tablets of such a table are never placed, and its alters never complete.
         """
         rows = [row for row in self.tablets.values() if row["table_id"] == table_id]
         if any(row.get("consensus") for row in rows):
@@ -108,11 +106,11 @@ class Snapshot:
 def read_snapshot(
     value: Any, findings: Findings, gone: Mapping[str, tuple[str, Op]]
 ) -> Snapshot | None:
-    """Return the snapshot, or `None` if it is too incomplete to judge; report missing parts.
+    """Return the snapshot, or `None` if it is too incomplete to judge.
 
-    Without a ready leader the catalog cannot be judged at all. A node that did not answer is a
-    missing part, unless it is in `gone`. `gone` maps each node that has ended to the permit that
-    allows it to end, and to the op that reports this.
+    Without a ready leader, the catalog cannot be judged. Each missing part is reported. A node in
+    `gone` may be missing: `gone` maps the node to the permit that lets it end, and to the op that
+    reports the end.
     """
     if not isinstance(value, Mapping) or not value.get("masters"):
         findings.gap("the snapshot has no masters")
@@ -139,7 +137,8 @@ def read_snapshot(
     term, leader = max(leaders)
     followed = sum(dump.get("term", 0) <= term for dump in masters.values())
     if followed <= len(value["masters"]) // 2:
-        # Another master may lead in a later term; then only its rows have all acknowledged changes.
+        # If another master leads in a later term, only that master's rows have all acknowledged
+        # changes.
         findings.gap(
             f"master {leader} leads in term {term}, but no majority is known to follow it, so "
             "its rows may be old"
@@ -165,8 +164,8 @@ def _answered(
 def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
     """Check the invariants on a snapshot.
 
-    If `settled` is false, the target did not come to rest in time. The liveness checker judges
-    this; here, the invariants that hold only at rest are left out.
+    If `settled` is false, invariants that hold only at rest are left out. The liveness checker
+    judges that the target did not settle.
     """
     _one_leader(snapshot, findings)
     _logs_agree(snapshot, findings)
@@ -204,7 +203,7 @@ def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _compare_logs(group: str, rafts: Mapping[str, Json], findings: Findings, name: str) -> None:
-    """Check that logs have the same entry, and the same digest so far, at every common index."""
+    """Check that logs have the same entry and digest at every common index."""
     digests: dict[int, tuple[str, str]] = {}
     entries: dict[int, tuple[tuple[int, int], str]] = {}
     reported = False
@@ -347,8 +346,8 @@ def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
                     f"tablet to {snapshot.words(row['table_id'])}.",
                 )
             elif row["state"] in DEAD_TABLETS and replica.get("data_state") != "TOMBSTONED":
-                # A tombstone is allowed, because it holds no rows. In Kudu, the tombstone of a
-                # replica that had left the configuration stays until the next full report.
+                # A tombstone is allowed: it holds no rows. Kudu keeps it until the next full
+                # report.
                 findings.violate("orphans", f"{words}, which the catalog has as {row['state']}.")
 
 
@@ -392,7 +391,7 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
             for uuid, tablet_id in sorted(replicas):
                 if tablet_id == tablet["id"] and uuid not in wanted:
                     # The change that added this copy was undone, so the copy never belonged to its
-                    # group.
+                    # Raft group.
                     config = replicas[uuid, tablet_id].get("committed_config") or {"peers": []}
                     stray = all(peer["uuid"] != uuid for peer in config["peers"])
                     may = stray and ORPHAN_REPLICAS in findings.permits

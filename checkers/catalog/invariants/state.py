@@ -1,15 +1,13 @@
-"""Compares nodes by their rows, replicas' columns, column ids, checkpoints and leaders.
+"""Compares what different nodes say about rows, columns, checkpoints and leaders.
 
-* Masters with the same applied index have equal rows, in any role.
-* At the replica's schema version, a replica has the same name and columns (with ids) as the
-  catalog. Replicas of one table at the same version have the same columns and name.
+* Masters with the same applied index have equal rows.
+* A replica has the same name and columns as the catalog had at the replica's schema version.
 * The column ids of a table are unique and less than its `next_column_id`. The id of a dropped
-  column never comes back (KUDU-461), neither in answers along the history nor in the rows. An id
-  always belongs to the same column: if it has several names, renames that clients requested must
-  connect these names.
-* Two replicas that reached the same index of a group, at any time of the run, had applied the same
-  entries and had the same state. The harness compares replicas (`harness.run.divergence`).
-* All nodes that name a leader of a tablet in the same term name the same leader (I1).
+  column never comes back (KUDU-461). An id always belongs to the same column. If the column has
+  several names, requested renames must connect these names.
+* Two replicas that reached the same index of a Raft group had the same state
+  (`harness.run.divergence`).
+* All nodes that name a tablet's leader in the same term name the same leader (I1).
 """
 
 from __future__ import annotations
@@ -30,14 +28,13 @@ SHOWN_MAX: Final = 120
 
 
 def check_state(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Compare dumps by the rules that also hold when the target is not at rest."""
+    """Check the rules that also hold while the target is not at rest."""
     _rows_agree(snapshot, findings)
     _replicas_agree(snapshot, findings)
     _one_leader_named(snapshot, findings)
 
 
 def _rows_agree(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Check that masters with the same applied index have the same rows."""
     first: dict[int, str] = {}
     for name in [snapshot.leader, *sorted(set(snapshot.masters) - {snapshot.leader})]:
         dump = snapshot.masters[name]
@@ -84,7 +81,6 @@ def _short(value: object) -> str:
 
 
 def _columns(columns: list[Any]) -> list[tuple[int, str]]:
-    """Return (id, name) for each column of a master's row or of a replica's dump."""
     return [
         (column["id"], column["name"]) if isinstance(column, Mapping) else (column[0], column[1])
         for column in columns
@@ -100,7 +96,6 @@ class _Held(NamedTuple):
 
 
 def _replicas_agree(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Compare replicas with their table's row, and with each other, at equal schema versions."""
     held: dict[tuple[str, int], _Held] = {}
     for table in snapshot.live_tables:
         if table.get("columns") is not None:
@@ -148,8 +143,8 @@ def _compare_replica(
 def _one_leader_named(snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Check that masters' rows and replicas name one leader for each tablet and term.
 
-    If a power cut destroys a tablet completely, it is created again, and its terms start over. So a
-    permit for power cuts may excuse a second leader.
+    A tablet that a power cut destroyed is created again, and its terms start over. So a permit for
+    power cuts may excuse a second leader.
     """
     named: dict[tuple[str, int], tuple[str, str]] = {}
     for tablet_id, term, leader, witness in _leaders_named(snapshot):
@@ -178,10 +173,10 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
 
 
 def check_checkpoints(history: History, findings: CatalogFindings) -> None:
-    """Report the divergences between replicas that the harness found by comparing checkpoints.
+    """Report the divergences that the harness found by comparing replicas' checkpoints.
 
-    The number of comparisons is recorded at the end of a run, if the target announces checkpoints.
-    A divergence is a violation even if the run has no such record.
+    The number of comparisons is recorded at the end of a run. A divergence is a violation even if
+    this number is missing.
     """
     for op in history.facts("checkpoints"):
         findings.look("checkpoints", op.value.get("compared", 0))
@@ -280,7 +275,6 @@ def check_column_ids(
 
 
 def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> None:
-    """Check that the id of a dropped column never returns; `seen` is sorted by version."""
     gone: dict[int, _Sight] = {}
     present: tuple[int, ...] = ()
     for sight in seen:
@@ -314,7 +308,9 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
 
 
 class _Renames:
-    """Sets of column names that requested renames connect: one column may have had them all."""
+    """Groups of column names that requested renames connect. A single column may have had all names
+    of a group.
+    """
 
     def __init__(self, history: History) -> None:
         self._parent: dict[str, str] = {}
@@ -325,7 +321,6 @@ class _Renames:
                     self._parent[self._root(step[1])] = self._root(step[2])
 
     def link(self, one: str, two: str) -> bool:
-        """Whether one column may have had both names."""
         return self._root(one) == self._root(two)
 
     def _root(self, name: str) -> str:
@@ -338,10 +333,7 @@ class _Renames:
 def _one_column_each(
     ident: str, seen: list[_Sight], renames: _Renames, findings: CatalogFindings
 ) -> None:
-    """Check that a column id of the table `ident` never belongs to two columns.
-
-    `seen` has the table's columns in the answers and in the final rows.
-    """
+    """Check that a column id of the table `ident` never belongs to two columns."""
     first: dict[int, tuple[str, _Sight]] = {}
     for sight in seen:
         for number, name in zip(sight.ids, sight.names, strict=False):

@@ -1,8 +1,7 @@
 """Finds the moment from which a master may not know all tablet servers, and so may refuse a create.
 
-All tablet servers heartbeat to all masters. A master that no fault disturbed knows all tablet
-servers, no matter which master led before. If the names of the masters are not known, any fault or
-second leader may explain a refusal.
+All tablet servers heartbeat to all masters, so only a fault can keep a master from knowing all of
+them. If the names of the masters are unknown, any fault or second leader may explain a refusal.
 """
 
 from __future__ import annotations
@@ -18,10 +17,7 @@ _DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure",
 
 
 def first_disturbance(history: History) -> float:
-    """Return the index of the first fault, other disturbance, or second leader.
-
-    From this index on, masters may not know all tablet servers.
-    """
+    """Return the index of the first fault, other disturbance, or second leader."""
     leaders = 0
     for op in history:
         if op.process == "nemesis" or op.f in _DISTURBING:
@@ -44,8 +40,8 @@ ALL: Final = ("all",)
 def first_that_hides_servers(history: History) -> dict[str, float]:
     """Map each master to the index from which it may not have heard from all tablet servers.
 
-    This is the index of the first disturbance; faults that only stopped other masters do not count.
-    The names of the masters come from the last snapshot; without a snapshot the result is empty.
+    This is the index of the first disturbance, without faults that only stopped other masters.
+    Without a snapshot, the masters are unknown and the result is empty.
     """
     snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
     masters = snapshots[-1].get("masters") if snapshots else None

@@ -1,22 +1,17 @@
-"""The model of the whole catalog, with names, tables, versions and the columns of every version.
+"""The model of the whole catalog: names, tables, versions, and the columns of every version.
 
-A state maps names to tables. The model identifies a table by its *key*: the nonce of the create
-that made the table. Answers show table ids. `bindings` maps an id to its key; it is computed in
-advance from all answers that show an id and a nonce. A table has no binding only if the answer to
-its create was lost and no other answer showed its nonce. Lost creates with the same name and
-columns are interchangeable, so they share a key. When an answer first shows the id of a table
-without a binding, the state binds the id to the table. An id is never bound again, even after its
-table is removed.
+A state maps names to tables. The model identifies a table by its *key*, the nonce of the create
+that made the table. Answers show table ids instead. `bindings` maps ids to keys, as far as answers
+show both. A table whose create lost its answer may have no binding. The state then binds the id to
+a table when an answer first shows the id.
 
-`Rules` adapts the model to histories in the file format "catalog table" (`TABLES`): there, every id
-is its own key, versions count from 1, and a rename makes no new version.
+`Rules` adapts the model to histories in the file format "catalog table" (`TABLES`).
 
-States are tuples of small numbers: one number per name, and one for the set of ids bound so far.
-Equal tables and version chains share a number, so states are cheap to copy, hash and compare. The
-numbers depend only on the order of steps.
+States are tuples of small numbers: one number per name, and one for the set of ids bound so far. So
+states are cheap to copy, hash and compare.
 
-`rename` has two special rules, as in Kudu's masters: a rename of an absent name answers "not-found"
-even if the new name is taken, and a rename onto the same name answers "exists".
+As in Kudu's masters, a rename of an absent name answers "not-found" even if the new name is taken,
+and a rename onto the same name answers "exists".
 """
 
 from __future__ import annotations
@@ -49,7 +44,9 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. A step may have bound `late_id`; `chain` is the number of its last `_Link`."""
+    """A live table. `late_id` is the id that a step of the model bound to it. `chain` is the number
+    of its last `_Link`.
+    """
 
     key: str
     late_id: str | None
@@ -66,7 +63,7 @@ ABSENT: Final = 0
 
 
 class _Numbered(Generic[T]):
-    """A numbering of distinct values in the order of their first occurrence."""
+    """Numbers distinct values in the order of their first occurrence."""
 
     def __init__(self, *things: T) -> None:
         self.things = [*things]  # the index of a value is its number
@@ -94,7 +91,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         """Create the model, with facts from all answers of `operations`.
 
         `bindings` maps table ids to keys. If `once` is false, a version of a table may be made
-        several times, so an answer about the version proves nothing about later times.
+        several times.
         """
         operations = tuple(operations)
         self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
@@ -134,7 +131,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._step_change(state, input_, output)
 
     def _name_taken(self, state: State, input_: CatalogInput) -> bool:
-        """Whether "exists" is legal: a table already has the name that the operation would give."""
+        """Whether "exists" is a legal answer because a table already has the new name."""
         if isinstance(input_, Rename):
             return state[self._index[input_.new_name]] != ABSENT
         return isinstance(input_, Create)
@@ -240,10 +237,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def _match(
         self, state: State, index: int, table_id: str | None, version: int | None
     ) -> tuple[bool, State]:
-        """Return whether the table at `index` can have this id and version, and the next state.
-
-        In the next state, an id that no answer showed before is bound to the table.
-        """
+        """Return whether the table at `index` can have this id and version, and the next state."""
         table = self._tables.things[state[index]]
         assert table is not None
         if version is not None and self._links.things[table.chain].version != version:

@@ -1,36 +1,24 @@
-"""Facts about tables that answers prove, and that limit which steps unknown operations can take.
+"""Facts about tables that follow from answers, and that limit what unknown operations can have
+done.
 
-An unknown operation is an operation of unknown outcome. Every change of a table (alter, rename)
-makes one new version. So a table has exactly one name and one list of columns at each version, and
-exactly one operation made each version. Answers that show an id with a version prove facts that
-hold in every order of operations that explains all answers:
+An unknown operation is an operation of unknown outcome. Every change of a table makes one new
+version. So an answer that shows an id with a version proves facts that hold in every legal order:
+the table's name and columns at this version, which versions known operations made, a version that
+the table reached before its deletion, and the operation that deleted it.
 
-* the table's name and columns at this version;
-* which versions were made by known operations, so that no unknown operation can have made them;
-* the highest version that answers show, so that the table was not deleted at a lower version;
-* the operation that deleted the table, so that no other operation can have deleted it.
+A search may leave out steps of unknown operations that contradict these facts. Without the facts, a
+history with a hundred lost answers has far too many possible orders.
 
-If a step of an unknown operation contradicts these facts, no order after this step explains all
-answers. So a search that leaves out such steps misses no order. Without these facts, a history with
-a hundred lost answers has far too many possible orders.
+Two kinds of unknown operations can be left out because no answer could show them:
 
-Two kinds of unknown operations can be left out because no answer could show them (`alter_matters`,
-`create_matters`). An order with these operations stays legal without them:
-
-* An unknown alter that makes a version higher than all versions of its table in answers. The alter
-  can be left out, together with all later unknown alters of the table: a later answer about the
-  table would show an even higher version. So no known change of the table comes after the alter,
-  and the effects of unknown renames and deletes do not depend on versions or columns. This rule
-  requires that every answer that depends on a version shows the version.
-* An unknown create whose table no answer shows, if no answer says "exists" about its name, or about
-  a name that unknown renames could give to the table. While the table exists, the only possible
-  known answer about its name is "exists", and no list is possible. So the create can be left out,
-  together with the unknown operations that changed its table or failed because of its table: no
-  other operation sees a difference. This rule requires that every answer shows the id of its table,
+* An unknown alter that makes a version higher than all versions of its table in answers
+  (`alter_matters`). This requires that every answer shows the version on which it depends.
+* An unknown create whose table no answer shows, if no answer says "exists" about a name that the
+  table may have had (`create_matters`). This requires that every answer shows the id of its table,
   and that all shown ids are bound.
 
-Both rules say which operations may be left out, not which operations are impossible. A model that
-only replays an order, without any known answers, has no facts and must not use the rules.
+Both rules only say which operations may be left out, not which are impossible. A model that only
+replays a given order must not use the rules.
 """
 
 from __future__ import annotations
@@ -129,7 +117,6 @@ class TableFacts:
             self._last[ident] = max(self._last.get(ident, version), version)
 
     def _carry_back(self, renames: Sequence[Rename]) -> None:
-        """Add to `_taken` the names that unknown renames may have changed to taken names."""
         origins: dict[str, list[str]] = {}
         for rename in renames:
             origins.setdefault(rename.new_name, []).append(rename.name)

@@ -1,17 +1,13 @@
 """Models of one name of the catalog, which refute invalid histories at low cost.
 
 If the whole catalog has a legal order, each name also has a legal order. The model of a name has
-the operations that concern the name, each reduced to its statement about the name:
+the operations that concern the name, each reduced to its statement about the name. For example, a
+create adds a table, a delete removes it, and "not-found" says that no table has the name.
 
-* a rename from the name or a delete removes a table; a rename to the name or a create adds a table;
-* a list shows the table with the name, or that no table has the name;
-* "not-found" and "exists" say whether some table has the name.
-
-The state of the model is either no table, or a table (id, version), or *some* table that an
-operation of unknown outcome added. Every answer about *some* table is legal. The model ignores
-columns. It also ignores operations of unknown outcome on other names. So it can refute histories
-that a search over the whole catalog cannot: with 20 names and 50 lost answers, the whole catalog
-has too many states.
+The state is either no table, or a table (id, version), or *some* table that an operation of unknown
+outcome added. Every answer about *some* table is legal. The model ignores columns, and operations
+of unknown outcome on other names. So it can refute histories for which the whole catalog has too
+many states.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ class CatalogName(NameView):
     """The model of one name. Its state is `None`, a table (id, version, no payload), or `SOME`."""
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """Take the step of `NameView`; a table with an unknown id or version becomes `SOME`."""
+        """Take the step of `NameView`. A table with an unknown id or version becomes `SOME`."""
         legal, after = super().step(state, input_, output)
         return legal, after if after is None or None not in after[:2] else SOME
 
@@ -72,7 +68,7 @@ def name_projections(
 
 
 class _Translation:
-    """The translation of operations into statements about names."""
+    """Translates operations into statements about names."""
 
     def __init__(self, bindings: Mapping[str, str], rules: Rules) -> None:
         self._bindings = bindings
@@ -82,7 +78,6 @@ class _Translation:
     def sayings(
         self, operation: Operation[CatalogInput, Answer], names: Sequence[str]
     ) -> Iterator[tuple[str, Said]]:
-        """Yield each name about which the operation makes a statement, with the statement."""
         request, answer = operation.input, operation.said
         if answer is UNKNOWN:
             yield from self._unknown(request)
@@ -101,10 +96,6 @@ class _Translation:
                     yield name, Said("absent")
 
     def _comparable(self, ident: str | None, version: int | None) -> tuple[str | None, int | None]:
-        """Return the id and the version; an id that is not bound to a create becomes `None`.
-
-        An id that is not bound proves nothing about the name.
-        """
         return (ident if ident in self._bindings else None), version
 
     def _payload(self, columns: Columns | None) -> Columns | None:

@@ -1,15 +1,12 @@
 """Projections for histories in the format "catalog table", which keep counterexamples small.
 
-A projection is a model of a part of the catalog, with the operations on this part.
-
-If the whole catalog has a legal order, each projection also has a legal order. The projections are:
+A projection is a model of a part of the catalog, with the operations on this part. If the whole
+catalog has a legal order, each projection also has a legal order. The projections are:
 
 * **a name in a window** (`NameWindow`): the operations on a name within a window of time.
 * **the tenants of a name** (`Tenancy`): if only one operation can have given the name to an id, the
   id has the name for one interval without a break.
-* **an id** (`IdView`): the operations on a table under all of its names. An id that several creates
-  made has no projection, since it has several lifetimes. No answer may show an id that no create
-  can have made.
+* **an id** (`IdView`): the operations on a table under all of its names.
 """
 
 from __future__ import annotations
@@ -70,22 +67,20 @@ def table_projections(
 class NameWindow(NameView):
     """The model of one name within a window of time.
 
-    In a long history, many tables have the name in turn. A counterexample over the whole history
-    would have to show that each of these tables has lost the name. So the model starts at a moment
-    at which any table may have the name, and the first change determines the state. The model ends
-    at a later moment. An operation that is open at one of these two moments may take effect in the
-    window or outside it. The same holds for an operation that returns exactly at the end, since an
-    operation that is called at this moment may take effect before it.
+    In a long history, many tables have the name in turn, and a counterexample over the whole
+    history would have to name them all. So the model starts at a moment at which any table may have
+    the name, and ends at a later moment. An operation that is open at one of these moments may take
+    effect inside or outside the window.
 
-    The model is a projection for any two moments: a legal order of the whole catalog stays legal
-    without the operations that took effect before the first moment or after the second moment.
+    A legal order of the whole catalog stays legal without the operations outside the window. So the
+    model is a projection for any two moments.
     """
 
     def init(self) -> Slot:
         return ANYTHING
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """Take the step of `NameView`; in the state `ANYTHING`, accept every read and change."""
+        """Take the step of `NameView`. In the state `ANYTHING`, every read and change is legal."""
         if state != ANYTHING or input_.f == "never":
             return super().step(state, input_, output)
         if self.read_only(input_, output):
@@ -99,7 +94,6 @@ class NameWindow(NameView):
 
 
 def _windows(whole: NameProjection) -> Iterator[NameProjection]:
-    """Yield the windows of one name, if its operations do not fit into one window."""
     sayings = sorted(whole.operations, key=lambda operation: (operation.call, operation.id))
     stride = max(STRIDE, -(-len(sayings) // WINDOWS_MAX))
     if len(sayings) <= 2 * stride:
@@ -123,8 +117,8 @@ def _seen_from(
 ) -> Operation[Said, bool] | None:
     """Return the operation as part of the window from `begin` to `end`.
 
-    A change that need not have taken effect in the window gets an unknown outcome. Returns `None`
-    for a read that need not be in the window, and for operations that returned before the window.
+    A change that may have taken effect outside the window gets an unknown outcome. Returns `None`
+    for an operation that does not belong to the window.
     """
     returned = operation.return_time
     if returned is not None and returned < begin:
@@ -140,7 +134,6 @@ def _seen_from(
 
 
 def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
-    """Make the projection of a name's tenants, for the ids that can get the name only once."""
     arrivals = Counter(o.input.ident for o in whole.operations if o.input.f == "put")
     any_id = arrivals.pop(None, 0) > 0
     changes = {"put": "enter", "take": "leave"}
@@ -201,7 +194,7 @@ def _ids(operations: Sequence[TableOperation]) -> Iterator[Projection[Any, Any, 
         begin = min(o.return_time for o in statements if o.return_time is not None)
         last = max(o.call for o in statements)
         # A list without the id can be a contradiction only if answers show the id before and after
-        # it.
+        # the list.
         for listing, listed in lists[bisect_right(calls, begin) :]:
             if listing.call >= last:
                 break

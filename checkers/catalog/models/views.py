@@ -1,18 +1,16 @@
 """Three small models, each of a single name or a single table of a catalog.
 
-`models.name`, `models.tables` and `catalog.passes` translate operations into statements about a
-name or a table, which are the inputs of these models.
+Their inputs are statements, into which `models.name`, `models.tables` and `catalog.passes`
+translate operations.
 
-* `NameView`: the table that has a name, with its version and payload. Every answer about an unknown
-  part of the state is legal.
-* `Tenancy`: a name has one tenant at a time, and each tenant has the name only once, without a
-  break.
+* `NameView`: the table that has a name, with its version and payload.
+* `Tenancy`: a name has one tenant (table) at a time, and each tenant has the name only once,
+  without a break.
 * `IdView`: a table's versions only grow, each version is made once and has one payload, and a
   deleted table does not come back.
 
-In `Tenancy` and `IdView`, changes that no answer reports may happen at any time: if the next
-operation requires another state, the model goes to that state. So these models need no operations
-of unknown outcome.
+`Tenancy` and `IdView` ignore operations of unknown outcome: changes that no answer reports may
+happen at any time.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class Said(NamedTuple):
 
     @property
     def may_be_any_table(self) -> bool:
-        """Whether the statement says that there is a table without showing its id."""
+        """Whether the statement says that some table exists, without its id."""
         unnamed = self.ident is None and self.f not in {"absent", "never"}
         return self.f == "present" or unnamed
 
@@ -77,9 +75,8 @@ Slot = Entry | None
 
 
 class NameView(Model[Slot, Said, bool]):
-    """The model of one name. Its state is `None` (no table), or (id, version, payload).
-
-    A part of the state is `None` if it is not known.
+    """The model of one name. Its state is `None` (no table), or (id, version, payload) with `None`
+    for unknown parts.
     """
 
     def init(self) -> Slot:
@@ -114,10 +111,9 @@ class NameView(Model[Slot, Said, bool]):
     ) -> Sequence[Operation[Said, bool]]:
         """Leave out the changes of tables that the core is not about.
 
-        While a table with another id has the name, no operation of the core is legal, except
-        statements that hold for any table. So without the changes of such a table, the operations
-        before and after these changes stay legal. A change without an id may be about a table of
-        the core.
+        The core is a set of operations that contradict each other. While another table has the
+        name, no operation of the core is legal, except statements that hold for any table. So the
+        changes of the other table do not matter.
         """
         changes = [other for other in others if not self.read_only(other.input, True)]
         if any(operation.input.may_be_any_table for operation in core):
@@ -143,12 +139,12 @@ def _fits(state: Entry, said: Said) -> bool:
 
 
 class _FreeView(Model[S, I, bool]):
-    """The base class of models that go to any state that the next operation requires."""
+    """The base class of models that change to any state that the next operation requires."""
 
     def blurred(
         self, core: Sequence[Operation[I, bool]], others: Sequence[Operation[I, bool]], /
     ) -> Sequence[Operation[I, bool]]:
-        """Leave out all operations of unknown outcome: the model allows their effects anyway."""
+        """Leave out all operations of unknown outcome. The model allows their effects anyway."""
         del core, others
         return ()
 
@@ -172,7 +168,7 @@ TenancyState = tuple[Hashable | None, frozenset[Hashable | None]]
 
 
 class Tenancy(_FreeView[TenancyState, TenancyInput]):
-    """The model of a name's tenants. Its state is the tenant, and the past tenants.
+    """The model of a name's tenants. Its state is the current tenant and the past tenants.
 
     A past tenant never has the name again.
     """
@@ -213,8 +209,7 @@ GONE: Final[Life] = (-2, None)
 class IdView(_FreeView[Life, Said]):
     """The model of one table. Its state is (version, payload), or `GONE` after a delete.
 
-    A version one below the first version means that the table does not exist yet. Versions may be
-    skipped, since operations that the history lacks may have made them.
+    Versions may be skipped, since the history may lack the operations that made them.
     """
 
     def __init__(self, *, first: int = 1) -> None:

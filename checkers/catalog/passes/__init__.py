@@ -2,16 +2,14 @@
 
 Catalog answers contain ids and versions, so two or three answers are enough to show most
 violations. Examples are a version that decreased, a table that came back, and a list without a
-table that answers show before and after the list. Each pass checks the statements of operations
-about one table or one name against a small model (a *view*). A view allows every change that no
-answer shows. Every view is a projection: if the history is linearizable, so are the statements in
-the view, even if some of them are left out. So the operations that a pass names are a
-counterexample by themselves, which the verifier confirms by enumeration.
+table that answers show before and after the list.
 
-`refute` runs all passes and returns the contradiction whose last operation returned first. If it
-returns `None`, nothing is proven, and the search decides. `replay` is the only pass that can prove
-a history valid; it tries the order of the revisions in the answers. `narrowed` proves nothing, but
-shortens the intervals in which a search places operations.
+Each pass checks statements about one table or one name against a small model (a *view*). If the
+history is linearizable, every subset of these statements has a legal order in the view. So the
+operations that a pass names are a counterexample, which the verifier confirms by enumeration.
+
+`refute` runs all passes. `replay` is the only pass that can prove a history valid. `narrowed`
+proves nothing, but shortens the intervals in which a search places operations.
 """
 
 from checkers.catalog.passes.contradiction import Contradiction

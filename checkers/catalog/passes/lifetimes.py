@@ -1,9 +1,9 @@
 """Passes that find contradictions in the versions of tables, and lists that miss a table.
 
-`broken_lifetimes` finds three kinds of contradictions: an operation that shows a lower version than
-an earlier operation, or a deleted table; two operations that made the same version; and a version
-above the version at the deletion. `torn_lists` finds lists that leave out a table that answers
-showed before the list and after it. The model `IdView` confirms these contradictions.
+`broken_lifetimes` finds an operation that shows a lower version than an earlier operation, or a
+deleted table. It also finds two operations that made the same version, and a version above the
+version at the deletion. `torn_lists` finds lists that leave out a table that answers showed before
+and after the list.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ LISTS_MAX = 3
 
 
 class _Sight(NamedTuple):
-    """An operation that shows version v of a table. Its rank is 2v, or 2v - 1 if it made v."""
+    """An operation that shows version v of a table. Its rank is 2v, or 2v - 1 if the operation made
+    v.
+    """
 
     rank: int
     operation: CatalogOperation
@@ -87,7 +89,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
             sights.append(_Sight(2 * about.version - (about.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
-    # the operation that returned first of all operations with a higher rank
+    # the operation with a higher rank that returned first
     earliest: CatalogOperation | None = None
     for rank, group in groupby(sights, key=lambda sight: sight.rank):
         level = [sight.operation for sight in group]
@@ -140,7 +142,7 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """Of the operations invoked after `after` returned, return the one with the first return."""
+    """Return the operation that returned first among those invoked after `after` returned."""
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > end_of(after)]

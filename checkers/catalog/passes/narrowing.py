@@ -1,21 +1,14 @@
-"""Shorten the intervals in which operations can have taken effect, without losing a legal order.
+"""Shortens the intervals in which operations can have taken effect, without losing a legal order.
 
-Answers that show versions of a table order its operations. An operation that shows a version comes
-after the change that made this version, and before the next change. All operations that show a
-table come after its create and before its delete. A list without a table comes after all operations
-that show the table, or before all of them, and often only one of these is possible. If an operation
-must come before another operation, it took effect before the other operation returned. So its
-return may be moved back to the other operation's return. Calls may be moved forward in the same
-way. These moves shorten above all the intervals of lists, since a list shows every table. Lists are
-the main obstacle for a search with lost answers, because a search finds out late that a list no
-longer fits anywhere.
+Answers that show versions of a table order its operations. If an operation must come before another
+operation, it took effect before the other operation returned. So its return may be moved back to
+the other operation's return. Calls may be moved forward in the same way. This helps most with
+lists: without it, a search finds out late that a list no longer fits anywhere.
 
 Proof that no legal order is lost: if a comes before b in a legal order, a took effect no later than
-b's return. So the order also respects real time if a's return is moved to b's return, or b's call
-is moved to a's call. `narrowed` makes only such moves, one after another. Intervals only shrink, so
-an order that respects the narrowed intervals respects the original intervals. A verdict does not
-depend on this proof: an order is verified with the original intervals, and if a search finds no
-order, another search uses the original intervals.
+b's return, and b took effect no earlier than a's call. Intervals only shrink, so an order that
+respects the narrowed intervals also respects the original intervals. A verdict does not depend on
+this proof: every order is verified with the original intervals.
 """
 
 from __future__ import annotations
@@ -36,7 +29,7 @@ from checkers.catalog.models.types import (
 from checkers.catalog.passes.lifetimes import versions_of
 
 ROUNDS_MAX: Final = 4
-"""The maximum number of rounds; repeated rounds help, since one bound may tighten other bounds."""
+"""The maximum number of rounds. Another round helps if a new bound tightens other bounds."""
 PAIRS_MAX: Final = 4_000_000
 """The maximum number of (list, table) pairs; if there are more, lists are not narrowed."""
 
@@ -46,8 +39,8 @@ END: Final = 1 << 60  # the rank of a delete
 class _Life(NamedTuple):
     """The positions of the operations that show one table.
 
-    `ranked` has (rank, position) by rank, `vague` the positions without a rank, and `members` all
-    positions. An operation of rank 2v shows version v; the operation of rank 2v - 1 made version v.
+    `ranked` has (rank, position), sorted. `vague` has the positions without a rank. An operation
+    that shows version v has rank 2v, and the operation that made version v has rank 2v - 1.
     """
 
     ranked: tuple[tuple[int, int], ...]
@@ -92,7 +85,6 @@ def narrowed(
 
 
 def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
-    """Map each table id, in the order of first appearance, to the operations that show it."""
     ranked: dict[str, list[tuple[int, int]]] = {}
     vague: dict[str, list[int]] = {}
     for position, operation in enumerate(operations):
@@ -146,7 +138,7 @@ class _Bounds:
             self.changed = True
 
     def order(self, life: _Life) -> None:
-        """Shrink intervals by the rule that lower ranks come before higher ranks."""
+        """Shrink intervals: operations of lower rank come before operations of higher rank."""
         ranked = life.ranked
         if not ranked:
             return
@@ -177,16 +169,14 @@ class _Bounds:
     def leave_out(
         self, listings: Sequence[tuple[int, frozenset[str]]], lives: dict[str, _Life]
     ) -> None:
-        """Shrink intervals, since a list lacks a table only before its create or after its delete.
+        """Shrink intervals: a list that lacks a table comes before its create or after its delete.
 
-        A list that returned before all calls of the table's operations, or was called after all
-        their returns, cannot change any interval, so only other lists are examined. Intervals only
-        shrink, so this selection may use the intervals before the first change.
+        Only lists that overlap the table's operations can change an interval.
         """
         calls, ends = self.calls, self.ends
         by_end = sorted(listings, key=lambda listing: ends[listing[0]])
         list_ends = [ends[listing] for listing, _ in by_end]
-        # for each list in `by_end`, the first call of this list and of all lists that end later
+        # for each list in `by_end`: the first call of this list and of all lists that end later
         list_calls = [*accumulate([calls[listing] for listing, _ in reversed(by_end)], min)][::-1]
         for table, life in lives.items():
             member_calls = [calls[position] for position in life.members]

@@ -1,14 +1,12 @@
 """Refutes a history in near-linear time, by a few operations that contradict each other.
 
 "Before" means that one operation had returned before another operation was called. Every pass
-(`lifetimes`, `shape`, `tenancy`) is sound: a history that it refutes is invalid. No pass is
-complete: it may miss contradictions.
+(`lifetimes`, `shape`, `tenancy`) is sound: a history that it refutes is invalid. A pass may miss
+contradictions.
 
-A pass turns operations into statements about one table or one name, for a small model. Each model
-is a projection of the whole catalog: if the history is linearizable, its statements have a legal
-order in the model. Changes that no statement mentions may happen at any time: if the next statement
-requires another state, the model goes to that state. So operations of unknown outcome are left out,
-and every subset of the statements is a projection as well.
+A pass turns operations into statements about one table or one name, for a small model. If the
+history is linearizable, its statements have a legal order in the model, and so does every subset of
+the statements. So operations of unknown outcome can be left out.
 """
 
 from __future__ import annotations
@@ -107,7 +105,7 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 
 
 def _minimal(contradiction: Contradiction) -> Contradiction:
-    """Remove operations that the contradiction does not need, at first many at once, then fewer."""
+    """Remove operations that the contradiction does not need: first many at once, then fewer."""
     kept = list(contradiction.part.operations)
     size = max(1, len(kept) // 2)
     while True:

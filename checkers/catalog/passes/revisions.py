@@ -1,13 +1,12 @@
 """Proves a history linearizable in near-linear time, by a replay in the order of revisions.
 
 If every answer shows the catalog's revision, no search is needed: `replay` sorts the operations by
-revision (a change comes before the reads of its revision) and replays them once through the model.
-Operations whose answers were lost have no revision. If the next answer is illegal, `replay` tries
-to make it legal by inserting one or two lost operations about the same names before it.
+revision and replays them once through the model. An operation whose answer was lost has no
+revision. If the next answer is illegal, `replay` tries to make it legal by inserting one or two
+such operations before it.
 
-The order is a proof no matter how `replay` found it, and `certify` verifies it like every order. If
-`replay` returns `None`, nothing is proven: perhaps a revision was wrong, a lost operation was
-needed earlier, or answers had no revisions. Then the search decides.
+`certify` verifies the order like every order. If `replay` returns `None`, nothing is proven, and
+the search decides.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def replay(
 ) -> tuple[int, ...] | None:
     """Return the operation ids in a legal order that respects real time; `None` if none is found.
 
-    `revisions` maps ids of operations to the revisions in their answers. A known operation without
-    a revision may come anywhere in the order, like a lost operation, but cannot be left out.
+    `revisions` maps operation ids to the revisions in their answers. An operation that returned
+    without a revision may come anywhere in the order.
     """
     dated: list[tuple[int, bool, float, int, CatalogOperation]] = []
     lost: list[CatalogOperation] = []
@@ -146,7 +145,9 @@ class _Walk:
         return tuple(self._order)
 
     def _attempts(self, operation: CatalogOperation) -> Iterator[tuple[CatalogOperation, ...]]:
-        """Yield what to try before `operation`: no lost operation, then each one, then each two."""
+        """Yield what to insert before `operation`: nothing, then each lost operation, then each
+        two.
+        """
         yield ()
         names = self._model.footprint(operation.input)
         assert operation.return_time is not None, "only answered operations have a revision"
@@ -167,7 +168,6 @@ class _Walk:
     def _step(
         self, operation: CatalogOperation, state: Any, latest_call: float
     ) -> tuple[bool, Any, float]:
-        """Return whether `operation` can come next, the state after it, and the latest call."""
         latest_call = max(latest_call, operation.call)
         if operation.return_time is not None and operation.return_time < latest_call:
             return False, state, latest_call

@@ -1,6 +1,6 @@
-"""The pass that finds contradictions about the names and columns of tables at each version.
+"""Finds contradictions about the names and columns of tables at each version.
 
-The pass finds versions with two names or two lists of columns, and columns that the steps of an
+Examples are a version with two names or two lists of columns, and columns that the steps of an
 alter do not produce. The model `Shape` confirms these contradictions.
 """
 

@@ -1,11 +1,10 @@
-"""The pass that finds contradictions about the tenants of names; the model `Tenancy` confirms them.
+"""Finds contradictions about the tenants of names; the model `Tenancy` confirms them.
 
 A tenant of a name is a (table, version). A name has one tenant at a time, and each tenant has the
-name only once, without a break. If two answers show the same tenant, the tenant has the name from
-the return of the first to the call of the second. Alters of the table do not end this interval, but
-renames do. The pass finds answers within such an interval that show another tenant or none. The
-intervals are the zones of Gibbons and Korach (1997): no zone may lie within another zone or overlap
-with it.
+name only once, without a break. So if two answers show the same tenant, the tenant has the name
+from the first answer to the second. An answer in between that shows another tenant, or none, is a
+contradiction. These intervals are the zones of Gibbons and Korach (1997): no zone may lie within
+another zone or overlap with it.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
         return
     version = 0 if isinstance(call, Create) else answer.version
     if answer.table_id is None or version is None:
-        # Without an id and a version, the answer shows only that a name was free: before a create,
-        # after a delete, the new name before a rename, and the old name after a rename.
+        # Without an id and a version, the answer shows only that a name was free: the new name
+        # before a create or a rename, and the old name after a delete or a rename.
         if isinstance(call, Create | Delete | Rename):
             yield call.name, TenancyInput("absent")
         if isinstance(call, Rename):
@@ -156,7 +155,6 @@ def _tenants(about: TenancyInput) -> Iterator[Tenant]:
 
 
 def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone]:
-    """Return the zones in which a table surely had the name, sorted by their start."""
     zones: dict[Tenant, _Zone] = {}
     for operation, about in sayings:
         for tenant in _tenants(about):
@@ -185,7 +183,6 @@ def _clash(
     others: Iterable[CatalogOperation],
     rule: str,
 ) -> Contradiction:
-    """Make a contradiction from the operations that prove the zones, and `others`."""
     chosen = list(others)
     for zone in zones:
         chosen += [zone.first, zone.last]
@@ -217,7 +214,6 @@ def _intruders(
     roots: dict[Tenant, Tenant],
     others: Iterable[Saying],
 ) -> Iterator[Contradiction]:
-    """Yield a contradiction if an operation inside a zone shows another tenant, or no tenant."""
     if any(a.end > b.begin for a, b in pairwise(zones)):
         return  # `broken_tenancies` reports overlapping zones itself
     begins = [zone.begin for zone in zones]

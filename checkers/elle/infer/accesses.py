@@ -21,10 +21,9 @@ Edges = tuple[LongArray, LongArray]
 class Accesses:
     """The accesses that other transactions can see, with one row per transaction and key.
 
-    If the transaction is `ok` and its first access to the key is a read, `read` is the version that
-    it read. `wrote` is the version of the transaction's last write to the key. Without such a read
-    or write, the column is `NOTHING`. Versions are numbered key by key, nil first: `nil[key]` is
-    the nil version of a key. Rows are sorted by transaction.
+    `read` is the version that the transaction's first access to the key read, and `wrote` the
+    version of its last write. Without such a read or write, the column is `NOTHING`. Versions are
+    numbered key by key, and `nil[key]` is the nil version of a key. Rows are sorted by transaction.
     """
 
     columns: Columns
@@ -32,9 +31,9 @@ class Accesses:
     key: IntArray
     read: LongArray
     wrote: LongArray
-    version: LongArray  # per micro-operation: version written or read; NOTHING if unknown
+    version: LongArray  # per micro-operation: the version written or read; NOTHING if unknown
     nil: LongArray
-    count: int  # number of versions
+    count: int  # the number of versions
     value: IntArray  # per version: its value; NIL for the nil version
     ok: npt.NDArray[np.bool_]
 
@@ -47,9 +46,8 @@ class Accesses:
     def found(self) -> LongArray:
         """For each row, the version of the key that the transaction found.
 
-        If the transaction wrote the key without reading it before, or after reading only nil, this
-        is the written version, as in the original Elle. No order is lost, since nil precedes every
-        version.
+        If the transaction wrote the key without reading it first, or after reading nil, this is the
+        written version, as in the original Elle.
         """
         nil_read = (self.read < 0) | (self.read == self.nil[self.key])
         return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)
@@ -119,7 +117,8 @@ class Writers:
             )
 
     def find(self, key: IntArray, value: IntArray) -> IntArray:
-        """Return for each i the micro-operation that wrote value[i] to key[i]; -1 if none did."""
+        """Return for each i the micro-operation that wrote value[i] to key[i]; -1 if there is none.
+        """
         if not len(self.codes):
             return np.full(len(key), -1, np.int32)
         wanted = key.astype(np.int64) * self.span + value

@@ -1,14 +1,13 @@
-"""Infers version orders, dependencies and anomalies without cycles for lists that only grow.
+"""Infers version orders, dependencies and anomalies without cycles, for lists that only grow.
 
-A read shows the whole history of its key. If all reads of a key are prefixes of the longest read,
-the longest read is the key's version order. Nearly everything else then follows from the length of
-a read: the read saw exactly the versions up to that length in the key's order. Reads that
-contradict the order (*strays*) are compared element by element.
+A read of a list shows all earlier appends to its key. The longest read of a key is the key's
+version order, and the length of any other read shows which version it saw. Reads that contradict
+this order (*strays*) are compared element by element.
 
-Semantics follow jepsen-io/elle, `list_append.clj` at ccdee6f (Kingsbury, Alvaro, "Elle", VLDB
-2020): the longest read is the order even if other reads contradict it; appends that no read saw
-come after the last append that a read saw; a key with one append needs no read. This module adds
-the anomaly `garbage-read` for an element that was never appended; Elle has an assertion instead.
+This follows jepsen-io/elle, `list_append.clj` at ccdee6f (Kingsbury, Alvaro, "Elle", VLDB 2020).
+Appends that no read saw come after the last append that a read saw. A key with a single append
+needs no read. Unlike Elle, this module has the anomaly `garbage-read` for an element that was never
+appended.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # An append replaced the version before it. If no read shows the append, it replaced the last
-    # known version.
+    # An append replaced the version before it. An append that no read shows replaced the last known
+    # version.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -54,12 +53,10 @@ def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
 
 
 def _last_writers(index: AppendIndex) -> IntArray:
-    """Return for each read the append of its last element; -1 if there is no such append."""
     last = np.full(len(index.reads), -1, np.int32)
     seen = index.version >= 0
     last[seen] = index.writer[index.version[seen]]
-    # A stray (a read that contradicts the order) may end in an element outside the version order,
-    # so strays have their own writers.
+    # A stray may end in an element outside the version order, so strays have their own writers.
     ends = np.append(index.stray_row[1:] != index.stray_row[:-1], True)[: len(index.stray_row)]
     last[index.stray_row[ends]] = index.stray_writer[ends]
     return last
@@ -91,7 +88,6 @@ def infer_append(columns: Columns) -> Inference:
 
 
 def _saw(index: AppendIndex, marked: BoolArray, stray_marked: BoolArray) -> IntArray:
-    """Return the rows of reads that contain an element marked in `marked` or `stray_marked`."""
     far = len(index.element)
     place = np.flatnonzero(marked)
     earliest = np.full(len(index.first) - 1, far, np.int64)
@@ -109,19 +105,16 @@ def _has_type(index: AppendIndex, writer: IntArray, wanted: int) -> BoolArray:
 
 
 def _g1a(index: AppendIndex) -> IntArray:
-    """Return the reads that contain an element which a failed transaction appended."""
     return _saw(
         index, _has_type(index, index.writer, FAIL), _has_type(index, index.stray_writer, FAIL)
     )
 
 
 def _garbage(index: AppendIndex) -> IntArray:
-    """Return the reads that contain an element which no transaction appended."""
     return _saw(index, (index.writer < 0) & (index.element >= 0), index.stray_writer < 0)
 
 
 def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
-    """Return the reads that end in an intermediate append of another transaction."""
     columns = index.columns
     intermediate = intermediate_writes(columns)
     foreign = columns.txn[last] != columns.txn[index.reads]
@@ -129,7 +122,6 @@ def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
 
 
 def _duplicates(index: AppendIndex) -> IntArray:
-    """Return the reads that contain an element twice."""
     if not len(index.stray_row):
         return np.zeros(0, np.int32)
     order = np.lexsort((index.stray_value, index.stray_row))
@@ -139,7 +131,6 @@ def _duplicates(index: AppendIndex) -> IntArray:
 
 
 def _incompatible(index: AppendIndex) -> IntArray:
-    """Return for each key the first read that contradicts the key's version order."""
     rows = np.flatnonzero(index.contradicts)
     key = index.columns.key[index.reads[rows]]
     _, earliest = np.unique(key, return_index=True)
@@ -147,10 +138,7 @@ def _incompatible(index: AppendIndex) -> IntArray:
 
 
 def _dirty(index: AppendIndex) -> IntArray:
-    """Return the versions of committed transactions that follow a failed transaction's version.
-
-    Only versions by transactions with an unknown outcome may be in between.
-    """
+    """Return the versions of committed transactions that follow a failed transaction's version."""
     columns = index.columns
     written = np.flatnonzero(index.writer >= 0)
     types = columns.type[columns.txn[index.writer[written]]]
@@ -161,11 +149,6 @@ def _dirty(index: AppendIndex) -> IntArray:
 
 
 class _Groups:
-    """The micro-operations of ok transactions, in groups of the same transaction and key.
-
-    Groups with only one micro-operation are left out.
-    """
-
     def __init__(self, index: AppendIndex) -> None:
         self.index = index
         columns = index.columns
@@ -183,7 +166,6 @@ class _Groups:
         self.row = row[self.mops]
 
     def _previous_read(self) -> LongArray:
-        """Return for each micro-operation the position of the previous read in its group, or -1."""
         if not len(self.mops):
             return np.zeros(0, np.int64)
         last = np.maximum.accumulate(np.where(self.is_read, self.here, -1))
@@ -209,7 +191,7 @@ class _Groups:
         wrong[full] = length[full] != length[base] + appended[based]
         compare = full[~wrong[full]]
         base = before[compare]
-        # A client may represent an empty list as nil or as [], but must not use both.
+        # A client may represent an empty list either as nil or as [], but must not use both.
         empty = length[compare] == 0
         unlike = columns.value[self.mops[compare]] != columns.value[self.mops[base]]
         wrong[compare[empty & unlike]] = True
@@ -256,7 +238,8 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Find reads of the same version after which each reader appended to the list.
+        """Find groups of transactions that read the same version and then each appended to the
+        list.
 
         Returns an array with the numbers of the groups, and each group as rows of reads.
         """

@@ -18,7 +18,7 @@ class AppendExplainer:
         self._columns = index.columns
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """Return why `source` precedes `target`, according to the first access that shows it."""
+        """Return why `source` precedes `target`. The reason is the first access that shows it."""
         columns = self._columns
         for mop in columns.mops(target):
             if bool(columns.write[mop]) == (relation == WR):
@@ -69,7 +69,7 @@ class AppendExplainer:
         return Reason("rw", text + after, name, before, value)
 
     def _ended_in(self, txn: int, key: int, element: int) -> bool:
-        """Return whether a read of `key` by `txn` ends in `element` (-1: the list is empty)."""
+        """Return whether a read of `key` by `txn` ends in `element` (-1 for an empty list)."""
         columns = self._columns
         for mop in columns.mops(txn):
             if not columns.write[mop] and int(columns.key[mop]) == key:

@@ -1,4 +1,4 @@
-"""The version orders of append-only lists, and the version that each read saw; see `append`."""
+"""The version orders of append-only lists, and the version that each read saw. See `append`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from checkers.elle.search.kernels import BoolArray, expand, slices_equal
 class AppendIndex:
     """The version orders of all keys, and the version of each read and append.
 
-    Versions are numbered over all keys: the versions of key `k` are first[k], which is the empty
-    list, to first[k+1] - 1. `element` is the last element of each version, and `writer` the append
-    of this element. Both are -1 for an empty list; `writer` is also -1 if no transaction appended
-    the element.
+    Versions are numbered over all keys. Key `k` has the versions first[k] to first[k+1] - 1, and
+    first[k] is the empty list. `element` is the last element of each version, and `writer` is the
+    append of this element. Both are -1 for an empty list.
     """
 
     columns: Columns
@@ -26,17 +25,17 @@ class AppendIndex:
     first: LongArray
     element: IntArray
     writer: IntArray
-    reads: IntArray  # micro-operation of each read of an ok transaction
+    reads: IntArray  # the micro-operation of each read of an ok transaction
     # per read: whether it contradicts the longest read, or its key has a read with duplicates
     straying: BoolArray
     contradicts: BoolArray  # per read: whether it is not a prefix of the longest read
     # per read: the version that it returned; -1 if its last element is not in the order
     version: LongArray
     position: LongArray  # per micro-operation that appends: its version; -1 if no read saw it
-    stray_row: LongArray  # per element in a straying read: the position of this read in `reads`
+    stray_row: LongArray  # per element in a stray read: the position of this read in `reads`
     stray_value: IntArray
     stray_writer: IntArray
-    # per key: the row (position in `reads`) of the read that defines the order, or -1
+    # per key: the position in `reads` of the read that defines the order, or -1
     longest: LongArray
 
     def key_of(self, version: LongArray) -> IntArray:
@@ -44,10 +43,9 @@ class AppendIndex:
 
 
 def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
-    """Return for each key the row of its longest read; -1 if all reads are empty.
+    """Return for each key the position of its longest read; -1 if all reads are empty.
 
-    If several longest reads differ, the read with the most elements from ok transactions is chosen,
-    and among equals the first.
+    If several longest reads differ, the read with the most elements from ok transactions is chosen.
     """
     key, length = columns.key[reads], columns.list_length[reads]
     best = np.zeros(len(columns.keys), np.int32)
@@ -99,7 +97,8 @@ def index_appends(columns: Columns) -> AppendIndex:
     contradicts = np.zeros(len(reads), np.bool_)
     contradicts[has] = ~slices_equal(columns.pool, start[has], base[has], length[has])
 
-    # A key's order is its longest read without repetitions, or its only append if it has no read.
+    # A key's order is its longest read without repetitions. A key without a read may have a single
+    # append.
     size = np.zeros(keys, np.int64)
     size[read_keys] = length[longest[read_keys]]
     order_key = np.repeat(np.arange(keys, dtype=np.int32), size)
@@ -158,7 +157,7 @@ def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
 def _seen_version(
     key: IntArray, value: IntArray, first: LongArray, element: IntArray, place: LongArray
 ) -> LongArray:
-    """Return for each i the version of key[i] that ends in value[i]; -1 if no version does."""
+    """Return for each i the version of key[i] that ends in value[i]; -1 if there is none."""
     if not len(place) or not len(key):
         return np.full(len(key), -1, np.int64)
     owner = (np.searchsorted(first, place, side="right") - 1).astype(np.int64)

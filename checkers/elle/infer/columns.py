@@ -1,20 +1,15 @@
 """Stores transactions as columns, the common representation for all inference.
 
-A Python object for each of ten million transactions would take too much memory. So everything is in
-numpy arrays. Transactions are numbered, their micro-operations follow each other in the arrays, and
-the lists that reads returned are slices of a single pool. Keys and values of any type become small
-integers.
-
-Three choices matter:
+A Python object for each of ten million transactions would take too much memory, so everything is in
+numpy arrays. Keys and values of any type become small integers. Three choices matter:
 
 * **Real time is two numbers per transaction.** The history is cut at each invocation that follows
-  an `ok` completion; the pieces are called *runs*. A transaction that completes in run `end`
+  an `ok` completion, and the pieces are called *runs*. A transaction that completes in run `end`
   precedes a transaction that is invoked in run `start` if and only if `end < start`.
-* **Numbering is canonical.** Transactions are numbered by (start, end, process). If lines are
-  swapped without changing real time, or keys and values are renamed, the numbers and all results
-  stay the same.
+* **Numbering is canonical.** Transactions are numbered by (start, end, process). Swapping lines
+  without changing real time, or renaming keys and values, changes no result.
 * **Reads share memory.** A read whose list is a prefix of an earlier read of the same key is a
-  slice of that earlier list. Its elements are neither stored nor looked up again.
+  slice of that earlier list.
 """
 
 from __future__ import annotations
@@ -40,7 +35,9 @@ NIL: Final = -1
 LIST: Final = -2
 """The value of a read that returned a list, which may be empty."""
 NEVER: Final = 2**31 - 1
-"""The end of a transaction that failed or whose answer was lost, so that it precedes no other."""
+"""The end of a transaction that failed or whose answer was lost. Such a transaction precedes no
+other.
+"""
 
 _PLAIN: Final = frozenset({int, str, type(None)})
 """Types whose equal values are the same data. Only lists of such elements share memory."""
@@ -56,8 +53,8 @@ ByteArray = npt.NDArray[np.int8]
 class Transaction:
     """One transaction, for callers without a `History`.
 
-    `value` holds micro-operations `[f, key, value]`. `call` and `end` are positions or times on one
-    clock; at equal times, a call comes before an end. `end` is `None` if there was no answer.
+    `value` has micro-operations `[f, key, value]`. `call` and `end` are positions or times on one
+    clock. At equal times, a call comes before an end. `end` is `None` if there was no answer.
     """
 
     value: Sequence[Sequence[Any]]
@@ -71,11 +68,10 @@ class Transaction:
 class Columns:
     """A history as columns, with one array per property of transactions or micro-operations.
 
-    All arrays are in canonical order; `offset` has the first micro-operation of each transaction.
-    `start` and `end` are runs; `end` is `NEVER` unless the transaction is `ok`. `index` is the
-    index of the transaction's invocation in the history; users see only this number. `value` is the
-    value that a micro-operation wrote or read from a register. `list_start` and `list_length` give
-    the slice of `pool` that a read of a list returned.
+    `offset` has the first micro-operation of each transaction. `start` and `end` are runs. `index`
+    is the index of the transaction's invocation in the history, the only number that users see.
+    `value` is the value that a micro-operation wrote to a register or read from it. `list_start`
+    and `list_length` give the slice of `pool` with the list that a read returned.
     """
 
     writes_are: str
@@ -137,7 +133,7 @@ class Columns:
         return f"r {key} {self.render_list(self.read_list(mop))}"
 
     def render_list(self, elements: Iterable[int], *, most: int = 12) -> str:
-        """Return a list of values as text; a long list is shortened to its beginning and end."""
+        """Return a list of values as text. A long list is shortened to its beginning and end."""
         items = [self.render_value(int(element)) for element in elements]
         if len(items) > most:
             half = most // 2
@@ -145,7 +141,7 @@ class Columns:
         return f"[{' '.join(items)}]"
 
     def render_txn(self, txn: int, *, most: int = 12) -> str:
-        """Return a transaction as text; reads without a known answer show `?`."""
+        """Return a transaction as text. Reads without a known answer show `?`."""
         parts = []
         answered = self.type[txn] == OK
         for mop in self.mops(txn):
@@ -204,7 +200,7 @@ class _Names:
 
 
 class _Builder:
-    """Collects transactions in any order; `finish` numbers them and makes the columns."""
+    """Collects transactions in any order. `finish` numbers them and makes the columns."""
 
     def __init__(self, writes_are: str) -> None:
         self.writes_are = writes_are
@@ -372,7 +368,7 @@ class _Builder:
 
 
 def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """Return the run in which each transaction starts, and the run in which it ends.
+    """Return the runs in which each transaction starts and ends.
 
     The end is `NEVER` if the transaction is not ok.
     """

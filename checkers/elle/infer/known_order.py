@@ -23,9 +23,9 @@ Pair = tuple[int, int, int]
 class Facts:
     """The writers and readers of versions, and the known part of the order of versions.
 
-    For each key, `chain` has the writers in the order that reads show, and `free` the later
-    writers, whose order is unknown. `readers` maps a key and the writer of a version (`NO_WRITER`
-    for the initial version) to the version's readers.
+    For each key, `chain` has the writers in the order that reads show. `free` has the later
+    writers, whose order is unknown. `readers` maps a key and the writer of a version to the
+    version's readers. The writer of the initial version is `NO_WRITER`.
     """
 
     def __init__(self, columns: Columns, without: frozenset[int]) -> None:
@@ -80,10 +80,7 @@ class Facts:
 
 
 def known_pairs(facts: Facts) -> Iterator[Pair]:
-    """Yield each pair of writers whose versions are neighbours in the known order of a key.
-
-    `NO_WRITER` is the writer of a key's first version.
-    """
+    """Yield each pair of writers whose versions are neighbours in the known order of a key."""
     for key, free in facts.free.items():
         chain = [NO_WRITER, *facts.chain.get(key, ())]
         yield from ((key, first, two) for first, two in pairwise(chain))
@@ -123,9 +120,9 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
     """Yield the pairs (before, after) of transactions by `order`: "process" or "realtime".
 
-    For real time, numbers above the numbers of transactions are *gates*. A gate marks the start of
-    a run: edges lead to the gate from transactions that ended before the run, and from the gate to
-    all later transactions.
+    For real time, numbers from the number of transactions on are *gates*. A gate marks the start of
+    a run. Transactions that ended before the run have an edge to the gate, and the gate has edges
+    to all later transactions.
     """
     start, end = columns.start.tolist(), columns.end.tolist()
     sure = [txn for txn in happened if end[txn] != NEVER]
@@ -149,12 +146,7 @@ def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple
 
 
 def shows_own_overwritten(columns: Columns) -> bool:
-    """Return whether a register read shows a value that its own transaction had overwritten.
-
-    Such a read shows neither another transaction's version nor the transaction's latest version.
-    For lists, such a read shows a part of the transaction's appends, which Elle's read-committed
-    allows.
-    """
+    """Return whether a register read shows a value that its own transaction had overwritten."""
     keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()
     writes, types = columns.write.tolist(), columns.type.tolist()
     wrote: dict[tuple[int, int], list[int]] = {}

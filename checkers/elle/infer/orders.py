@@ -1,15 +1,12 @@
 """Searches for an order of versions that a consistency model allows.
 
-Reads show which write they saw. They do not show the order of a register's versions, nor the order
-of list appends that no read contains. A model holds if some order of all versions satisfies its
-`Rule`. This module decides this for small histories. The search closes the known edges under
-reachability, and settles each pair of writers whose order follows from these edges, until nothing
-more follows. It then tries to order the remaining pairs by time, next by a topological sort, and
-finally pair by pair with backtracking.
+Reads do not show the order of a register's versions, nor the order of list appends that no read
+contains. A model holds if some order of all versions satisfies its `Rule`.
 
-The search is bounded (`TRANSACTIONS_MAX`, `PAIRS_MAX`, `STEPS_MAX`, the time limit of the request).
-If it reaches a bound, it does not decide the model. The search shares no code with the graphs in
-which anomalies are found.
+The search settles each pair of writers whose order follows from known edges, until nothing more
+follows. It then tries to order the remaining pairs by time, next by a topological sort, and finally
+pair by pair with backtracking. Its bounds are `TRANSACTIONS_MAX`, `PAIRS_MAX`, `STEPS_MAX` and the
+time limit of the request. If it reaches a bound, it does not decide the model.
 """
 
 from __future__ import annotations
@@ -55,8 +52,7 @@ def allowed(
     """Return whether some order of all versions satisfies `rule`; `None` if a bound was reached.
 
     The search leaves out the transactions in `without` and all reads of their writes. The caller
-    has checked that no anomaly makes reads ambiguous (a value without a writer, lists that
-    contradict each other).
+    has checked that every read has a known writer and that lists do not contradict each other.
     """
     if len(columns) > TRANSACTIONS_MAX:
         return None
@@ -88,10 +84,10 @@ def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bo
 class _State:
     """The order of transactions and versions that a search has settled so far.
 
-    All sets are bit masks. `after` has the nodes that follow each node, `before` the nodes that
-    precede it. `later` maps a key and the writer of a version (`NO_WRITER`: the initial version) to
-    the writers of later versions. `earlier` has, for each transaction, the writers of versions
-    before its own versions. `pairs` are the pairs of writers whose order is still open.
+    All sets are bit masks. `after` and `before` have the nodes that follow and precede each node.
+    `later` maps a key and the writer of a version to the writers of later versions. `earlier` has,
+    for each transaction, the writers of versions before its own versions. `pairs` are the pairs of
+    writers whose order is still open.
     """
 
     after: list[int]
@@ -145,13 +141,12 @@ class _Search:
     def run(self) -> bool:
         """Return true if an order exists; raise `_Unsatisfiable` if none does, `_Bound` at a limit.
 
-        The search first tries the order of time, which most stores follow even if they do not
-        promise to.
+        The search first tries the order of time, which most stores follow.
         """
         self._require_invisible()
         saved = self._state.copy()
         with suppress(_Unsatisfiable, _Bound):
-            # Pairs that are close in time come first, since the order of distant pairs follows.
+            # Pairs that are close in time come first: they settle most distant pairs.
             for key, first, two in sorted(saved.pairs, key=self._distance):
                 if self._end[first] < self._start[two]:
                     self._settle(key, first, two)
@@ -162,11 +157,9 @@ class _Search:
         return self._complete()
 
     def _distance(self, pair: Pair) -> int:
-        """Return the number of runs (see `columns`) between the starts of the writers of `pair`."""
         return abs(int(self._start[pair[1]]) - int(self._start[pair[2]]))
 
     def _complete(self) -> bool:
-        """Settle the order of all open pairs; raise `_Unsatisfiable` if no order is possible."""
         choices: list[tuple[_State, Pair]] = []
         while True:
             try:
@@ -181,7 +174,7 @@ class _Search:
                 self._back(choices)
 
     def _back(self, choices: list[tuple[_State, Pair]]) -> None:
-        """Backtrack to the last choice with a possible alternative, or raise `_Unsatisfiable`."""
+        """Backtrack to the last choice with another possibility, or raise `_Unsatisfiable`."""
         while choices:
             self._state, pair = choices.pop()
             with suppress(_Unsatisfiable):
@@ -190,7 +183,6 @@ class _Search:
         raise _Unsatisfiable
 
     def _edges(self, key: int, one: int, two: int) -> list[tuple[int, int]]:
-        """Return the edges that follow if the version of `one` precedes the version of `two`."""
         target = self._commit[two]
         edges = []
         if one != NO_WRITER:
@@ -250,7 +242,6 @@ class _Search:
             raise _Bound
 
     def _propagate(self) -> None:
-        """Settle every open pair with only one possible order, until no pair changes."""
         changed = True
         while changed:
             changed = False
@@ -269,8 +260,6 @@ class _Search:
 
     def _follows_one_sort(self) -> bool:
         """Order all open pairs by a topological sort; return whether the result satisfies the rule.
-
-        If the order does not satisfy the rule, the state stays unchanged.
         """
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]
@@ -286,7 +275,6 @@ class _Search:
 
 
 def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return for each node the sources of its incoming edges, as a bit mask."""
     masks = [0] * nodes
     for source, target in edges:
         masks[target] |= 1 << source

@@ -1,31 +1,24 @@
-"""Infers which versions predicate reads selected, in a closed universe (all keys are known).
+"""Infers which versions predicate reads selected, if all keys are known (a closed universe).
 
-A predicate read selects one version of *every* key and shows the versions that match. A key that
-the read does not show is evidence as well: the selected version of this key does not match the
-predicate. If only one version of the key does not match, the read selected this version. So there
-are dependencies through keys that no read shows.
+A predicate read selects one version of *every* key and shows the versions that match. If it does
+not show a key, the selected version of this key does not match. If only one version of the key does
+not match, the read selected this version.
 
-**Versions.** The versions of a key are its initial value in the universe (possibly none) and the
-last value that each transaction wrote to the key. Failed transactions do not count. After a delete,
-a key has no value.
+**Versions.** The versions of a key are its initial value and the last value that each transaction
+wrote to the key. Failed transactions do not count. After a delete, a key has no value.
 
-**Version orders.** Only one fact is certain: the initial version of a key comes before every other
-version. So the order is complete if the key was written only once. If it was written more often,
-the order of the writes stays unknown. Hence there is never a `ww` edge between two transactions.
-(The original Elle orders writes by their place in the history, which is right only if each key is
-written once.)
+**Version orders.** The initial version of a key comes first. The order of several writes of a key
+is unknown, so there is never a `ww` edge. (The original Elle orders writes by their place in the
+history, which is right only if each key is written once.)
 
-**Edges.** `wr` and `wrp`: the writer of the version that a read saw, or must have selected, comes
-before the reader. `rw`: a reader of the initial version comes before all writers of the key. `rwp`:
-a transaction that selected the initial version by a predicate comes before all writers whose
-version changes the result of that read. If the read shows the key, every version changes the
-result; otherwise, every matching version does. A transaction whose answer was lost counts if some
-read saw or selected its version. No operation writes by a predicate, so there is no `wwp`.
+**Edges.** `wr`, `wrp`: the writer of the selected version comes before the reader. `rw`: a reader
+of the initial version comes before all writers of the key. `rwp`: a predicate read of the initial
+version comes before all writers whose version changes its result. No operation writes by a
+predicate, so there is no `wwp`.
 
-The inference assumes that reads return committed data, that is, no aborted version (G1a) and no
-version that its own transaction overwrote (G1b). If a read breaks this assumption, an inferred
-cycle may be wrong, but the refuted models are right: every model that forbids a cycle over `wr`,
-`wrp`, `rw` or `rwp` also forbids G1a and G1b.
+The inference assumes that reads return committed data, without G1a and G1b. If a read breaks this
+assumption, an inferred cycle may be wrong. But every model that forbids such a cycle also forbids
+G1a and G1b, so the refuted models are right.
 """
 
 from __future__ import annotations
@@ -66,10 +59,10 @@ class _Version:
 
 @dataclass(slots=True)
 class _Unseen:
-    """The versions of a key that a predicate read may have selected if it does not show the key.
+    """The versions of a key that a predicate read may have selected without showing the key.
 
     `committed` are the versions that a correct store may select. `others` are versions of failed
-    transactions and versions that their own transaction overwrote.
+    transactions, and versions that their own transaction overwrote.
     """
 
     key: int
@@ -151,8 +144,7 @@ class _Index:
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
         """Return the versions that a read by `predicate` may have selected without showing the key.
 
-        Keys that cannot lead to a finding are left out; an example is a key with three such
-        versions.
+        Keys with more than two such versions lead to no finding and are left out.
         """
         candidates = self._unseen.get(predicate)
         if candidates is None:
@@ -225,7 +217,6 @@ class _Reads:
         self.sources: dict[int, int] = {}
 
     def all(self) -> None:
-        """Process all micro-operations of the transaction in their order."""
         for access in self.index.columns.bodies[self.txn]:
             if access.writes:
                 source = self.sources.pop(access.key, None)
@@ -315,13 +306,14 @@ class _Reads:
     def _resolve(
         self, access: Access, key: int, committed: list[_Version], others: list[_Version]
     ) -> bool:
-        """Infer the version of `key` that a read selected but does not show.
+        """Infer the version of `key` that a read selected without showing the key.
 
         `committed` and `others` are the candidates. Returns `False` if no candidate is possible.
         """
         if len(committed) > 2:
             return True
-        # The read cannot select the transaction's own version, which is written only later.
+        # The read precedes the transaction's own write, so it cannot select the version of this
+        # write.
         foreign = [version for version in committed if version.txn != self.txn]
         if len(foreign) == 1:
             self._selected(access, key, foreign[0])
@@ -373,7 +365,8 @@ class _Explainer:
         columns = self._index.columns
         name, version_text = columns.render_key(key), version.told()
         initial = self._index.initial[key].told()
-        # Escape braces in names and values: only the template's own placeholders are to be filled.
+        # Escape braces in names and values, so that only the template's own placeholders are
+        # filled.
         read = columns.render_access(access).replace("{", "{{").replace("}", "}}")
         if relation == WR:
             text = "{target} read key {key} as {source} left it: {value}"

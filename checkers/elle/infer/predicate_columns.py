@@ -1,12 +1,11 @@
 """Converts transactions with predicate reads to columns, and reads the universe of keys.
 
 A history begins with an operation `init`, whose value maps all keys that exist to their values. The
-`init` must complete before any transaction begins. It is not a transaction itself, and its value is
-assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k v]` and
-predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok` transaction took
-effect.
+`init` must complete before any transaction begins.
 
-Keys are compared as text, because the parsers of EDN and JSON return the keys of maps as text.
+Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k v]` and predicate reads `[rp
+predicate {k v, ...}]`. Every micro-operation of an `ok` transaction took effect. Keys are compared
+as text, because the parsers of EDN and JSON return the keys of maps as text.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ def identity(value: Any) -> tuple[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Predicate:
     """A condition on values: `true`, `= goal`, or `mod modulus rest`. An absent key never matches.
-
-    `goal` is the identity of the value that `=` compares with.
     """
 
     kind: str
@@ -59,7 +56,7 @@ class Predicate:
 class Access:
     """One micro-operation. For predicate reads, `key` is -1 and `shown` maps keys to values.
 
-    A value of `None` means that the key is absent, for example after a delete.
+    A value of `None` means that the key is absent.
     """
 
     f: str
@@ -119,7 +116,7 @@ def _quoted(value: Any) -> str:
 
 
 class _Reader:
-    """Parses micro-operations and numbers their keys; raises `HistoryError` with the op's index."""
+    """Parses micro-operations and numbers their keys. Raises `HistoryError` with the op's index."""
 
     def __init__(self) -> None:
         self.keys: dict[str, int] = {}
@@ -127,8 +124,7 @@ class _Reader:
         self.initial: dict[int, Any] = {}
         self.mod: int | None = None  # the first op with a `mod` predicate
         self.unfit: tuple[int, Any] | None = None  # the first op with a value that has no remainder
-        # key number -> type of the key, from places other than maps, whose keys a parser turns into
-        # text
+        # key number -> type of the key, except for keys of maps, which a parser turns into text
         self._kinds: dict[int, type] = {}
 
     def key(self, name: Any, index: int, *, in_map: bool = False) -> int:
@@ -233,7 +229,7 @@ class _Reader:
 
 
 def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]]:
-    """Return the transactions of a history with the indices of their invocations; parse `init`."""
+    """Parse `init`; return the transactions of a history with the indices of their invocations."""
     made: list[tuple[Transaction, int]] = []
     begun: int | None = None
     ready = -1
@@ -259,7 +255,7 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]
                 f"op {call.index} invokes a transaction before init was over (op {ready})"
             )
         mops = mops_of(pair)
-        # Processes may be numbers or names; only their equality matters.
+        # Processes may be numbers or names. Only their equality matters.
         process: Any = call.process
         end = None if done is None else done.index
         made.append((Transaction(mops, call.index, end, pair.type, process), call.index))

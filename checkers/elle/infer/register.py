@@ -2,19 +2,14 @@
 
 A read shows which write it saw (`wr`), since writes are unique per key. The order of a key's
 versions comes from the sources in `versions`. An edge from version v to version w gives `ww` from
-the writer of v to the writer of w, and `rw` from the readers of v to the writer of w. Only accesses
-that are visible from outside count: the first access of a transaction to a key, if it is a read,
-and its last write to the key.
+the writer of v to the writer of w, and `rw` from the readers of v to the writer of w. Only a
+transaction's first access to a key, if it is a read, and its last write to the key count.
 
-Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f: writes of transactions without an
-answer count in version orders only. With `unknown_writes`, a write without an answer counts like
-any other write if it was read, since it must have happened. Declared initial values are an addition
-to Elle.
-
-With `every_rule`, three rules that Elle has only for lists also apply to registers: the anomaly
-`future-read` exists; a read is a `garbage-read` if the key would need two initial values, nil
-included (a single value without a writer counts as the initial value); and a value that the reader
-wrote itself causes no `lost-update`.
+This follows jepsen-io/elle, `rw_register.clj` at ccdee6f. Declared initial values are an addition.
+So is `unknown_writes`, with which a write without an answer counts if it was read. With
+`every_rule`, three rules that Elle has only for lists also apply: `future-read` exists, a key that
+would need two initial values has a `garbage-read`, and a transaction's read of its own write causes
+no `lost-update`.
 """
 
 from __future__ import annotations
@@ -146,7 +141,7 @@ class _Dependencies:
     def build(self, realtime: Edges) -> GraphBuilder:
         """Build the edges between transactions from all edges between versions.
 
-        `realtime` are edges of `linearizable-keys` that the version order does not contain.
+        `realtime` has the edges of `linearizable-keys` that the version order does not contain.
         """
         builder = GraphBuilder(self._accesses.columns)
         seen = self._writer[self._read]
@@ -174,8 +169,8 @@ class _Dependencies:
         """Rebuild the graph with exactly the real-time pairs of the original Elle.
 
         Only the keys that `txns` accessed get these pairs. Returns `None` if nothing changes, or if
-        the pairs take too much work. Then the graph keeps the complete real-time relation, which is
-        also correct.
+        the pairs take too much work. The complete real-time relation, which the graph then keeps,
+        is also correct.
         """
         order = self._order
         if order.time is None or not len(txns):

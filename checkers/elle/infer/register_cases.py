@@ -123,7 +123,7 @@ class RegisterTexts:
         return int(self._writers.find(columns.key[mop : mop + 1], columns.value[mop : mop + 1])[0])
 
     def cyclic(self, number: int) -> Case:
-        """Describe versions of a key that precede each other in a cycle, and why they do."""
+        """Describe a cycle of versions of a key, and why each version precedes the next."""
         sources, members = self._cycles[number]
         accesses, columns = self._accesses, self._columns
         key = columns.render_key(int(accesses.key_of(members[:1])[0]))

@@ -1,10 +1,8 @@
 """Shortens cycles by real time, and finds cycles of two transactions without a search.
 
-Within a component, the graph stores real time as a chain: either only neighbours in time have an
-edge, or all real-time edges pass through gates. A search along these edges finds a cycle of the
-right kind, but this cycle may visit hundreds of transactions where a single real-time step would be
-enough. If a component is too large for searches, one pass over its edges still finds pairs of
-transactions that contradict each other.
+Within a component, real time is stored as a chain of edges. A cycle along this chain may visit
+hundreds of transactions where a single real-time step would be enough. If a component is too large
+for searches, one pass over its edges still finds pairs of transactions that contradict each other.
 """
 
 from __future__ import annotations
@@ -19,13 +17,14 @@ from checkers.elle.kinds import Cycle, Walk, cycle_of
 from checkers.elle.search.graph import REALTIME, RW, RWP, WR, WRP, WW, Component
 
 STEPS_MAX: Final = 4096
-"""The maximum number of consecutive steps to shorten at once; the work is quadratic in them."""
+"""The maximum number of consecutive steps to shorten at once. The work is quadratic in this number.
+"""
 
 _ANTI: Final = RW | RWP
 
 
 def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
-    """Return a cycle of the same kind with as few of the transactions as real time allows.
+    """Return a cycle of the same kind with as few transactions as possible, by steps of real time.
 
     `start` and `end` are the runs (see `columns`) of the cycle's transactions, in the order of the
     cycle. All anti-dependencies stay. A cycle without anti-dependencies keeps one data dependency,
@@ -84,10 +83,10 @@ def _fewest(
 
 
 def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
-    """For each kind of cycle between two transactions that occurs, return one such cycle.
+    """Return one cycle of two transactions for each kind of such a cycle that occurs.
 
-    Either both steps are data dependencies, or one is a data dependency and one is real time.
-    `start` and `end` are the runs of the component's transactions.
+    One step is a data dependency. The other is a data dependency or real time. `start` and `end`
+    are the runs of the component's transactions.
     """
     inner = np.maximum(component.source, component.target) < component.members
     inner &= (component.relation & (WW | WR | WRP | _ANTI)) != 0
@@ -107,7 +106,7 @@ def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
             take(int(source[edge]), int(target[edge]), int(kind), REALTIME)
     forth = source.astype(np.int64) * component.members + target
     back = target.astype(np.int64) * component.members + source
-    # each pair of relations, one per direction, can make a kind of cycle that no other pair makes
+    # Each pair of relations, one per direction, can make a kind of cycle that no other pair makes.
     for there, here in combinations_with_replacement(np.unique(relation).tolist(), 2):
         if Cycle((0, 1), (there, here)).name in cycles:
             continue

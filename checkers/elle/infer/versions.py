@@ -56,7 +56,7 @@ class RealTime:
 
 
 def realtime_of(accesses: Accesses) -> RealTime:
-    """Compute the runs (see `columns`) in which each version was first left and last found."""
+    """Compute the runs in which each version was first left (`exit`) and last found (`entry`)."""
     columns = accesses.columns
     first_exit = np.full(accesses.count, NEVER, np.int64)
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
@@ -70,8 +70,8 @@ def realtime_of(accesses: Accesses) -> RealTime:
 def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
     """Return the keys with two versions that each precede the other in real time.
 
-    A version's zone lies between its exit and its entry. The zone is forward if the exit comes
-    first, and otherwise backward. Two versions contradict each other if both zones are forward and
+    A version's zone lies between its exit and its entry. A zone is forward if the exit comes first,
+    and otherwise backward. Two versions contradict each other if both zones are forward and
     overlap, or if a backward zone lies within a forward zone.
     """
     key = accesses.key_of(np.arange(accesses.count))
@@ -110,13 +110,13 @@ def nearest(
 ) -> Edges:
     """Return the real-time edges from each version to the nearest versions in `targets`.
 
-    Edges to later targets follow from these edges. Only versions of keys without a contradiction
-    may be `usable`.
+    Edges to later targets follow from these edges. `usable` versions must belong to keys without a
+    contradiction.
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # A version whose exit lies inside a forward zone has a backward zone; see the last step.
-    # For all other versions, a forward zone's exit may be used in place of the zone's entry.
+    # The last step handles versions whose exit lies inside a forward zone. For all other versions,
+    # a forward zone's exit may replace its entry.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))
@@ -169,8 +169,8 @@ def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
 def wfr_edges(accesses: Accesses) -> Edges:
     """Return the edges from each version that a transaction read to the version that it wrote.
 
-    If a transaction read its own later write, the edge leads from a version to itself. As in the
-    original Elle, this edge is kept; it makes the readers of the version precede its writer.
+    If a transaction read its own later write, the edge leads from a version to itself. The original
+    Elle keeps this edge too.
     """
     rows = accesses.ok & (accesses.read >= 0) & (accesses.wrote >= 0)
     rows &= accesses.read != accesses.nil[accesses.key]
@@ -206,12 +206,11 @@ def commit_edges(accesses: Accesses, number: Mapping[int, int]) -> Edges:
 
 @dataclass(slots=True)
 class VersionOrder:
-    """The edges between versions from the accepted sources, by source.
+    """The edges between versions, by source.
 
     `cycles` has the versions on each cycle that led to the rejection of a source, with the names of
     the sources that form the cycle. `time` is set if `linearizable-keys` was accepted. The edges of
-    this source are in `edges` only for keys in `exact_keys`; for other keys, `nearest` and
-    `walked_pairs` compute them.
+    this source are in `edges` only for keys in `exact_keys`.
     """
 
     accesses: Accesses
@@ -281,7 +280,9 @@ class VersionOrder:
         return [np.arange(nil[key], nil[key + 1]) for key in keys.tolist()]
 
     def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
-        """Return the cycles by their number of sources, each with its versions by first access."""
+        """Return the cycles, those of the fewest sources first, each with its versions by first
+        access.
+        """
         accesses = self.accesses
         first = np.full(accesses.count, len(accesses.version), np.int64)
         accessed = np.flatnonzero(accesses.version >= 0)
@@ -293,9 +294,9 @@ class VersionOrder:
         return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
 
     def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
-        """Return real-time edges to the nearest versions in `written`; skip keys in `exact_keys`.
+        """Return real-time edges to the nearest versions in `written`.
 
-        For keys in `exact_keys`, `edges` already has the real-time edges.
+        Keys in `exact_keys` are skipped, since `edges` already has their real-time edges.
         """
         if self.time is None:
             return NO_EDGES, NO_EDGES

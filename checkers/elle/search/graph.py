@@ -37,7 +37,7 @@ RW: Final = 4
 PROCESS: Final = 8
 REALTIME: Final = 16
 JOINT: Final = 32
-"""The relation of edges out of joints; the edge into the joint has the step's actual relation."""
+"""The relation of edges out of joints. The edge into the joint has the step's actual relation."""
 WRP: Final = 64
 RWP: Final = 128
 
@@ -58,9 +58,8 @@ Groups that would need more edges are connected by joints.
 class Component:
     """One strongly connected component, with its nodes renumbered.
 
-    The first `members` nodes are the transactions `txns`, ascending; joints and gates follow.
-    Several edges may connect the same two nodes. `loops` is set if some transaction depends on
-    itself.
+    The first `members` nodes are the transactions `txns`, ascending. Joints and gates follow.
+    `loops` is set if some transaction depends on itself.
     """
 
     txns: IntArray
@@ -130,11 +129,7 @@ class Graph:
             yield self._local(np.sort(nodes[group]), within[by_owner[low:high]], direct=True)
 
     def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
-        """Return the subgraph of `nodes` and `edges`, with real time if `self.realtime` is set.
-
-        Real time becomes gates; with `direct`, it becomes edges instead, unless there would be too
-        many.
-        """
+        """Return the subgraph of `nodes` and `edges`, with real time if `self.realtime` is set."""
         place = np.zeros(self.count, np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
         txns = nodes[nodes < self.members].astype(np.int32)
@@ -164,11 +159,7 @@ class Graph:
 
 
 def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] | None:
-    """Return the transitive reduction of real time as edges; `None` if it has too many edges.
-
-    Transaction B is a direct successor of A if B was invoked after A completed, and no transaction
-    lies completely between A's completion and B's invocation.
-    """
+    """Return the transitive reduction of real time as edges; `None` if it has too many edges."""
     order = np.argsort(start, kind="stable")
     begins = start[order]
     hide = np.append(np.minimum.accumulate(end[order][::-1])[::-1], NEVER)
@@ -183,7 +174,7 @@ def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] |
 def _gates(start: IntArray, end: IntArray, count: int) -> tuple[int, IntArray, IntArray]:
     """Make one gate per distinct start; return the number of gates and the edges of real time.
 
-    Transactions have the node numbers 0, 1, ...; gates have the numbers from `count` on.
+    Gates are numbered from `count` on, after the transactions.
     """
     begins, entered = np.unique(start, return_inverse=True)
     everyone = np.arange(len(start))
@@ -196,7 +187,7 @@ def _gates(start: IntArray, end: IntArray, count: int) -> tuple[int, IntArray, I
 
 
 class GraphBuilder:
-    """Collects the edges of a dependency graph; drops edges from a transaction to itself."""
+    """Collects the edges of a dependency graph, and drops edges from a transaction to itself."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -262,8 +253,7 @@ class GraphBuilder:
     def _join(self, sources: IntArray, targets: IntArray, relation: int) -> None:
         """Connect every source with every target except itself by two chains of joints.
 
-        One chain descends and leads to all smaller targets; the other chain ascends and leads to
-        all greater targets.
+        One chain leads to all smaller targets, and the other to all greater targets.
         """
         n = len(targets)
         down = self._count + np.arange(n, dtype=np.int32)

@@ -1,16 +1,13 @@
 """The inner loops for slices, longest paths and strongly connected components, on plain arrays.
 
-Nothing here depends on transactions. All functions take and return arrays, so that a native version
-may replace each function separately.
+No function depends on transactions, so a native version may replace each function separately.
 
 **Components without walking the graph.** Almost every edge of a dependency graph points forward in
-time, and a valid history has no cycle at all. So each node gets a level. At first this is the run
-in which the node was invoked; then `settle` raises nodes above their predecessors until no level
-changes. If every edge then leads to a higher level, the levels prove that there is no cycle.
-Real-time edges need not be stored, since it is enough that a node stays below the run after its
-completion. An edge that does not lead to a higher level *falls*. A cycle can return to a lower
-level only by a falling edge, so every cycle lies within the intervals of levels that the falling
-edges span. Tarjan's algorithm runs only on these intervals.
+time. So each node gets a level: at first the run in which it was invoked. `settle` then raises
+nodes above their predecessors until no level changes. If every edge leads to a higher level, there
+is no cycle. An edge that does not lead to a higher level *falls*. Every cycle needs a falling edge,
+so it lies within the intervals of levels that falling edges span. Tarjan's algorithm runs only on
+these intervals.
 """
 
 from __future__ import annotations
@@ -33,10 +30,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def expand(start: LongArray, length: npt.NDArray[np.integer]) -> LongArray:
-    """Return the indices in slices with the given starts and lengths, one slice after another.
-
-    Slice i has the indices start[i] to start[i] + length[i] - 1.
-    """
+    """Return the indices in slices with the given starts and lengths, one slice after another."""
     total = int(length.sum(dtype=np.int64))
     if not total:
         return np.zeros(0, np.int64)
@@ -66,7 +60,7 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
     """Raise each node's `level` (in place) above its predecessors; return the edges that fall.
 
     An edge falls if its target is not above its source. No node is raised above its `ceiling`. The
-    work is bounded, since a graph with cycles never settles.
+    number of rounds is limited, since a graph with cycles never settles.
     """
     falling = np.flatnonzero(level[source] >= level[target])
     order: LongArray | None = None
@@ -183,7 +177,7 @@ def strong_components(count: int, source: IntArray, target: IntArray) -> IntArra
 def cyclic_components(level: LongArray, source: LongArray, target: LongArray) -> list[LongArray]:
     """Return the strongly connected components with several nodes, sorted by their smallest node.
 
-    `level` is a guess at an order of the nodes; the fewer edges contradict it, the faster the
+    `level` is a guess at an order of the nodes. The fewer edges contradict it, the faster the
     function is.
     """
     apart = source != target

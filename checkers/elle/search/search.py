@@ -1,18 +1,13 @@
 """Finds out whether a component has cycles, and then the shortest cycle of each kind.
 
-**Existence.** For each model, there is a subgraph that must have no cycle. Tarjan's algorithm shows
-in linear time whether the subgraph has a cycle, no matter how many cycles there are. For snapshot
-isolation, the cycle may use anti-dependencies, but never two in a row. Such a cycle is a plain
-cycle in the graph of (node, whether the last step was an anti-dependency). The search below skips a
-kind of cycle if it could only refute models that this step did not refute.
+**Existence.** For each model, there is a subgraph that must have no cycle. Tarjan's algorithm
+decides this in linear time. For snapshot isolation, a cycle may not have two anti-dependencies in a
+row. Such a cycle is a plain cycle in the graph of (node, whether the last step was an
+anti-dependency).
 
-**Search.** Each kind is a small automaton over relations. A breadth-first search over (node, state)
-starts at each edge that can be the first of such a cycle, and finds the shortest closed walk; among
-several shortest walks, it finds the one through the smallest transactions. A walk that visits a
-transaction twice is not a cycle, but a combination of smaller cycles of other kinds. If only such
-walks are found, simple paths are enumerated. Every search counts its steps. If a search runs out of
-steps, the result reports this; the refuted models are still right, since the existence of cycles is
-already known.
+**Search.** A kind of cycle is skipped if it could only refute models that the first step did not
+refute. Otherwise, a breadth-first search finds the shortest cycle (see `kinds`). If the search runs
+out of steps, the refuted models are still right, since the existence of cycles is already known.
 
 The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee6f).
 """
@@ -129,7 +124,7 @@ class Search:
 
     @cached_property
     def _named(self) -> Adjacency:
-        """The edges of each node; for each target, only the edge that names the step."""
+        """The edges of each node. For each target, only the edge that names the step."""
         return _adjacency(self._component.count, *_named(self._component, self._preference))
 
     # --- existence ---------------------------------------------------------------------------
@@ -151,7 +146,7 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # i: node i after a free step; i + count: node i after an anti-dependency
+                # node i: after a free step; node i + count: node i after an anti-dependency
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]
@@ -166,10 +161,7 @@ class Search:
         return labels
 
     def _members(self, model: str) -> int:
-        """Return the size of the smallest component that refutes `model`, in transactions, or 0.
-
-        Only components of the subgraph that must have no cycle under `model` count.
-        """
+        """Return the size of the smallest component that refutes `model`, in transactions, or 0."""
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
@@ -186,8 +178,8 @@ class Search:
     def refuted(self) -> dict[str, int]:
         """Return the weakest models that the existence of a cycle refutes.
 
-        Each model is mapped to the number of transactions in the smallest component that has a
-        cycle against this model.
+        Each model is mapped to the number of transactions in the smallest component with such a
+        cycle.
         """
         refuted: dict[str, int] = {}
         refuted_before: frozenset[str] = frozenset()
@@ -204,7 +196,7 @@ class Search:
     ) -> tuple[list[Cycle], list[str]]:
         """Find the shortest cycle of each kind, and name the kinds whose search did not finish.
 
-        The search leaves out the kinds in `skipped`, and kinds that an already found cycle implies.
+        The kinds in `skipped`, and kinds implied by a cycle that was already found, are left out.
         """
         redundant = set(skipped)
         cycles: list[Cycle] = []
@@ -265,7 +257,7 @@ class Search:
         return self._label(kind.free, extended=False), False
 
     def any_cycle(self) -> Cycle:
-        """Return any cycle of the component, for use when a search found none in time."""
+        """Return any cycle of the component, for callers whose search ran out of time."""
         place: dict[int, int] = {}
         walk: list[tuple[int, int]] = []
         node = 0

@@ -28,10 +28,9 @@ def walked_pairs(
 ) -> Edges | None:
     """Return the pairs of versions that the original Elle relates by real time, for `keys`.
 
-    A pair counts if the reduced real-time graph has a path from a transaction that left the first
-    version to a transaction that found the second, without another transaction on that key in
-    between. All transactions of one run have the same predecessors, so one bit set of sources per
-    run is enough. Returns `None` if the work is too much or the deadline has passed.
+    In the reduced real-time graph, a path must lead from a transaction that left the first version
+    to a transaction that found the second. No other transaction on this key may be in between.
+    Returns `None` if the work is too much or the deadline has passed.
     """
     if not len(keys):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -72,8 +71,7 @@ def _walk_key(
 ) -> int:
     """Add the pairs of versions of one key to `pairs`; return the remaining `work`.
 
-    `rows` are the accesses to the key. The result is negative if no work is left or the deadline
-    has passed.
+    The result is negative if no work is left or the deadline has passed.
     """
     columns = accesses.columns
     by_end, bounds, hidden = order

@@ -1,14 +1,10 @@
 """Verifies the anomalies of histories with predicate reads, by deriving each one independently.
 
-`docs/elle.md` defines versions. A key's versions are its initial value in the universe and the last
-value of each transaction that did not fail. The initial version is the first; the order of the
-others is unknown. A read *selects* the version whose value it shows. If a read shows nothing for a
-key (a predicate read leaves the key out, or a read by key shows nil), it selected a version that
-does not match. If there is only one such version, the read selected it. The reader's own write is
-not a candidate: a read before this write cannot show it, and a read after it shows no other
-writer's version.
+`docs/elle.md` defines versions. A read *selects* the version whose value it shows. If it shows
+nothing for a key, it selected a version that does not match. If there is only one such version, the
+read selected it. The reader's own write is never a candidate.
 
-This module shares nothing with `predicate` or `predicate_columns`.
+This module shares no code with `predicate` and `predicate_columns`.
 """
 
 from __future__ import annotations
@@ -159,9 +155,8 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # If the read shows the key, any later version changes the result. If the read leaves the
-        # key out, a later version that does not match would be a second candidate, so `selected`
-        # would be empty.
+        # If the read shows the key, any later version changes the result. Otherwise, `selected` is
+        # empty if a later version does not match.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)
@@ -170,7 +165,7 @@ class PredicateVerifier:
     def looks(self, txn: Txn, key: str, *, by_key: bool | None = None) -> list[_Look]:
         """Return the reads of `key` in `txn` before the transaction's own writes of `key`.
 
-        `by_key` selects reads by key (true), reads by a predicate (false), or all reads (`None`).
+        `by_key` is true for reads by key, false for reads by a predicate, and `None` for both.
         """
         looks: list[_Look] = []
         later = [
@@ -287,7 +282,6 @@ def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _lost_update(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """Return whether all of `ops` read the same version by key, and then wrote the key."""
     met = [
         {
             id(version)

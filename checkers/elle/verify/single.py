@@ -1,7 +1,7 @@
 """Verifies the anomalies that are not cycles, with one function per type of anomaly.
 
 Every function takes the operations of a case and (key, value, next value, details). It returns
-whether the operations show the anomaly, or `None` if the function cannot decide.
+whether the operations show the anomaly, or `None` if it cannot decide.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     }
     return (
         len(values) > 1 or None
-    )  # if no initial value was declared, a single value without a writer is taken for it
+    )  # If no initial value was declared, the only value without a writer is the initial value.
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
@@ -68,7 +68,6 @@ def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) 
 
 
 def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
-    """Return whether a read differs from the previous read plus the writes since that read."""
     (txn,) = ops
     base: Any = None
     written: list[Any] = []
@@ -101,8 +100,8 @@ def _future_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
 def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     """Return whether all of `ops` first read the same value of the key, and then wrote the key.
 
-    Returns `None` if one of `ops` wrote the value of the register itself, since only the original
-    Elle counts this case as a lost update.
+    Returns `None` if one of `ops` wrote that value itself. Only the original Elle counts this as a
+    lost update.
     """
     met: set[Any] = set()
     for txn in ops:

@@ -1,11 +1,9 @@
 """Derives reported anomalies independently, from nothing but the recorded transactions.
 
-This module uses `recorded` for the transactions, `versions` for the orders of versions, and
-`single` for anomalies without a cycle. These modules share nothing with the rest of
-`checkers.elle`: no columns, no graph, no search. The verifier receives one case: its name, its
-operations, and for a cycle also its steps with the data behind each step. It then inspects the
-transactions itself. `CaseError` means that the history does not contain the case, so the check has
-a bug. `NotVerified` means that the verifier cannot decide.
+`recorded` provides the transactions, `versions` the orders of versions, and `single` the anomalies
+without a cycle. These modules share no code with the rest of `checkers.elle`. `CaseError` means
+that the history does not contain the case, so the check has a bug. `NotVerified` means that the
+verifier cannot decide.
 """
 
 from __future__ import annotations
@@ -86,8 +84,8 @@ class Verifier(Raw):
             return same and source.end < target.call
         wrote, made = self.wrote(source, key), self.wrote(target, key)
         saw, met = self.reads(source, key), self.reads(target, key)
-        # other transactions see only the last write of a key, and only a read before the
-        # transaction's own writes shows the version of another transaction
+        # Other transactions see only the last write of a key. Only a read before the transaction's
+        # own writes shows another transaction's version.
         if not self.lists:
             wrote, made = wrote[-1:], made[-1:]
             saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]

@@ -1,11 +1,11 @@
 """Derives the order of one key's versions directly from the recorded transactions.
 
-For a *list*, the order is its longest read. If several longest reads differ, the order is one of
-them that agrees with all steps of the cycle. An append that no read shows comes last, since lists
-only grow. For a *register*, nil or a value that was never written comes first. Other versions are
-ordered by promises about keys. By `wfr-keys`, a version that a transaction read comes before the
-version that it wrote. By `sequential-keys`, a version that a process left behind comes before a
-version that it found later; by `linearizable-keys`, this holds for any two processes.
+For a *list*, the order is its longest read. An append that no read shows comes last.
+
+For a *register*, nil or a value that was never written comes first. Promises about keys order the
+other versions. By `wfr-keys`, a version that a transaction read comes before the version that it
+wrote. By `sequential-keys`, a version that a process left behind comes before a version that it
+found later. By `linearizable-keys`, this holds for any two processes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
 def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> bool | None:
     """Return whether `after` directly follows `value` in the order of `key`; `None` if undecided.
 
-    If `value` is nil, `after` must be the first element. `orders` holds, for each key, the orders
-    that agree with all steps of the cycle so far; it is updated.
+    If `value` is nil, `after` must be the first element. `orders` has the orders of each key that
+    agree with all steps of the cycle so far. It is updated.
     """
     longest, strays = list_orders(raw, key)
 
@@ -63,10 +63,11 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
     """Return three collections about a register, from which its promised order follows.
 
-    The first has the pairs (version read, version written) of single transactions. The second maps
-    each version to the earliest end of a transaction that left the version behind, and the third to
-    the latest call of a transaction that found it. Ends and calls are listed per process, and for
-    all processes together under `ANYBODY`.
+    1. The pairs (version read, version written) of single transactions.
+    2. For each version, the earliest end of a transaction that left the version behind.
+    3. For each version, the latest call of a transaction that found the version.
+
+    Ends and calls are listed per process, and for all processes together under `ANYBODY`.
     """
     over: set[Any] = set()
     left: dict[Any, Any] = {}
@@ -93,7 +94,7 @@ def precedes(
 ) -> bool:
     """Return whether version `value` of a register precedes version `after`, by `promised`.
 
-    `promised` names the promises that hold; `known` is the result of `promises`, if already
+    `promised` names the promises that hold. `known` is the result of `promises`, if already
     computed.
     """
     # a value that was never written is the initial value
