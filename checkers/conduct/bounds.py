@@ -22,20 +22,17 @@ The snapshot contains the limits (`"bounds"`), so that a stored history can be j
 | outage    | seconds without any answer during chaos; `of` is the kind of overlapping fault    |
 
 The units are operation, fault, second, and the target's amounts. For the measure `written`, only
-the units of the same minute count, with two exceptions: operations of the previous minute also
-count, since their writes may come late, and so do faults that last into the minute. A node that was
-not measured is not judged, and the result says so.
+the units of the same minute count, plus the operations of the previous minute and faults that last
+into the minute. A node that was not measured is not judged, and the result says so.
 
-The limit of an outage is a sum: the limits of all faults that overlap the outage, plus the time
-during which faults hit half of the quorum at once or the links of all clients. If the membership
-changes, the quorum consists of the nodes that surely had a vote at the time (`voters`). An outage
-that overlaps a disturbance (of the harness, its host or its engine) does not count against the
-target, unless the time of the disturbance is known and the outage exceeds the limit before or after
-it. For elections and calls, a disturbance counts as a fault, and so does each second in which nodes
-starved. If a limit grows by a unit whose amount the target did not declare, only the fixed part of
-the limit is known: a number below the fixed part is within the limit, and the result for a larger
-number is `unknown`. The verdict on a history without limits is `unknown`, since only targets with
-limits list this checker.
+The limit of an outage is the sum of the limits of all faults that overlap the outage, plus the time
+during which faults hit half of the quorum or the links of all clients. An outage that overlaps a
+disturbance (of the harness, its host or its engine) does not count, unless the outage exceeds the
+limit before or after the disturbance. For elections and calls, a disturbance counts as a fault, and
+so does each second in which nodes starved.
+
+The verdict is `unknown` if the history has no limits, or if a limit grows by a unit whose amount is
+not known and the number is above the fixed part of the limit.
 """
 
 from __future__ import annotations

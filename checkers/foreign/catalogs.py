@@ -1,8 +1,8 @@
 """The history model `catalog`, for the file format "catalog table" and the vocabulary "ddl".
 
-The two kinds of histories differ in that an invocation in a catalog table has a `payload`. A lost
-create in a catalog table contains the id that its table has if the create took effect. A history in
-the vocabulary "ddl" is judged like a run's history (`checkers.catalog.linearizable`).
+In a catalog table, every invocation has a `payload`; this distinguishes the two kinds of histories.
+A create whose answer was lost contains the id that its table has if the create took effect. A
+history in the vocabulary "ddl" is judged like a run's history (`checkers.catalog.linearizable`).
 """
 
 from __future__ import annotations
@@ -77,13 +77,10 @@ class TableAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _DdlCheck:
-    """The check of a history in the vocabulary "ddl"."""
-
     history: History
     operations: int
 
     def check(self, *, time_limit_s: float, draw: bool) -> tuple[CheckResult, None]:
-        """Judge the history like a run's history."""
         del draw
         checker = CatalogLinearizable()
         try:
@@ -93,7 +90,7 @@ class _DdlCheck:
 
 
 class CatalogModel(HistoryModel):
-    """The history model of a whole catalog, with lists and renames; it is empty at first."""
+    """The history model of a whole catalog, which is empty at first."""
 
     api_version = 1
     name = "catalog"
@@ -117,7 +114,7 @@ class CatalogModel(HistoryModel):
 
 
 class _Tables(LinearizabilityModel):
-    """The history model of catalog tables; it translates their ops for the model `Catalog`."""
+    """The history model of catalog tables. It translates their ops for the model `Catalog`."""
 
     name = CatalogModel.name
 
@@ -188,8 +185,8 @@ def table_answer(request: CatalogInput, value: TableAnswer) -> Answer:
         case ListTables():
             listing = tuple((name, str(ident), None) for name, ident in value.listing)
             if [entry[0] for entry in listing] != sorted({entry[0] for entry in listing}):
-                # A list is wrong if a name occurs twice or the names are not sorted. To make it
-                # illegal in every state, repeat all entries.
+                # A list is wrong if a name occurs twice or the names are not sorted. Repeating all
+                # entries makes it illegal in every state.
                 listing = (*listing, *listing)
             return Answer("ok", listing=listing)
         case Create(key=key):
@@ -208,7 +205,6 @@ def _is_of_table(value: Any) -> bool:
 
 
 def _parsed(value: Any, kind: type[T]) -> T | None:
-    """Return `value` as a struct `kind`, or `None` if it has another form."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

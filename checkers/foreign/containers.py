@@ -1,20 +1,16 @@
 """The history models of locks, sets and queues, as in Jepsen and Knossos.
 
-As in all histories of Jepsen and Knossos, an operation that ended as `fail` did nothing, so it is
-left out. Examples are a refused lock, and a dequeue that found nothing. At first, locks are free
-and the other objects are empty.
+An operation that ended as `fail` did nothing, so it is left out. Examples are a refused lock, and a
+dequeue that found nothing. At first, locks are free and the other objects are empty.
 
-* mutex: acquire and release. As in Knossos, values have no meaning, and any process may release.
-  In owned-mutex, only the process that holds the lock may release it.
-* set: add and remove an element; read, answered with all elements. A set contains no element twice,
-  so no order explains an answer with duplicates.
+* mutex: acquire and release. Any process may release, as in Knossos. In owned-mutex, only the
+  process that holds the lock may release it.
+* set: add and remove an element; read, answered with all elements.
 * queue (first in, first out) and unordered-queue: enqueue an element; dequeue, answered with the
   element. A dequeue that is `ok` with nil found the queue empty.
 
-Any value in a history can be an element, including [key value]; 1, 1.0, "1" and true are four
-different elements. An operation that ended as `info`, or did not end, may take effect at any later
-time or never; a lost dequeue may take any element. Before the search, `settled` uses answers to
-bound when lost additions took effect.
+Elements are compared by value and type: 1, 1.0, "1" and true are four different elements. An
+operation that ended as `info`, or did not end, may take effect at any later time or never.
 """
 
 from __future__ import annotations
@@ -47,7 +43,7 @@ from harness.vocabularies.edn import members
 class _ContainerModel(LinearizabilityModel):
     """The common part of the history models in this module.
 
-    `spoken` is the vocabulary of the harness's own runs, which the model can judge as well.
+    `spoken` is the vocabulary of the harness's own runs, which the model can also judge.
     """
 
     vocabulary: ClassVar[str]
@@ -85,9 +81,9 @@ class _ContainerModel(LinearizabilityModel):
 def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
     """Return operations with the same verdict, but with fewer additions of unknown outcome.
 
-    If an element was added once and no answer shows it, every legal order stays legal without the
-    addition, so the addition is left out. If an answer shows the element, the addition took effect
-    before this answer returned, and gets the answer's return time.
+    An element that was added once and that no answer shows can be left out of every legal order, so
+    its addition is left out. If an answer shows the element, its addition took effect before this
+    answer returned, and gets this return time.
     """
     added = Counter(o.input.element for o in operations if isinstance(o.input, Add | Enqueue))
     first_seen: dict[Any, float] = {}
@@ -211,7 +207,7 @@ class UnorderedQueueModel(FifoQueueModel):
         return UnorderedQueue().to_model()
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        # If no dequeue found the queue empty, every element may stay in the queue forever, so lost
+        # If no dequeue found the queue empty, every element may stay in the queue forever. So lost
         # dequeues are left out.
         if not any(isinstance(o.input, Dequeue) and o.output is None for o in operations):
             operations = [

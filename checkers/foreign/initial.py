@@ -1,13 +1,12 @@
 """Checks histories that do not record the initial value of their object.
 
-Registers of Jepsen are nil at first, registers of Knossos are 0, and histories do not record this.
-Unless the user gives an initial value (`--initial`), the check assumes each of the model's initial
-values in turn for the whole history. The history is valid if it is valid with one of these values,
-and invalid only if it is invalid with all of them. Other initial values are not assumed: a read of
-9 that no operation wrote is a violation.
+Registers of Jepsen are nil at first, and registers of Knossos are 0. Unless the user gives an
+initial value (`--initial`), the check assumes each of the model's initial values in turn. The
+history is valid if it is valid with one of these values, and invalid only if it is invalid with all
+of them.
 
-If the history is valid with several initial values, the first of them counts, except if too many
-reads would then match any value: a read of nil is judged only if the register may have held nil.
+If several initial values make it valid, the first of them counts, unless too many reads would then
+match any value.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Judged = tuple[CheckResult, Counterexample | None]
 class AssumedCheck:
     """The check of one history with each of `initials`, the likeliest first.
 
-    `under` prepares the check with one initial value; `first` is the check with the first value.
+    `under` prepares the check with one initial value. `first` is the check with the first value.
     """
 
     initials: Sequence[Any]
@@ -52,8 +51,8 @@ class AssumedCheck:
             tries.append((initial, judged))
             if weighed(judged[0]).verdict is Verdict.VALID:
                 break
-        # The best results are valid, then valid with too many exempt reads, then not valid. Of
-        # several best results, the first one counts.
+        # A valid result is best, then a valid result with too many exempt reads. Of equally good
+        # results, the first one counts.
         initial, judged = min(tries, key=lambda each: _merit(each[1][0]))
         return self._told(judged[0], initial, [each for each, _ in tries]), judged[1]
 

@@ -1,9 +1,8 @@
 """Checks histories of many objects, whose values are `[key value]`, one key at a time.
 
-Jepsen writes such tuples with `jepsen.independent` (see `harness.independent`). The shape of the
-values may leave open whether they are such tuples or plain values. Then both readings are judged,
-if the model can parse both. If their verdicts differ, the verdict is `unknown`, and its reason
-names the option with which the user can decide.
+Jepsen writes such tuples with `jepsen.independent` (see `harness.independent`). If the values may
+be either such tuples or plain values, both readings are judged. If their verdicts differ, the
+verdict is `unknown`, and its reason names the option with which the user can decide.
 """
 
 from __future__ import annotations
@@ -46,10 +45,9 @@ def by_key(
     """Prepare the check of `ops`, key by key if the settings say so or the values have keys.
 
     If completions of changes contain answers instead of the requested values, the verdict is
-    `invalid` only if both readings are. `whole` prepares the check of a single object's history. If
-    the settings say that values have keys, `of_key` returns the function that prepares the check of
-    one key. Raises `HistoryError` if the model cannot parse the values as the settings or the shape
-    of the values demand.
+    `invalid` only if both readings are. `whole` prepares the check of a single object's history.
+    `of_key` returns the function that prepares the check of one key. Raises `HistoryError` if the
+    model cannot parse the values.
     """
     history = ops if isinstance(ops, History) else History(ops)
     check = _with_answers(name, history, settings, whole, of_key)
@@ -69,7 +67,6 @@ def _with_answers(
     whole: Callable[[History], PreparedCheck],
     of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None,
 ) -> PreparedCheck:
-    """Prepare the check by the values of completions, and if needed by requested values."""
     check = _by_key(name, history, settings, whole, of_key)
     answers = answers_of_changes(history)
     if not answers:
@@ -89,7 +86,6 @@ def _by_key(
     whole: Callable[[History], PreparedCheck],
     of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None,
 ) -> PreparedCheck:
-    """Prepare the check by the values of completions alone."""
     if settings.independent and history.pairs:
         return _keyed(name, history, of_key or (lambda _: whole), seen=False)
     shape = Shape.NO if settings.independent is False else shape_of(history.pairs)
@@ -149,7 +145,7 @@ def _keyed(
 
 
 class _Tally:
-    """The results of all keys, with sums of details, and the first results of each verdict."""
+    """The results of all keys: sums of details, and the first results of each verdict."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}
@@ -166,7 +162,7 @@ class _Tally:
             self.unseen.append(key)
         else:
             self.verdicts[verdict].append(key)
-            # the key of only failed operations is valid, but has no judged answers
+            # a key with only failed operations is valid, but has no judged answers
             self.seen += "looked" in details or "anomalies" in details
         if "proof" in details:
             self.proofs.append((repr(key), details["proof"]))
@@ -197,7 +193,7 @@ class KeyedCheck:
     """The checks of all keys of one history.
 
     `seen` is true if the keys were recognized by the shape of the values, not by a setting. Keys
-    with few operations are judged first. Time that a key does not use goes to the keys after it.
+    with few operations are judged first, and leave their unused time to the other keys.
     """
 
     name: str
@@ -265,10 +261,10 @@ class KeyedCheck:
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 
     def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the details `first` of one key, with sums and judged answers of all keys."""
+        """Return the details `first` of one key, plus sums and judged answers of all keys."""
         looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
         details = {**first, **tally.sums, "keys": len(self.parts)}
-        # Keys without answers are exempt. If most keys are exempt, `weighed` changes the verdict.
+        # A key without answers is exempt. If most keys are exempt, `weighed` changes the verdict.
         if not tally.seen:
             return details
         details["looked"] = {**looked, "keys": len(self.parts) - len(tally.unseen)}

@@ -33,7 +33,7 @@ class KvString(LinearizabilityModel):
     doc = "a map of strings with get, put and append; each key is empty at first"
 
     def __init__(self, initial: Any = "") -> None:
-        """Create the model; `initial` is the first value of all keys, or a map from keys to values.
+        """Create the model. `initial` is the first value of all keys, or a map from keys to values.
 
         A key that is not in the map holds an empty string at first.
         """

@@ -56,7 +56,7 @@ NOTHING_OBSERVED: Final = "nothing-observed"
 CORE_TOLD_MAX: Final = 16
 LABEL_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 400
-# the maximum number of states in a drawing of an order, except for the first order
+# the maximum number of states in a drawing of an order
 STATES_MAX: Final = 400
 STATE_CHARS_TOTAL_MAX: Final = 4 << 20
 _FOR_ALL: Final = frozenset(
@@ -70,7 +70,7 @@ def failed(pair: Pair) -> bool:
 
 
 def refuse_settings(name: str, settings: ModelSettings) -> None:
-    """Raise `UsageError` for settings of Elle's models, to which `name` does not belong."""
+    """Raise `UsageError` for settings that only Elle's models have."""
     for field in settings.__struct_fields__:
         if field not in _FOR_ALL and getattr(settings, field):
             flag = field.removesuffix("s") if field == "consistency_models" else field
@@ -126,12 +126,12 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinearizabilityCheck:
-    """The check of operations against a model; operation ids are indices of invocations.
+    """The check of operations against a model. Operation ids are indices of invocations.
 
-    If no answer could have contradicted another answer (`Model.observes`), the verdict is `unknown`
-    instead of `valid`. But if `nothing_happened` is true, the verdict is `valid`, since some
-    histories of Knossos contain only nemesis ops or failed operations. `reads` is set if some reads
-    may match any value.
+    If no answer could have contradicted another answer (`Model.observes`), the verdict is
+    `unknown`. But if `nothing_happened` is true, the verdict is `valid`, since some histories of
+    Knossos contain only nemesis ops or failed operations. `reads` is set if some reads may match
+    any value.
     """
 
     name: str
@@ -170,7 +170,7 @@ class LinearizabilityCheck:
             details = details_of(outcome, None, self.parsed)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if not observed:
-            # The verdict is valid without observations only if no operation took effect.
+            # Without observations, the verdict is valid only if no operation took effect.
             del result.details["looked"]
             if result.verdict is Verdict.VALID:
                 result = replace(result, reason=NOTHING_HAPPENED)
@@ -182,10 +182,6 @@ class LinearizabilityCheck:
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """Return the result with the numbers of judged and exempt answers for `weighed`.
-
-        Reads are counted separately.
-        """
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
@@ -276,7 +272,6 @@ class LinearizabilityCheck:
     def _states(
         self, survivor: Survivor, by_id: Mapping[int, AnyOperation], most: int
     ) -> list[str]:
-        """Describe the last `most` states of an order; for a projection, only the last state."""
         state = self.model.init()
         described = []
         first = len(survivor.order) - most
@@ -284,7 +279,8 @@ class LinearizabilityCheck:
             operation = by_id[number]
             legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
-                # An order of a projection may be illegal for the whole history.
+                # An order of a projection may be illegal for the whole history, so show only its
+                # last state.
                 return [clipped(survivor.state_text, STATE_CHARS_MAX)]
             if position >= first:
                 described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))
@@ -309,7 +305,7 @@ class LinearizabilityModel(HistoryModel):
         """Prepare the check of a single object's history, whose values have no keys."""
         parsed = [self.operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in parsed if operation is not None])
-        # An empty history does not show that nothing happened, so it is not idle.
+        # An empty history does not show that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)
         return LinearizabilityCheck(
@@ -318,7 +314,7 @@ class LinearizabilityModel(HistoryModel):
 
     @abc.abstractmethod
     def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """Return the model for `operations`; most subclasses ignore the operations."""
+        """Return the model for `operations`. Most subclasses ignore the operations."""
 
     @abc.abstractmethod
     def operation(self, pair: Pair) -> AnyOperation | None:
@@ -328,7 +324,6 @@ class LinearizabilityModel(HistoryModel):
         """
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        """Return operations with the same verdict, but with fewer unknown outcomes."""
         return operations
 
     def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
@@ -337,5 +332,4 @@ class LinearizabilityModel(HistoryModel):
         return None
 
     def _did_nothing(self, pair: Pair) -> bool:
-        """Whether the ops of `pair` show that the operation did not take effect."""
         return failed(pair)

@@ -1,17 +1,15 @@
 """Decides whether a profile's permits (`harness.permits`) explain anomalies of list transactions.
 
-* `stale-read`: a leader without a lease may answer reads with past states until it learns that it
-  was deposed. The reads that a deposed node answered must be serializable with all other
-  transactions, and without these reads the history must satisfy the checked models.
+* `stale-read`: a leader that was deposed may answer reads with past states until it learns this.
+  Such reads must be serializable with all other transactions. Without them, the history must
+  satisfy the checked models.
 * `ddl-twice`: a transaction that was sent several times may have taken effect although its last
   answer is a refusal.
 * `lost-after-power-cut`: each stretch between two power cuts must satisfy the checked models by
-  itself. Elements that were appended before a stretch are left out of its reads, since a cut may
-  have undone any of them.
+  itself. Elements that were appended before a stretch are left out of its reads.
 
-No permit excuses a read that shows an element that was never appended, or an element twice, or only
-a part of a transaction's appends. No permit excuses a transaction that does not see its own
-appends.
+No permit explains a read of an element that was never appended, a read of an element twice, a read
+of a part of a transaction's appends, or a transaction that does not see its own appends.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ Judge = Callable[[History, Sequence[str] | None], CheckResult]
 def excused(strict: CheckResult, history: History, judge: Judge) -> CheckResult:
     """Return the result `strict` of a run, or `permitted` if permits of its profile explain it.
 
-    The fewest permits that explain an invalid result count as used.
+    The smallest number of permits that explain an invalid result count as used.
     """
     permits = permits_of(history)
     anomalies = strict.details.get("anomalies") or {}
@@ -75,7 +73,7 @@ def _verdict_under(changes: _Deviations, names: Sequence[str], judge: Judge) -> 
         result = judge(history, models)
         if result.verdict is Verdict.INVALID:
             return Verdict.INVALID
-        # Without two related transactions, a stretch has no anomaly.
+        # A stretch without two related transactions has no anomaly.
         if result.verdict is Verdict.UNKNOWN and not is_vacuous(result.details):
             worst = Verdict.UNKNOWN
     return worst
@@ -103,7 +101,7 @@ class _Deviations:
         }
         uses = dict(zip(KNOWN, map(len, (self._stale, self._twice, self._cuts)), strict=True))
         self.able = {name: uses[name] for name in KNOWN if name in permits and uses[name]}
-        """The permits that may apply, each with the number of operations to which it may apply."""
+        """The permits that may apply. Each has the number of operations to which it may apply."""
 
     def histories(self, names: Sequence[str]) -> Iterator[tuple[History, Sequence[str] | None]]:
         """Yield the histories that must hold under these permits, each with its models."""
@@ -132,7 +130,6 @@ class _Deviations:
         return Pair(pair.invoke, replace(done, value=mops))
 
     def _since(self, key: Any, elements: Any, begin: float) -> Any:
-        """Return the elements of a read, without elements that were appended before the stretch."""
         return elements and [
             each for each in elements if self._invoked.get((str(key), each), math.inf) > begin
         ]
@@ -140,7 +137,7 @@ class _Deviations:
 
 def _history(pairs: Sequence[Pair]) -> History:
     ops = [op for pair in pairs for op in (pair.invoke, pair.completion) if op is not None]
-    # A refusal may have become an unknown outcome here, although its process continues after it.
+    # A refusal may have become an unknown outcome, although its process continues.
     return History(sorted(ops, key=lambda op: op.index), foreign=True)
 
 

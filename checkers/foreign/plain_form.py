@@ -1,9 +1,9 @@
 """Converts histories in our vocabularies to Jepsen's form, so that one model reads both.
 
-In Jepsen's form, a value is the argument or the answer itself. Examples are `add 3`, and `read nil`
-with the answer `[1 3]`. In the form of our vocabularies, a request is an object with the fields of
-the vocabulary's struct (`{"value": 3}`), and an answer is an object with `value`. A history is in
-our form if every request fits the vocabulary; the request of a read is then `{}`, and never nil.
+In Jepsen's form, a value is the argument or the answer itself, such as `add 3`, or `read nil` with
+the answer `[1 3]`. In our vocabularies, a request is an object with the fields of the vocabulary's
+struct (`{"value": 3}`), and an answer is an object with `value`. A history is in our form if every
+request fits the vocabulary.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def outcome_of(pair: Pair) -> OpType:
 
 
 def in_plain_form(history: History, vocabulary: Vocabulary[Any]) -> History:
-    """Return a history of our vocabulary in Jepsen's form; any other history is returned as is.
+    """Return a history of our vocabulary in Jepsen's form. Any other history is returned as is.
 
     Ops keep their indices. The new history has only ops of clients.
     """

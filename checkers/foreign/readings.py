@@ -1,13 +1,12 @@
 """Checks both readings of histories whose values or order can be understood in two ways.
 
 In Jepsen, the value of an `ok` completion overrides the request. But many clients record the
-system's answer there, such as "OK" or a count of rows. So if completions of changes look like
-answers, the verdict is `invalid` only if the history is also invalid with the values of the
-requests.
+system's answer there, such as "OK" or a count of rows. If completions of changes look like answers,
+the verdict is `invalid` only if the history is also invalid with the values of the requests.
 
 In Jepsen, the order of the ops counts, and their times may contradict it by microseconds. If many
-times contradict the order, the file is not in the order of events: for example, it may list the ops
-of one client after the ops of another. Then both orders must have the same verdict.
+times contradict the order, the file may list the ops of one client after the ops of another. Then
+both orders must have the same verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ from harness.verdict.readings import EitherCheck
 UNDECIDED_ANSWERS: Final = "answers-or-requests"
 UNDECIDED_ORDER: Final = "order-or-times"
 LATE_MAX: Final = 0.1
-"""In an ordered file, the largest share of ops with an earlier time than a previous op."""
+"""The largest share of ops with an earlier time than a previous op, in a file that counts as
+ordered.
+"""
 _ADDITIONS: Final = frozenset({"add", "remove", "enqueue"})
 _CHANGES: Final = _ADDITIONS | {"write", "cas"}
 
@@ -35,7 +36,8 @@ def either_of_answers(
 ) -> EitherCheck:
     """Return the check of two readings, one by completions' values and one by requested values.
 
-    `asked` prepares the second one. `first` is the first change whose completion holds an answer.
+    `asked` prepares the second reading. `first` is the first change whose completion holds an
+    answer.
     """
     request, answer = (clipped(repr(value), 40) for value in (first.invoke.value, _answer(first)))
 
@@ -60,8 +62,8 @@ def either_of_answers(
 def answers_of_changes(history: History) -> list[Pair]:
     """Return the changes whose completions contain an answer instead of the requested value.
 
-    The clients of some registers know a written value only at its completion. So a value of the
-    same kind as the request does not count as an answer, unless all writes have the same one.
+    Some clients know a written value only at its completion. So a value of the same kind as the
+    request does not count as an answer, unless all writes complete with the same value.
     """
     differing = [pair for pair in history.pairs if _differs(pair)]
     answers: dict[str, list[Any]] = {}
@@ -93,7 +95,7 @@ def _differs(pair: Pair) -> bool:
 
 
 def _kind(value: Any) -> tuple[Any, ...]:
-    """The types of a value and of its members, where keywords, strings and numbers differ."""
+    """Return the types of a value and of its members. Keywords, strings and numbers differ."""
     if isinstance(value, (list, tuple)):
         return (list, *map(_kind, value))
     return (type(value), isinstance(value, str) and value[:1] == ":")
@@ -116,8 +118,8 @@ def as_asked(history: History, answers: Sequence[Pair]) -> History:
 def in_order_of_time(history: History) -> History | None:
     """Return the history in the order of its times, or `None` if the order of the file counts.
 
-    The order of the file also counts if the times are not from one clock, so that operations would
-    end before they begin. The returned ops have new indices.
+    The order of the file counts if it agrees with the times, or if the times are not from one
+    clock. The returned ops have new indices.
     """
     ops = [op for op in history if op.is_client]
     latest, late = ops[0].time if ops else 0, 0

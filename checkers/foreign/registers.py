@@ -2,18 +2,16 @@
 
 The models differ in the meaning of `fail` and in the initial value of the register:
 
-* In Porcupine's etcd logs, a failed compare-and-set is a **definite observation**: the register did
-  not hold the old value. A failure with an error has an unknown outcome, and other failed
-  operations did nothing. The register is nil at first.
-* In the histories of Jepsen and Knossos, every failed operation did nothing and is left out. A read
-  of nil matches any value and is counted as a wildcard, unless it may have read the initial value.
-  The initial value is 0, as in Knossos; if only nil explains the history, it is nil, as in Jepsen
-  (see `initial`).
+* In Porcupine's etcd logs, a failed compare-and-set is an observation: the register did not hold
+  the old value. A failure with an error has an unknown outcome. The register is nil at first.
+* In the histories of Jepsen and Knossos, every failed operation did nothing. A read of nil matches
+  any value, unless it may have read the initial value. The initial value is 0 or nil (see
+  `initial`).
 * In the vocabulary "register", values are objects. The register is nil at first, and a
   compare-and-set that fails with the result "mismatch" is an observation.
 
 An operation that ended as `info`, or did not end, may take effect at any later time or never. A
-read whose answer was lost proves nothing and is left out.
+read whose answer was lost is left out.
 """
 
 from __future__ import annotations
@@ -102,8 +100,8 @@ def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
 def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
     """Count the answered reads that are judged, and the reads that match any value.
 
-    `read` parses an operation. A read of nil matches any value. If `nil_at_first` is true, a read
-    of nil before the first acknowledged change of its key matches only nil.
+    A read of nil matches any value. With `nil_at_first`, a read of nil before the first
+    acknowledged change of its key matches only nil.
     """
     changed_at: dict[Hashable, int] = {}
     reads: list[tuple[Hashable, Any, int]] = []
@@ -124,13 +122,13 @@ def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> 
 
 
 class _Register(LinearizabilityModel):
-    """The base class of history models of registers; a register holds `initial` at first."""
+    """The base class of history models of registers. A register holds `initial` at first."""
 
     initials: ClassVar[tuple[Any, ...]]
     """The initial values to assume if the user gives none, the likeliest first."""
 
     def __init__(self, initial: Any = UNSET) -> None:
-        """Create the model; without `initial`, it has the first value of `initials`."""
+        """Create the model. Without `initial`, a register holds the first value of `initials`."""
         self._initial = self.initials[0] if initial is UNSET else initial
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
@@ -148,7 +146,6 @@ class _Register(LinearizabilityModel):
         return AssumedCheck(initials, under, first) if initials[0] == 0 else first
 
     def _require_initial(self, value: Any) -> None:
-        """Raise `UsageError` if the registers of this model cannot hold `value`."""
         if not is_scalar(value):
             apart = "; a map is for [key value] tuples" if isinstance(value, Mapping) else ""
             raise UsageError(
@@ -291,14 +288,12 @@ class PlainRegister(CasRegister):
 
 
 def _has_keys(history: History, settings: ModelSettings) -> bool:
-    """Whether the values of the history are `[key value]`, or may be."""
     if settings.independent is None:
         return shape_of(history.pairs) is not Shape.NO
     return settings.independent
 
 
 def _speaks_of_nil(pair: Pair) -> bool:
-    """Whether the operation read nil or compared with nil, in a value with or without a key."""
     if pair.completion is None or pair.type is OpType.FAIL:
         return False
     value = request_of(pair).value

@@ -1,8 +1,8 @@
 """History models and checkers of transactional isolation, which call `checkers.elle`.
 
-The history models are for imported histories. The checkers are for runs; each of them applies a
-history model with fixed settings and without keys. `checkers.elle` needs numpy, so it is imported
-only within the functions that call it. This keeps the listing of plug-ins fast.
+The history models are for imported histories. The checkers are for runs, and each applies a history
+model with fixed settings. Only the functions that need `checkers.elle` import it, since it loads
+numpy and would slow down the listing of plug-ins.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ElleCheck:
     """The check of parsed transactions.
 
     `judge` is called with `consistency_models`, `anomalies` and `time_limit_s`. `labels` returns a
-    map from the index of each transaction's invocation to a description of the transaction.
+    map from the index of each invocation to a description of the transaction.
     """
 
     name: str
@@ -81,13 +81,11 @@ class ElleCheck:
 
 
 def _was_read(pair: Pair) -> bool:
-    """Whether the transaction has a read with an answer."""
     mops = mops_of(pair) if pair.type is OpType.OK else ()
     return any(mop[0] in _READS for mop in mops or () if isinstance(mop, (list, tuple)) and mop)
 
 
 def _label(pair: Pair) -> str:
-    """Describe the transaction in a notation like EDN."""
     text = "; ".join(" ".join(_atom(item) for item in mop) for mop in mops_of(pair) or ())
     return clipped(text, LABEL_CHARS_MAX)
 
@@ -103,7 +101,7 @@ def _atom(value: Any) -> str:
 class ElleModel(HistoryModel, kind="elle"):
     """A history model of transactions that Elle checks.
 
-    `unordered` says why the model rejects options on the order of versions; it is empty if the
+    `unordered` says why the model rejects options on the order of versions. It is empty if the
     model allows them.
     """
 
@@ -200,7 +198,7 @@ def _check(
 
 
 def _without_creates(history: History) -> History:
-    """Return the history without operations that create tables; ops keep their indices.
+    """Return the history without operations that create tables.
 
     A list can be read before its create, as an empty list, so creates imply no order.
     """
@@ -226,7 +224,6 @@ class _OfRuns(Checker):
         return self._judge(history, None, time.monotonic() + time_limit_s)
 
     def _judge(self, history: History, models: Sequence[str] | None, end_s: float) -> CheckResult:
-        """Judge `history` by the consistency `models`; `None` means the models of the settings."""
         settings = (
             self._settings
             if models is None

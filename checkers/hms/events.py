@@ -56,7 +56,7 @@ class _Event(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The notification log at the end of the run; `whole` if it has event 1 or never had events."""
+    """The notification log at the end of the run. `whole` is true if no event was ever removed."""
 
     events: tuple[_Event, ...]
     whole: bool
@@ -163,7 +163,6 @@ def _check_unique(
 
 
 def _changes(history: History) -> dict[str, Pair]:
-    """Map each nonce to the change that wrote it."""
     return {
         str(fields_of(pair.invoke).get("nonce")): pair
         for pair in history.pairs
@@ -207,8 +206,8 @@ def _in_real_time(
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
     """Yield (earlier change, later change, ids of their events) for each later change.
 
-    The earlier change is the one with the highest event id among all changes that were acknowledged
-    before the later change began.
+    Of all changes acknowledged before the later change began, the earlier change is the one with
+    the highest event id.
     """
     logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
     edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]
@@ -227,7 +226,6 @@ def _in_real_time(
 
 
 def _check_whole(findings: Findings, log: _Log) -> None:
-    """Check the ids of a log that was not cleaned, and replay the log."""
     ordered = sorted(log.events, key=lambda event: event.ident)
     for earlier, later in itertools.pairwise(ordered):
         text = f"At the end of the run, the log has {earlier} directly before {later}."
@@ -237,7 +235,6 @@ def _check_whole(findings: Findings, log: _Log) -> None:
 
 
 def _runs(events: list[_Event]) -> list[list[_Event]]:
-    """Split sorted events into runs of consecutive ids."""
     runs: list[list[_Event]] = []
     for event in events:
         if not runs or event.ident > runs[-1][-1].ident + 1:

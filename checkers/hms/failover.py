@@ -35,7 +35,7 @@ from harness.vocabularies.hms import NOT_SENT, times_sent
 AFTER_S: Final = 5.0
 """How long a fault may have effects after its end, while nodes start and reconnect."""
 ADDS: Final = "add-metastore"
-"""The operation that adds a metastore to the list, without disturbing the metastore itself."""
+"""The operation that adds a metastore to the list. It does not disturb this metastore."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The names of the nodes on which every metastore depends."""
 
@@ -89,7 +89,6 @@ def _sent(done: Op) -> list[Attempt]:
 
 
 def _names(done: Op, field: str) -> list[str] | None:
-    """Return the metastores that a field of an answer names; `None` if the field is missing."""
     names = fields_of(done).get(field)
     return list(map(str, names)) if isinstance(names, list | tuple) else None
 

@@ -1,11 +1,9 @@
 """Derives hints for a search from the notification log, about changes whose answers were lost.
 
-The log shows which changes took effect, and in which order. If the log is right, a lost change that
-is not in the log did not take effect and may be left out. Every other lost change took effect
-between its neighbours in the log. Another checker judges whether the log is right, so a hint never
-proves a violation. An order that was found with hints is also legal without them, since changes of
-unknown outcome need not take effect and hints only shrink intervals. If no order is found, a search
-without hints follows.
+If the log is right, a lost change that is not in the log did not take effect, and may be left out.
+Every other lost change took effect between its neighbours in the log. Hints only shrink intervals
+and leave out changes of unknown outcome, so an order that was found with hints is also legal
+without them. A hint never proves a violation: if no order is found, a search without hints follows.
 """
 
 from __future__ import annotations
@@ -25,14 +23,13 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
     """Return the operations with hints from the final log.
 
     Returns `None` if the log is incomplete or contradicts the operations. A change with exactly one
-    event in the log gets the event's position as its `place`, which `OrderedMetastore` uses. Rows
-    of the log have the fields of the events in the answer to a `harness.vocabularies.hms.Poll`.
+    event in the log gets the event's position as its `place`, which `OrderedMetastore` uses.
     """
     events = _whole_log(history)
     if events is None:
         return None
     times = Counter(row[6] for row in events if isinstance(row[6], str))
-    # A change that took effect twice has no single place in the log, so it is left out here.
+    # A change that took effect twice has no single place in the log, so it is left out.
     idents = {row[6]: row[0] for row in events if times[row[6]] == 1}
     dropped = Counter(row[3] for row in events if row[4] is None)
     for operation in converted.operations:
@@ -45,8 +42,8 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
         nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
         ident = None if operation.input.f == "drop" else idents.get(str(nonce))
         if operation.is_unknown and ident is None and times[str(nonce)] < 2:
-            # Events of drops have no nonce. So either all lost drops of a table are kept, or none
-            # if the acknowledged drops account for every drop event of the table.
+            # Events of drops have no nonce. If acknowledged drops account for every drop event of a
+            # table, its lost drops did nothing.
             if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
                 continue
         elif ident is not None and (operation.is_unknown or _is_ok(operation)):
@@ -57,7 +54,7 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
 
 
 def logged_twice(history: History) -> frozenset[str]:
-    """Return the nonces with several events in the final log; their changes took effect twice."""
+    """Return the nonces with several events in the final log. Their changes took effect twice."""
     times = Counter(row[6] for row in _whole_log(history) or () if isinstance(row[6], str))
     return frozenset(nonce for nonce, count in times.items() if count > 1)
 

@@ -76,7 +76,6 @@ def _names(names: Iterable[object]) -> str:
 
 
 def _difference(node: str, tables: Sequence[str], names: Sequence[str]) -> str:
-    """Describe which tables the metastore `node` lacks or has in addition to the database."""
     lacks, more = Counter(names) - Counter(tables), Counter(tables) - Counter(names)
     parts = [f"does not show {_names(lacks.elements())}"] if lacks else []
     parts += [f"shows also {_names(more.elements())}"] if more else []

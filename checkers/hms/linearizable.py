@@ -1,7 +1,7 @@
 """Checks that a metastore's tables are linearizable together, including renames and lists.
 
-A history that is not linearizable is judged again under the profile's permits. Permits (deviations
-that the profile accepts) allow drops that do nothing because another drop or a rename came first,
+A history that is not linearizable is judged again under the profile's permits (deviations that the
+profile accepts). Permits allow drops that do nothing because another drop or a rename came first,
 and changes that reach a table under its new name. They also allow gets that show an unfinished
 change, and changes that take effect twice because they were sent twice. The result names only the
 permits that the history needs.
@@ -52,11 +52,13 @@ from harness.vocabularies.hms import READS, full_name
 HINTED_SHARE: Final = 0.3
 """The share of time and steps for searches with hints from the notification log."""
 ORDERED_SHARE: Final = 0.02
-"""The share of steps for a search in the order of the notification log, which needs only few."""
+"""The share of steps for a search in the order of the notification log. This search needs few
+steps.
+"""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
-"""The permits that can explain a history; an earlier permit is preferred to a later permit."""
+"""The permits that can explain a history, the preferred permit first."""
 
 
 class HmsLinearizable(SearchChecker, judges_prefixes=True):
@@ -93,8 +95,8 @@ class HmsLinearizable(SearchChecker, judges_prefixes=True):
     ) -> CheckOutcome | None:
         """Search for a legal order with hints from the notification log; `None` if there is none.
 
-        The order of the log itself is tried first, because every other search would try all subsets
-        of the lost changes that were under way at once. After a pause, there are many of them.
+        The order of the log itself is tried first. Every other search would try all subsets of the
+        lost changes that were under way at once.
         """
         if not any(operation.is_unknown for operation in converted.operations):
             return None
@@ -150,9 +152,8 @@ class _Try(NamedTuple):
     """The permits of one attempt to find an order, with hints from the notification log.
 
     `hints` has the operations with intervals from this log. `twice` has the nonces with several
-    events in the log; drops have no nonce. If `lost` is false, only renames of known outcome may
-    take effect between the steps of another operation. With `lost`, this includes lost renames;
-    since these may take effect at any later time, almost every answer becomes legal.
+    events in the log. If `lost` is true, lost renames may take effect between the steps of another
+    operation. Then almost every answer becomes legal.
     """
 
     allowed: Sequence[str]
@@ -162,7 +163,6 @@ class _Try(NamedTuple):
 
 
 def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
-    """Return the operations as the permits relax them, with second effects and hinted intervals."""
     every = list(_lax(converted, each))
     if each.hints is None:
         return every
@@ -249,8 +249,7 @@ def _names(
 ) -> dict[int, tuple[str, ...]]:
     """Map each change's id to the names that its table may have until the change is written.
 
-    The requested name is first; other names come from renames that overlap the change. With `late`,
-    a rename may write after other renames have moved the table that the rename has read.
+    The requested name is first. Other names come from renames that overlap the change.
     """
     names = {change.id: dict.fromkeys([change.input.name]) for change in changes}
     meanwhile = {change.id: list(_overlapping(change, renames)) for change in changes}
@@ -309,7 +308,6 @@ def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> d
 
 
 def _rule(pair: Pair) -> str:
-    """Name the rule that the failing operation broke, for grouping failures in reports."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS:
         return "missing" if result != "ok" else "stale-read"
@@ -362,7 +360,6 @@ def _states(failure: Failure, failing: Pair) -> Iterator[tuple[str, list[str | N
 def _before(
     name: str, tables: Sequence[str | None], failure: Failure, converted: MetastoreHistory
 ) -> str:
-    """Describe the table `name` before the failing operation, and the last operation on it."""
     text = f"Before op {failure.operation}"
     there = {table is not None for table in tables}
     if len(there) > 1:

@@ -1,13 +1,15 @@
 """Models of a metastore's tables, whose states map each table name to a nonce.
 
-Every change writes the whole table, so the nonce of its last change represents the table. Creates,
-alters and renames write their nonces, and gets show them. A rename to the same name is an alter.
+Every change writes the whole table. Creates, alters and renames write a nonce of their own, and
+gets show it. So the nonce of the last change represents the table. A rename to the same name is an
+alter.
 
-`LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
-nothing, and a change that overlaps a rename may change the table under its new name. A rename
-writes only the part of the name (database or table) that it changes, so two renames may produce a
-name that neither of them requested. `OrderedMetastore` applies changes in the order of the
-notification log.
+`LaxMetastore` also allows anomalies of real Hive. A drop that overlaps another drop may find
+nothing. A change that overlaps a rename may change the table under its new name. Two renames that
+each change a part of the name (database or table) may produce a name that neither of them
+requested.
+
+`OrderedMetastore` applies changes in the order of the notification log.
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ from checkers.linearizability.nondeterministic import NondeterministicModel
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
 """The refusals that depend on the state of the metastore."""
 _PLACE: Final = ""
-"""A name that no table has, in the footprint of every change with a place."""
+"""A name that no table has. It is in the footprint of every change with a place."""
 
 
 class MetastoreInput(NamedTuple):
     """The input of an operation; `f` is create, alter, rename, drop, get or list.
 
-    Two fields are for `LaxMetastore`. An `idle` drop may do nothing if no table has the name. A
+    Two fields are for `LaxMetastore`: an `idle` drop may do nothing if no table has the name, and a
     change may change the table under one of the names in `others` instead. `place` is the position
-    of a change in the order of the notification log, counted from 1; 0 means unknown.
+    of a change in the notification log, counted from 1; 0 means unknown.
     """
 
     f: str
@@ -45,7 +47,7 @@ class MetastoreInput(NamedTuple):
 class MetastoreOutput(NamedTuple):
     """The answer of an operation; `result` is ok or one of `OBSERVED`.
 
-    A get shows the nonce, or `None` if the answer is not compared with a nonce; a list shows names.
+    A get shows the nonce, or `None` if the nonce does not matter. A list shows names.
     """
 
     result: str
@@ -98,7 +100,8 @@ def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bo
 
 
 class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
-    """The strict model, whose state has (name, nonce) for each table, sorted; empty at first."""
+    """The strict model. Its state has (name, nonce) for each table, sorted, and is empty at first.
+    """
 
     def init(self) -> State:
         return ()
@@ -154,8 +157,8 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
 def renamed(rename: MetastoreInput, name: str) -> str:
     """Return the new name of a table that is called `name` when `rename` is written.
 
-    A rename writes the database part of the name only if the request changes this part, and the
-    table part likewise. An alter changes no name.
+    A rename writes the database or the table part of the name only if the request changes this
+    part. An alter changes no name.
     """
     if rename.f != "rename":
         return name
@@ -194,7 +197,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 
 
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
-    """The model `Metastore`, in which changes with a place take effect in the order of places.
+    """The model `Metastore`, with changes in the order of the notification log.
 
     The state is (place of the last change, state of `Metastore`). No place can be skipped.
     """
@@ -222,7 +225,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         return self._strict.read_only(input_, output)
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """Return the footprint in `Metastore`, with `_PLACE` for a change with a place."""
+        """Return the footprint in `Metastore`, plus `_PLACE` for a change with a place."""
         names = self._strict.footprint(input_)
         return names | {_PLACE} if names is not None and input_.place else names
 

@@ -53,9 +53,9 @@ class Poll(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """Consecutive polls of one reader, between two moves of its position to the end of the log.
+    """Consecutive polls of one reader, up to a move of its position to the end of the log.
 
-    `since` is the index of the op that set the reader's position in the log.
+    `since` is the index of the op that set the reader's position.
     """
 
     since: int
@@ -68,10 +68,10 @@ def check_readers(
     changes: Mapping[str, Pair],
     in_the_end: Mapping[str, int] | None,
 ) -> None:
-    """Check the rules `once` and `missed`; `changes` maps nonces to changes.
+    """Check the rules `once` and `missed`.
 
-    `in_the_end` maps each nonce in the final log to the op that showed the log, or is `None` if the
-    log was not cleaned.
+    `changes` maps nonces to changes. `in_the_end` maps each nonce in the final log to the op that
+    showed the log. It is `None` if the log was not cleaned.
     """
     shown_at: dict[str, int] = {}
     for poll in polls:
@@ -126,7 +126,7 @@ def check_readers(
 def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
     """Yield the polls of each reader, split at its moves to the end of the log.
 
-    This function also checks the rule `once`.
+    Also checks the rule `once`.
     """
     ordered = sorted(polls, key=lambda poll: (_process(poll), poll.pair.invoke.index))
     for _, group in itertools.groupby(ordered, key=_process):

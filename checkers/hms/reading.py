@@ -4,8 +4,8 @@
   its nonce, the change took effect before the get returned.
 * A nonce that no get shows is replaced by an empty nonce. An alter with an empty nonce and an
   unknown outcome is left out, since no answer could show its effect.
-* A refusal because of the state is an observation that an order must explain. Any other refusal
-  proves nothing and is left out.
+* A refusal because of the state is an observation that an order must explain. Any other refusal is
+  left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sentence(pair: Pair) -> str:
 
 @dataclass(frozen=True)
 class MetastoreHistory:
-    """The operations of a metastore history; their ids are the indices of invocations.
+    """The operations of a metastore history. Their ids are the indices of invocations.
 
     `resent` has the ids of the changes that were sent more than once.
     """
@@ -53,7 +53,9 @@ class MetastoreHistory:
     resent: tuple[int, ...]
 
     def with_copies(self) -> tuple[MetastoreOperation, ...]:
-        """Return the operations, plus a copy of unknown outcome for each change sent twice."""
+        """Return the operations, plus a copy of unknown outcome for each change that was sent
+        twice.
+        """
         by_id = {operation.id: operation for operation in self.operations}
         copies = [
             replace(by_id[index], output=UNKNOWN, return_time=None, id=COPY + index)
@@ -72,7 +74,7 @@ class MetastoreHistory:
         }
 
     def sentence(self, pair: Pair) -> str:
-        """Describe the operation without a full stop; for a get, name the change that it saw."""
+        """Describe the operation without a full stop. For a get, name the change that it saw."""
         nonce = fields_of(pair.completion).get("nonce") if pair.invoke.f == "get" else None
         if nonce is None:
             return sentence(pair)
@@ -84,7 +86,7 @@ class MetastoreHistory:
         """Describe the last operation that showed whether the table `name` existed.
 
         Only operations that agree with `is_there` and returned before operation `before` returned
-        are considered. Returns an empty text if no such operation exists.
+        count. Returns an empty text if there is none.
         """
         done = self.pairs[before].completion
         assert done is not None, "a failing operation returned"
@@ -121,7 +123,6 @@ def metastore_history(history: History) -> MetastoreHistory:
 
 
 def _sights(history: History) -> dict[str, int]:
-    """Map each nonce to the index of the first completion of a get that shows it."""
     sights: dict[str, int] = {}
     for pair in history.pairs:
         done = pair.completion
@@ -134,10 +135,6 @@ def _sights(history: History) -> dict[str, int]:
 
 
 def _name(op: Op, prefix: str = "") -> str:
-    """Return the full table name in the fields that start with `prefix`.
-
-    Raises `HistoryError` if a field is missing.
-    """
     fields = fields_of(op)
     database, name = fields.get(f"{prefix}database"), fields.get(f"{prefix}name")
     if not isinstance(database, str) or not isinstance(name, str):
@@ -149,7 +146,6 @@ def _name(op: Op, prefix: str = "") -> str:
 
 
 def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | None:
-    """Return the operation of `pair`, or `None` if `pair` proves nothing."""
     call, done = pair.invoke, pair.completion
     if call.f not in BY_NAME:
         raise HistoryError(
@@ -189,7 +185,6 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
 
 
 def _answer(pair: Pair) -> MetastoreOutput | None:
-    """Return the answer of `pair`, or `None` if the answer proves nothing about the state."""
     done = pair.completion
     assert done is not None, "`pair` was answered"
     value: Mapping[str, Any] = fields_of(done)

@@ -1,9 +1,8 @@
 """Checks delegation tokens: every metastore must judge a token by the shared store.
 
-A token is good if it was issued, not cancelled, and has not expired. If the history proves that a
-token was good from the invocation of an operation until its completion, or that it was never good
-in this interval, the answer must agree. If an operation that changes the token is under way, or was
-not answered, every answer is right.
+A token is good if it was issued, not cancelled, and has not expired. If a token was certainly good,
+or certainly not good, during an operation, the answer must agree. If an operation that changes the
+token is under way, or was not answered, every answer is right.
 
 | rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
@@ -20,10 +19,8 @@ not answered, every answer is right.
 |           | return stale answers for some time (the snapshot has this time)                     |
 | renew-gap | `refused` or `cancelled` while a renewal is under way or has an unknown outcome     |
 
-Tokens expire by the metastores' clocks. These clocks differ from the run's clock by up to
-`MARGIN_MS`, plus the effect of clock faults. Answers within this difference of a token's end are
-not judged. If a renewal may have come after the token's end, it does not prove that the token has a
-later end, since an expired token may be removed at any time.
+Tokens expire by the metastores' clocks, which differ from the run's clock by up to `MARGIN_MS`, plus
+the effect of clock faults. Answers within this difference of a token's end are not judged.
 """
 
 from __future__ import annotations
@@ -87,7 +84,6 @@ class _Times(NamedTuple):
 
 
 def _times_of(history: History) -> _Times | None:
-    """Return the time limits of tokens in the last snapshot, or `None` without such limits."""
     snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
     tokens = snapshot.get("tokens")
     if not isinstance(tokens, Mapping):
@@ -105,7 +101,7 @@ class _Token:
     cancels: list[Pair] = field(default_factory=list)
     late: list[int] = field(
         default_factory=list
-    )  # the indices of renewals that may have come after the end, so they prove no later end
+    )  # The indices of renewals that may have come after the end. These prove no later end.
 
     @property
     def issuer(self) -> str | None:
@@ -129,18 +125,15 @@ def _node(pair: Pair) -> str | None:
 
 
 def _end(pair: Pair) -> float:
-    """Return the index of the operation's completion; infinity if it may still take effect."""
     return math.inf if _is_open(pair) or pair.completion is None else pair.completion.index
 
 
 def _is_open(pair: Pair) -> bool:
-    """Whether a request of the operation may still take effect."""
     done = pair.completion
     return done is None or done.type is OpType.INFO or times_sent(done.attempts) > 1
 
 
 def _result(pair: Pair) -> str | None:
-    """Return the result in the answer, or `None` if the answer says nothing about the token."""
     if pair.type is OpType.OK:
         return str(fields_of(pair.completion).get("result", "ok"))
     result = fields_of(pair.completion).get("result") if pair.type is OpType.FAIL else None
@@ -148,7 +141,7 @@ def _result(pair: Pair) -> str | None:
 
 
 class _Judge:
-    """The judgement of all answers about tokens in one history."""
+    """Judges all answers about tokens in one history."""
 
     def __init__(self, history: History, times: _Times, findings: Findings) -> None:
         self._history = history
@@ -165,7 +158,6 @@ class _Judge:
         self.uncertain = 0
 
     def judge_all(self) -> None:
-        """Collect the tokens, then judge each use of a token in the order of invocation."""
         for pair in self._history.pairs:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
@@ -249,7 +241,6 @@ class _Judge:
     # --- certainties ------------------------------------------------------------------------
 
     def _is_good(self, use: Pair, token: _Token) -> bool:
-        """Whether the token was certainly good from the invocation of `use` to its completion."""
         assert use.completion is not None, "the use was answered"
         if not _is_done_before(token.issue, use):
             return False
@@ -278,7 +269,7 @@ class _Judge:
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """Return the writes, at least one, of which any may have set the end that `use` saw."""
+        """Return all writes that may have set the end that `use` saw."""
         assert use.completion is not None, "the use was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
@@ -335,7 +326,8 @@ class _Judge:
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        # A metastore that renews a token after a stale read of the store puts the token back.
+        # A metastore that renews a token after a stale read of the store writes the cancelled token
+        # back.
         if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
             return "stale"
         return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
@@ -368,13 +360,11 @@ class _Judge:
 
 
 def _is_done_before(pair: Pair, use: Pair) -> bool:
-    """Whether the operation was acknowledged before the use began."""
     done = pair.completion
     return done is not None and pair.type is OpType.OK and done.index < use.invoke.index
 
 
 def _overlap(renewal: Pair, other: Pair) -> bool:
-    """Whether the renewal may have been under way during the other operation."""
     assert other.completion is not None, "the other operation was answered"
     return renewal.invoke.index < other.completion.index and other.invoke.index < _end(renewal)
 

@@ -1,23 +1,22 @@
 """The history models bank and bank-overdraft: transfers between accounts, and reads of balances.
 
 This follows `jepsen/tests/bank.clj`. The operations are `transfer` with {from, to, amount}, and
-`read`, whose answer has the balance of each account. Transfers never change the total, so all reads
-show the same total if each read shows the accounts at a single instant.
+`read`, whose answer has the balance of each account. Transfers never change the total. The rules
+are:
 
 * wrong-total: the balances that a read shows have a different total.
 * no-balance: a read shows an account without a balance.
-* negative-balance: a read shows a balance below zero; allowed in bank-overdraft.
+* negative-balance: a read shows a balance below zero. This is allowed in bank-overdraft.
 * unexpected-account: the accounts were stated, and a read shows an account that is not among them.
 
-**The total.** `--initial TOTAL` states the total; a map of balances such as `'{0 10, 1 10}'` states
-the accounts as well. Without `--initial`, the most frequent total among the reads counts as right.
-Then a history with a single read is `unknown`, since nothing could contradict this read. For a run,
-the total follows from the options of its workload. If all reads of a run agree on a different
-total, or on different accounts, the set-up may have opened the accounts differently, so the verdict
-is `unknown` rather than `invalid`.
+**The total.** `--initial TOTAL` states the total. A map of balances such as `'{0 10, 1 10}'` states
+the accounts as well. For a run, the total follows from the options of its workload. Without a
+stated total, the most frequent total among the reads counts as right. If all reads of a run agree
+on a different total, or on different accounts, the set-up may have opened the accounts differently,
+so the verdict is `unknown`.
 
-Differences from Jepsen: a history is `unknown` if it has no reads, or no transfer that may have
-taken effect. The total and the accounts may be left out; in Jepsen, the test must state them.
+Differences from Jepsen: the total and the accounts may be left out. A history is `unknown` if it
+has no reads, or no transfer that may have taken effect.
 """
 
 from __future__ import annotations
@@ -116,7 +115,8 @@ class BankModel(StepsModel, version="1"):
         return f"{counted(len(reads), 'read')} with the total {total}{source}"
 
     def _misplaced(self, reads: Sequence[Step], findings: Findings) -> frozenset[str]:
-        """Return the unknown accounts that all reads of a run show: its set-up opened them."""
+        """Return the unknown accounts that all reads of a run show. The run's set-up opened these.
+        """
         if not self.of_run or self.accounts is None or not reads:
             return frozenset()
         common = frozenset.intersection(*(frozenset(read.answer) for read in reads))
@@ -189,7 +189,7 @@ class BankOverdraft(BankModel, version="1"):
 
 
 def _balances(answer: Any) -> dict[str, int | None]:
-    """Return the balances by account, as text; raises `ValueError` for any other answer."""
+    """Return the balances by account, as text; raise `ValueError` for any other answer."""
     rows: list[Any] | None
     if isinstance(answer, Mapping) and members(answer) is None:
         rows = [list(item) for item in answer.items()]

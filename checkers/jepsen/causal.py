@@ -1,26 +1,23 @@
 """The history model causal: reads must agree with the causal order of each register's operations.
 
 This follows `jepsen/tests/causal.clj`. A single client performs all operations of a register in
-sequence: read-init, write 1, read, write 2, read. Causal consistency demands that each read shows
-the client's last write, no matter which replica answers. An operation may have the fields
-`position` (a token from the system) and `link` (the position of the operation that it follows, or
-`init`).
+sequence: read-init, write 1, read, write 2, read. Each read must show the client's last write, no
+matter which replica answers. An operation may have the fields `position` (a token from the system)
+and `link` (the position of the operation that it follows, or `init`).
 
 * stale: a read shows the initial value or an earlier value than the last write in the order.
 * unexpected: a read shows a value that was never written, or only by a write that failed.
 
 The initial value is 0, nil or an empty text. In Jepsen's form, a read that is answered with nil
-matches any value; in the vocabulary `registers`, null is the initial value.
+matches any value.
 
-A write of unknown outcome may take effect at any later time. So later reads may show its value, and
-once a read shows it, no later read may show an earlier value. The order is not certain if
-operations overlap, if another process continues without a link, or if a link does not fit. From
-there on, nothing of the register is judged, and a result without violations is `unknown`. Reads by
-other clients may show any state and are not judged.
+A write of unknown outcome may take effect at any later time. Once a read shows its value, no later
+read may show an earlier value. If operations overlap, or a link does not fit, the order is
+uncertain. From there on, the register is not judged, and a result without violations is `unknown`.
+Reads by other clients are not judged.
 
-Differences from Jepsen: a failed write does not count, a read may show a write of unknown outcome,
-and a wrong link is not a violation, since the client wrote it. Jepsen demands that the values of
-writes count up from 1; here they only have to be different.
+Differences from Jepsen: a read may show a write of unknown outcome. A wrong link is not a
+violation, since the client wrote it. Jepsen demands that the values of writes count up from 1.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _KNOWN: Final = "read-init, read, and write with a value, perhaps with a positio
 
 
 class _Seen(NamedTuple):
-    """The value of an operation; `counts` is false if a nil only means a missing answer."""
+    """The value of an operation. `counts` is false if a nil only means a missing answer."""
 
     value: Hashable
     counts: bool = True
@@ -111,7 +108,7 @@ class _Order:
         self.reads = 0
 
     def gap_between(self, before: Step, step: Step) -> str | None:
-        """The reason why `step` may not follow `before` in the causal order; `None` if it does."""
+        """The reason why `step` may not follow `before` in the causal order; `None` if it may."""
         link = _seen(step).link
         if before.end != NEVER and step.begin < before.end:
             return f"{step} overlaps with {before}, so their causal order is not known"

@@ -1,8 +1,7 @@
 """The history model causal-reverse: a write is visible only together with all earlier writes.
 
-This follows `jepsen/tests/causal_reverse.clj`. Strict serializability forbids the following: the
-write of x was acknowledged before the write of y began, but a read shows y and not x. Plain
-serializability allows it.
+This follows `jepsen/tests/causal_reverse.clj`. Suppose that the write of x was acknowledged before
+the write of y began. Then strict serializability forbids a read that shows y and not x.
 
 The operations are `write` (or `add`, or `insert`) with a value, and `read`, whose answer lists all
 values. Each value is written by at most one operation.
@@ -12,13 +11,12 @@ values. Each value is written by at most one operation.
 * unexpected: a read shows a value that was never written, whose write failed, or whose write began
   only after the read.
 
-A write of unknown outcome need not be visible. If a read shows it, it took effect after its
-invocation, so writes that were acknowledged before must be visible. If several operations write a
-value, this value is not judged, and a result without violations is `unknown`. A history is also
-`unknown` if no read shows a value that was written after the acknowledgement of another value.
+A write of unknown outcome need not be visible. A value that several operations write is not judged,
+and a result without violations is then `unknown`. A history is also `unknown` if no read shows a
+value that was written after the acknowledgement of another value.
 
-Differences from Jepsen: the rule `unexpected` is an addition. As in Jepsen, a read that is merely
-stale is not a violation; set-full-linearizable finds stale reads.
+The rule `unexpected` is an addition to Jepsen. As in Jepsen, a read that is merely stale is not a
+violation.
 """
 
 from __future__ import annotations
@@ -67,7 +65,8 @@ class CausalReverse(SetModel, version="1"):
 def _judge_orders(
     reads: Sequence[Step], by_value: Mapping[Hashable, Step], findings: Findings
 ) -> int:
-    """Judge each read; return how many reads show a value for which an earlier one is required."""
+    """Judge each read; return how many reads show a value for which an earlier value is required.
+    """
     done = sorted((step for step in by_value.values() if step.did), key=lambda step: step.end)
     ends = [step.end for step in done]
     telling = 0
@@ -75,7 +74,7 @@ def _judge_orders(
         visible = [by_value[value] for value in read.answer if value in by_value]
         if not visible:
             continue
-        # Of all visible writes, the one invoked last has the most predecessors.
+        # The visible write that was invoked last has the most predecessors.
         last = max(visible, key=lambda step: step.begin)
         earlier = done[: bisect.bisect_left(ends, last.begin)]
         if not earlier:

@@ -1,18 +1,16 @@
 """The history model counter: a number that is 0 at first, with the operations `add` and `read`.
 
-This follows `counter` in `jepsen/checker.clj`. An add is *certain* for a read if it was
-acknowledged before the read began, and *possible* if it was invoked before the read ended, did not
-fail, and is not certain.
+This follows `counter` in `jepsen/checker.clj`. For a read, an add is *certain* if it was
+acknowledged before the read began. It is *possible* if it was invoked before the read ended, did
+not fail, and is not certain.
 
-* below, above: the number that was read is below or above all sums of the certain adds and any of
+* below, above: the number that was read is below or above all sums of the certain adds and some of
   the possible adds.
-* unreachable: the number that was read is within these bounds, but no subset of the possible adds
-  leads to it.
+* unreachable: the number is within these bounds, but no subset of the possible adds leads to it.
 
-Differences from Jepsen: amounts may be negative, and the rule `unreachable` is an addition. It is
-skipped for a read if it would take more than `CELLS_MAX` steps; `details["only_bounds"]` counts
-these reads. As in Jepsen, each read is judged separately, so contradictions between reads are not
-found.
+Differences from Jepsen: amounts may be negative, and the rule `unreachable` is an addition. This
+rule is skipped for a read if it would take more than `CELLS_MAX` steps. As in Jepsen, each read is
+judged separately, so contradictions between reads are not found.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ class _Ledger:
     """All adds that may have taken effect, by acknowledgement and by invocation.
 
     Reads are judged in the order of their invocations, so that no read has to look at adds that
-    ended long before. Otherwise, the time would grow with the square of the history's length.
+    ended long before. This avoids quadratic time.
     """
 
     def __init__(self, adds: Sequence[Step]) -> None:
@@ -82,7 +80,6 @@ class _Ledger:
         self._open: list[tuple[float, int]] = []  # ends and places of adds, as a heap
 
     def _possible(self, read: Step) -> list[Step]:
-        """Return the adds that began before the read ended, and did not end before it began."""
         while self._next < len(self._adds) and self._begun[self._next] < read.begin:
             heapq.heappush(self._open, (self._adds[self._next].end, self._next))
             self._next += 1
@@ -126,10 +123,9 @@ class _Ledger:
 
 
 def _enough(certain: Sequence[Step], excess: int, *, sign: int) -> list[Step]:
-    """Return the largest certain adds whose loss explains that the read is off by `excess`.
+    """Return certain adds whose loss would explain that the read is off by `excess`.
 
-    If `sign` is 1, these adds are positive. If they had been lost, the number that was read would
-    be possible.
+    If `sign` is 1, these adds are positive.
     """
     chosen: list[Step] = []
     for add in sorted(certain, key=lambda add: -sign * add.asked):

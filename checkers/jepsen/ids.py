@@ -1,8 +1,8 @@
 """The history model unique-ids: no id is generated twice.
 
 This follows `unique-ids` in `jepsen/checker.clj`. The operation is `generate`, whose answer is an
-id. An id may be any value except nil; 1, 1.0 and "1" are different ids. Difference from Jepsen:
-with fewer than two acknowledged ids, the verdict is `unknown`.
+id. Ids are compared by value and type: 1, 1.0 and "1" are different ids. Unlike in Jepsen, fewer
+than two acknowledged ids make the verdict `unknown`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """The history model g2: if two inserts exclude each other, at most one of them succeeds.
 
-This follows `g2-checker` in `jepsen/tests/adya.clj`. Each insert of a key is a transaction that
-first reads two tables by a predicate, and inserts a row only if it finds no row with the key. If
-two inserts of the same key are acknowledged, neither saw the other. This is Adya's anomaly G2, an
-anti-dependency cycle.
+This follows `g2-checker` in `jepsen/tests/adya.clj`. Each insert is a transaction that first reads
+two tables by a predicate, and inserts a row only if it finds no row with its key. If two inserts of
+the same key are acknowledged, neither saw the other. This is Adya's anomaly G2, an anti-dependency
+cycle.
 
-The operation is `insert` with `[key [a b]]`, where a and b are ids, one of which is nil.
-
-* g2: two inserts of one key were acknowledged.
-
-An insert of unknown outcome does not count. Difference from Jepsen: a history is `unknown` unless
-some key has an acknowledged insert and another insert of known outcome.
+The operation is `insert` with `[key [a b]]`, where a and b are ids, one of which is nil. An insert
+of unknown outcome does not count. Unlike in Jepsen, a history is `unknown` unless some key has an
+acknowledged insert and another insert of known outcome.
 """
 
 from __future__ import annotations

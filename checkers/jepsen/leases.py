@@ -8,15 +8,14 @@ A lease gives its client the lock for `lease_ms`, beginning at some moment betwe
 the answer. So the client certainly holds the lock from the answer until `lease_ms` after the
 request (less `DRIFT`), or until it requests the release.
 
-* overlap: an acquire was granted while another client certainly held its lease. Either of two
-  concurrent acquires may have been granted first, so both orders must violate this rule.
+* overlap: an acquire was granted while another client certainly held its lease.
 * token-order: an acquire was answered before another one began, and has the higher token.
 * token-repeated: two acquires got the same token.
 * stolen-release: a release succeeded although another client certainly held the lock from its
   request to its answer.
 
-The times of the history must come from a single clock. An acquire of unknown outcome proves no
-grant, and a release of unknown outcome may have ended the lease, so neither proves a violation.
+The times of the history must come from a single clock. An acquire or release of unknown outcome
+proves no violation.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from harness.vocabularies import fields_of, leases
 DRIFT: Final = 0.01
 """The share of a lease by which it may end early, since clocks run at different rates."""
 _HELD_MAX: Final = 16
-"""The maximum number of grants that are compared with each operation; a correct lock has one."""
+"""The maximum number of grants that are compared with each operation. A correct lock has one."""
 _KNOWN: Final = "acquire {lease_ms}, answered with a token in 'value', and release"
 
 
@@ -102,7 +101,6 @@ def _judge(
 
 
 def _check(pair: Pair) -> None:
-    """Raise `HistoryError` for an operation outside the vocabulary."""
     call, done = pair.invoke, pair.completion
     if call.f not in leases.CALLS.by_name:
         raise bad_op(call, Lease.name, _KNOWN)
@@ -117,7 +115,6 @@ def _check(pair: Pair) -> None:
 
 
 def _read(pairs: Sequence[Pair]) -> tuple[list[_Grant], list[Pair]]:
-    """Return the granted acquires in the order of their requests, and the successful releases."""
     grants: list[_Grant] = []
     releases: list[Pair] = []
     last: dict[int | str, _Grant] = {}
@@ -147,7 +144,8 @@ def _judge_overlaps(grants: Sequence[_Grant], findings: Findings) -> None:
         findings.look("overlap", bool(findings.looked["grant"]))
         findings.look("grant")
         others = [each for each in held if each.process != grant.process]
-        # In the other order, this grant was first; then its lease must end by the other's answer.
+        # Either acquire may have been granted first. If this one was, its lease must end by the
+        # other's answer.
         other = next((each for each in others if grant.until > each.end), None)
         if other is not None:
             left_ms = (other.until - grant.end) / NS_PER_MS

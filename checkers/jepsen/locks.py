@@ -1,16 +1,15 @@
 """The history model owned-mutex: a lock that only its holder may release.
 
-This model is stricter than `mutex` (after `knossos.model/mutex`), in which any process may release
-the lock. The holder is the process that acquired the lock.
+In `mutex` (after `knossos.model/mutex`), any process may release the lock. Here only the process
+that acquired it may.
 
-**Sessions.** In a run, the workload's clients are closed when the phase `heal-core` begins, and the
-harness's own clients after their last operations. A system may release the lock of a closed client,
-but the history does not record this. So each process that may hold the lock when it is closed gets
-a release of unknown outcome at this time. A client that the harness retired (`info`) needs none:
-its last operation already has an unknown outcome.
+**Closed clients.** A system may release the lock of a closed client, but the history does not
+record this. So each process that may hold the lock when it is closed gets a release of unknown
+outcome. In a run, clients are closed when the phase `heal-core` begins, or after their last
+operations.
 
-**A lock that stays held.** A refused acquire proves nothing while clients compete. In a run, it is
-a violation of the rule `stuck` if the target is at rest, all operations before it have ended, and
+**The rule `stuck`.** A refused acquire proves nothing while clients compete. It is a violation if
+the run's target is at rest and no client can hold the lock: all earlier operations have ended, and
 every acquire that may have succeeded is followed by an acknowledged release of its process.
 """
 
@@ -50,7 +49,7 @@ class OwnedMutex(MutexModel, version="1"):
         return replace(operation, input=operation.input._replace(holder=holder))
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
-        """Judge a run, with the rule `stuck` in addition."""
+        """Judge a run, also by the rule `stuck`."""
         result = super().check(history, case, time_limit_s=time_limit_s)
         stuck = _stuck(history)
         if stuck is None or result.verdict is Verdict.INVALID:
@@ -77,7 +76,7 @@ def _closings(history: History) -> Iterator[Operation[Any, Any]]:
     phases = (op.index for op in history.facts("phase") if op.value.get("phase") == "heal-core")
     workload_end = next(phases, None)
     if workload_end is None:
-        return  # the history is not a run, or a run that ended before its clients were closed
+        return  # the history is not a run, or the run ended before its clients were closed
     last: dict[int | str, int] = {}
     holding: dict[int | str, bool] = {}
     for pair in history.pairs:
@@ -97,7 +96,7 @@ def _closings(history: History) -> Iterator[Operation[Any, Any]]:
 def _stuck(history: History) -> tuple[Op, Op | None] | None:
     """Return the first acquire at rest that was refused although no client can hold the lock.
 
-    The last release before it is returned as well. Returns `None` if there is no such acquire.
+    Also returns the last release before it. Returns `None` if there is no such acquire.
     """
     at_rest = [op.index for op in history.facts("converged") if op.value.get("ok") is True]
     if not at_rest:

@@ -2,7 +2,7 @@
 
 This follows `jepsen/tests/long_fork.clj`. In a long fork, one read sees the write of x but not that
 of y, and another read sees the write of y but not that of x. Parallel snapshot isolation allows a
-long fork; snapshot isolation and serializability do not.
+long fork; snapshot isolation does not.
 
 The operations are transactions (`txn`, `write` or `read`) with either one write `[[w k v]]` or
 several reads `[[r k nil] ...]`. Each key is nil at first and is written by at most one transaction.
@@ -11,14 +11,12 @@ several reads `[[r k nil] ...]`. Each key is nil at first and is written by at m
 * unexpected: a read shows a value that was never written, whose write failed, or whose write began
   only after the read.
 
-If several transactions write a key, the key is not judged, and a result without violations is
+A key that several transactions write is not judged, and a result without violations is then
 `unknown`. A history is also `unknown` if no read saw one write and missed another.
 
-Differences from Jepsen: reads may have any keys, and two reads are compared by their common keys; a
-fork is a violation even if another key was written twice; the rule `unexpected` is an addition. As
-in Jepsen, only pairs of reads are compared. This is enough for reads of the same keys: without a
-fork, they are all in one order, so every longer cycle contains a fork. Cycles over reads of
-different keys are not looked for.
+Unlike in Jepsen, reads may have any keys, and two reads are compared by their common keys. The rule
+`unexpected` is an addition. As in Jepsen, only pairs of reads are compared. For reads of the same
+keys, every longer cycle contains a fork.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ class LongFork(StepsModel, version="1"):
     keyed = False
 
     def parse(self, step: Step) -> Step:
-        """Return the step; its `asked` is a `_Write`, or maps keys to the values that were read."""
+        """Return the step. Its `asked` is a `_Write`, or maps keys to the values that were read."""
         mops = step.asked
         if not isinstance(mops, (list, tuple)) or not mops:
             raise ValueError(_VALUES)
@@ -106,7 +104,6 @@ def _is_mop(mop: object) -> bool:
 def _judge_values(
     writes: Sequence[Step], reads: Sequence[Step], repeated: set[Hashable], findings: Findings
 ) -> None:
-    """Judge that the write of each value that a read shows began before the read ended."""
     by_write: dict[_Write, Step] = {}
     for step in writes:
         before = by_write.get(step.asked)

@@ -2,8 +2,7 @@
 
 A subclass of `StepsModel` lists its operations and implements `judge`, which adds violations to
 `Findings`. The same code judges runs and histories of other tools. For runs, `for_run` returns the
-model with the options of the workload. Models whose operations are not steps make their own
-`DirectCheck`.
+model with the options of the workload.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ from harness.vocabularies import Vocabulary
 class DirectCheck:
     """A prepared check of the model `name` that judges each answer separately, without a search.
 
-    `judge` adds violations, judged cases and gaps to the findings, and further data for reports to
-    the details. It returns the reason for a valid result. `labels` describes operations for a
-    drawing, by the indices of their invocations.
+    `judge` fills the findings and the details, and returns the reason for a valid result. `labels`
+    describes operations for a drawing, by the indices of their invocations.
     """
 
     name: str
@@ -66,7 +64,7 @@ class StepsModel(HistoryModel):
 
     `functions` maps the names of operations in Jepsen's form to descriptions of their arguments,
     for error messages. `answered` lists the operations whose answers have a value. `keyed` says
-    whether values may be `[key value]`, with one object per key.
+    whether values may be `[key value]`.
     """
 
     api_version = 1
@@ -82,7 +80,7 @@ class StepsModel(HistoryModel):
         return self.prepare_steps(ops, settings)
 
     def prepare_steps(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
-        """Prepare the check; the caller has made sure that the model supports all `settings`."""
+        """Prepare the check. The caller has made sure that the model supports all `settings`."""
         if self.keyed:
             return by_key(self.name, ops, settings, self.understand)
         return self.understand(ops if isinstance(ops, History) else History(ops))
@@ -136,14 +134,14 @@ class StepsModel(HistoryModel):
         """Add violations, judged cases and gaps to `findings`; return the reason for a valid
         result.
 
-        More data for reports is put into `details`.
+        Further data for reports goes into `details`.
         """
 
 
 def written_often(values: Iterable[Hashable], noun: str, findings: Findings) -> set[Hashable]:
-    """Return the values that were written several times; each is a gap, as it shows no order.
+    """Return the values that were written several times. Each is a gap, since it shows no order.
 
-    `noun` says what the values are, in the text of the gap.
+    `noun` says in the text of the gap what the values are.
     """
     repeated = {value for value, count in Counter(values).items() if count > 1}
     if repeated:

@@ -1,24 +1,22 @@
 """The history models total-queue and at-least-once-queue, where everything enqueued must come out.
 
-This follows `total-queue` in `jepsen/checker.clj`. The operations are `enqueue` with an element;
-`dequeue`, whose answer is the element, or nil if the queue was empty; and `drain`, whose answer
-lists all elements that it took until the queue was empty. The order of elements is not judged (see
-the models queue and unordered-queue).
+This follows `total-queue` in `jepsen/checker.clj`. `enqueue` has an element. The answer of
+`dequeue` is an element, or nil if the queue was empty. The answer of `drain` lists all elements
+that it took until the queue was empty. The order of elements is not judged.
 
-* lost: no answer in the whole history contains an element, although its enqueue was acknowledged
-  before a drain began, or before a dequeue began that found the queue empty.
-* duplicated: an element came out more often than it went in; allowed in at-least-once-queue.
+* lost: no answer contains an element, although its enqueue was acknowledged before a drain began,
+  or before a dequeue began that found the queue empty.
+* duplicated: an element came out more often than it went in. This is allowed in
+  at-least-once-queue.
 * unexpected: an element came out, but it was never enqueued, or all its enqueues failed, or its
   first enqueue began only later.
 
 **Lost answers.** A dequeue of unknown outcome may have taken any single element, and a drain of
-unknown outcome any number of elements. So missing elements count as lost only if they outnumber the
-dequeues of unknown outcome that began before the drain ended, and if no drain of unknown outcome
-began before then. Elements that a drain of unknown outcome lists have come out.
+unknown outcome any number of elements. Missing elements that these can explain do not count as
+lost.
 
-Differences from Jepsen: duplicates are violations in total-queue; elements of failed enqueues must
-not come out; a lost dequeue excuses a lost element; a history without a drain is `unknown`, since
-the missing elements may still be in the queue. Jepsen refuses drains of unknown outcome.
+Differences from Jepsen: duplicates are violations in total-queue, elements of failed enqueues must
+not come out, and a history without a drain is `unknown`. Jepsen refuses drains of unknown outcome.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class TotalQueue(StepsModel, version="1", milder="at-least-once-queue"):
     duplicates = False
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
-        """Return the model; with the option `duplicates`, an element may come out several times."""
+        """Return the model. With the option `duplicates`, an element may come out several times."""
         if not options.get("duplicates"):
             return self
         model = type(self)()
@@ -93,7 +91,9 @@ class TotalQueue(StepsModel, version="1", milder="at-least-once-queue"):
     def _judge_deliveries(
         self, enqueues: Sequence[Step], steps: Sequence[Step], findings: Findings
     ) -> int:
-        """Judge each element that came out, in the order of answers; return how many came twice."""
+        """Judge each element that came out, in the order of answers; return how many came out
+        twice.
+        """
         possible: dict[Hashable, deque[Step]] = {}
         asked: dict[Hashable, Step] = {}
         for step in enqueues:
@@ -138,7 +138,6 @@ def _came_out(step: Step) -> tuple[Hashable, ...]:
 
 
 def _deliveries(steps: Sequence[Step]) -> Iterator[tuple[Step, Hashable]]:
-    """Yield the elements in answers of dequeues and drains, in the order of the answers."""
     for step in sorted((s for s in steps if s.f != "enqueue" and s.did), key=lambda s: s.end):
         for element in _came_out(step):
             yield step, element

@@ -1,10 +1,9 @@
 """The checker `linearizable-registers`: each of several independent registers is linearizable.
 
 This follows `jepsen/tests/linearizable_register.clj`. The checker judges runs in the vocabulary
-`registers`, key by key, with the model `cas-register`. Either each register is null at first, and a
-read that returns null is an observation, or all registers begin with the system's default value
-(`checkers.registers.initial`). For imported histories, use
-`harness check --model cas-register --independent`.
+`registers`, key by key, with the model `cas-register`. Each register is null at first, or all
+registers begin with the system's default value (`checkers.registers.initial`). For imported
+histories, use `harness check --model cas-register --independent`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ class RegistersLinearizable(Checker, judges_prefixes=True, version="2"):
         return judged_from_start(partial(self._judged, keyed), history, time_limit_s)
 
     def _judged(self, keyed: History, initial: Any, time_limit_s: float) -> CheckResult:
-        """Judge registers that hold `initial` at first."""
         settings = ModelSettings(independent=True, initial=initial)
         prepared = CasRegister().prepare(keyed, settings)
         result, _ = prepared.check(time_limit_s=time_limit_s, draw=False)
@@ -45,7 +43,6 @@ class RegistersLinearizable(Checker, judges_prefixes=True, version="2"):
 
 
 def _with_keys(history: History) -> Iterable[Op]:
-    """Yield the ops of clients by index, with the values `[key, rest of the object]`."""
     ops: list[Op] = []
     for pair in history.pairs:
         call, done = pair.invoke, pair.completion

@@ -6,12 +6,11 @@ and `read`, whose answer lists all elements.
 **set-full** judges each element by all reads. An element is *known* once its add was acknowledged
 or a read showed it.
 
-* lost: the element is known, but the last read that could have shown it does not. As in Jepsen,
-  reads are ordered by their invocations.
+* lost: the element is known, but the last read that could have shown it does not.
 * stale: a read that began when the element was already known does not show it, but a later read
-  does. In set-full this is only counted; in set-full-linearizable it is a violation.
-* never read: no read began after the element was known, and none showed it. Such elements are not
-  judged. If this applies to most acknowledged elements, the verdict is `unknown`.
+  does. In set-full this is only counted. In set-full-linearizable it is a violation.
+* never read: no read began after the element was known, and none showed it. Such an element is not
+  judged. If most acknowledged elements are never read, the verdict is `unknown`.
 * duplicated: one read shows the element twice.
 * unexpected: a read shows an element that was never added, whose add failed, or whose add began
   only after the read.
@@ -19,10 +18,8 @@ or a read showed it.
 **set-final** judges only the last answered read: it must contain each element whose add was
 acknowledged before this read began, and no unexpected element.
 
-Jepsen's checkers differ: `set` and `set-full` accept elements of failed adds; `set-full` does not
-look for unexpected elements, ignores staleness below a millisecond, and is valid if a single
-element was read; `set` also counts an element as lost if its add was only acknowledged after the
-last read began.
+Jepsen's checkers accept elements of failed adds. `set-full` does not look for unexpected elements,
+and ignores staleness below a millisecond.
 """
 
 from __future__ import annotations
@@ -118,7 +115,7 @@ class SetModel(StepsModel):
     answers: ClassVar[str] = "reads that are answered with a collection of elements"
 
     def parse(self, step: Step) -> Step:
-        """Return the step; every operation other than a read is called `add`."""
+        """Return the step. Every operation other than a read is called `add`."""
         if step.f != "read":
             if step.asked is None:
                 raise ValueError(self.requests)
@@ -132,7 +129,7 @@ class SetModel(StepsModel):
 
 
 class SetFull(SetModel, version="1"):
-    """The history model that follows each element through all reads; stale reads are counted."""
+    """The history model that follows each element through all reads. Stale reads are counted."""
 
     name = "set-full"
     doc = "a set that only grows: no element is lost; stale reads are counted, not judged"
@@ -179,7 +176,7 @@ class SetFullLinearizable(SetFull, version="1"):
     linearizable = True
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
-        """Return the model; with the option `stale-reads`, stale reads are only counted."""
+        """Return the model. With the option `stale-reads`, stale reads are only counted."""
         if not options.get("stale_reads"):
             return self
         model = type(self)()
@@ -226,8 +223,8 @@ class SetFinal(SetModel, version="1"):
 class _Sighting(NamedTuple):
     """The reads of one element, by their invocations.
 
-    `proof` is the step that first showed that the element is in the set. `present` and `absent`
-    are the last reads with and without the element.
+    `proof` is the step that first showed that the element is in the set. `present` and `absent` are
+    the last reads with and without the element.
     """
 
     proof: Step | None
@@ -270,10 +267,7 @@ def _sightings(
     reads: Sequence[Step],
     showing: Mapping[Hashable, Step],
 ) -> dict[Hashable, _Sighting]:
-    """Collect the sightings of each element that may have been added.
-
-    `reads` are in the order of their invocations.
-    """
+    """Collect the sightings of each element that may have been added."""
     proofs: dict[Hashable, Step | None] = {
         element: added.acknowledged for element, added in elements.items() if added.begin != NEVER
     }
@@ -298,7 +292,7 @@ def _sightings(
 
 
 def brief(step: Step) -> str:
-    """Describe a step briefly; a read is described by its number of elements."""
+    """Describe a step briefly. A read is described by its number of elements."""
     if step.type is OpType.OK and step.f == "read":
         size = counted(len(step.answer), "element")
         return f"the read of {size} {step.by}"

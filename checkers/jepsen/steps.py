@@ -1,6 +1,6 @@
 """Converts the operations of a history to steps, with requests and answers as plain values.
 
-A history has one of two forms: the form of Jepsen, or the form of our vocabularies
+The history is either in Jepsen's form or in the form of our vocabularies
 (`checkers.foreign.plain_form`).
 """
 
@@ -68,7 +68,7 @@ def steps_of(
 ) -> list[Step]:
     """Return the operations of `history` as steps, in the order of their invocations.
 
-    `functions` maps the names of operations to descriptions of their arguments; `answered` lists
+    `functions` maps the names of operations to descriptions of their arguments. `answered` lists
     the operations whose answers have a value. Raises `HistoryError` for other operations.
     """
     pairs = history.pairs

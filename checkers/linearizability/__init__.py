@@ -3,13 +3,12 @@
     outcome = check_operations(Register(), [Operation(0, Write(1), 0, None, 10), ...])
 
 `model` defines operations and specifications. `direct` decides without a search if values are
-unique. `problem` prepares a history, and `search` and `frontier` explore it within the limits that
-`clock` enforces. `explain` explains a failure, and `core` finds the few operations that contradict
-each other. `proof` proves a verdict, and `verify` checks the proof independently. `models` holds
-specifications, and `nondeterministic` turns a specification with several outcomes into a
-deterministic one. The searches follow Wing and Gong (1993), Lowe (2017) and Horn and Kroening
-(2015), with two additions: the searches absorb reads without branching, and drop dominated
-configurations.
+unique. `problem` prepares a history, and `search` and `frontier` explore it within the limits of
+`clock`. `explain` explains a failure, and `core` finds the few operations that contradict each
+other. `proof` proves a verdict, and `verify` checks the proof independently.
+
+The searches follow Wing and Gong (1993), Lowe (2017) and Horn and Kroening (2015), with two
+additions: they absorb reads without branching, and drop dominated configurations.
 """
 
 from checkers.linearizability.api import check_events, check_operations

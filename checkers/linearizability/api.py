@@ -21,10 +21,10 @@ def check_operations(
 ) -> CheckOutcome:
     """Check whether `operations` are linearizable under `model`.
 
-    `timeout_s` overrides `limits.time_s`; if both are `None`, the time is not limited. Without
-    `explained`, an `ILLEGAL` outcome has no `failure`; finding the failure often takes longer than
-    the verdict. Raises `ValueError` for impossible operations (two operations with the same id, or
-    a return before its call) and `ModelError` for a model that breaks its contract.
+    `timeout_s` overrides `limits.time_s`. If both are `None`, the time is not limited. Without
+    `explained`, an `ILLEGAL` outcome has no `failure`. Finding the failure often takes longer than
+    the verdict. Raises `ValueError` for impossible operations, such as a return before its call,
+    and `ModelError` for a model that breaks its contract.
     """
     limits = limits or Limits()
     time_s = timeout_s if timeout_s is not None else limits.time_s
@@ -49,7 +49,7 @@ def check_events(
     """Check whether `events` (calls and returns, ordered by position) are linearizable.
 
     A call without a return becomes an operation of unknown outcome. The ids of events are
-    arbitrary; results number operations in the order of calls. Raises `ValueError` for a return
+    arbitrary. Results number operations in the order of calls. Raises `ValueError` for a return
     without a call, or an id that is used twice. See `check_operations` for the other parameters.
     """
     opened: dict[int, int] = {}
@@ -88,7 +88,7 @@ def check_events(
 
 
 def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
-    """Return the operations; an operation without an id gets its position as its id."""
+    """Return the operations. An operation without an id gets its position as its id."""
     if not isinstance(operations, (list, tuple)):
         # `operations` may be an iterator, which can be consumed only once
         operations = list(operations)

@@ -1,12 +1,11 @@
 """The time and memory limits of a linearizability check, and the functions that test them.
 
 A `Clock` is current while its check runs. `tick` tests the current clock before every model step
-that is not memoized, and also within a step that goes over many states. A search tests the clock
-between slices of a few milliseconds. So a check exceeds its limit by less than a second, unless a
-single step of a Python model takes longer.
+that is not memoized, and a search tests it every few milliseconds. So a check exceeds its limit by
+less than a second, unless a single step of a Python model takes longer.
 
-The memory limit applies to the growth of the process since the first measurement, which happens
-0.05 seconds or more after the start of the check. The clock measures at most twenty times a second.
+The memory limit applies to the growth of the process since the first measurement, at least 0.05
+seconds after the start of the check. The clock measures at most twenty times a second.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Clock:
         self._look_s = now + MEMORY_EVERY_S
 
     def is_over(self) -> bool:
-        """Whether a limit has been reached; after the first `True`, every answer is `True`."""
+        """Whether a limit has been reached. After the first `True`, every answer is `True`."""
         if self.why:
             return True
         now = time.monotonic()

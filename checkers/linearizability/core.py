@@ -2,19 +2,14 @@
 
 A *core* is a set of operations whose answers cannot all be right, no matter how the other
 operations ended. Each other operation is **optional**: it may take effect with its recorded answer
-at any moment after its call, or never. (Leaving operations out proves nothing; see `verify`.) If
-one more operation becomes optional, a linearizable history stays linearizable. Therefore
+at any moment after its call, or never. So a core refutes the whole history. A core is *minimal* if
+making any of its operations optional makes the history linearizable. It is enough to try each
+operation once. If a trial runs out of steps, the operation stays in the core, and the core does not
+count as minimal.
 
-* a core refutes the whole history, and
-* an operation that a core needs is also needed by every smaller core inside it. A core is *minimal*
-  if dropping any operation makes the rest linearizable. So it is enough to try each operation once.
-  If a trial runs out of steps, the operation stays in the core, and the core does not count as
-  minimal.
-
-The search first makes as many of the earliest returned operations optional as it can. It finds
-their number by bisection, because most contradictions are in a short window. Then it makes chunks
-of operations optional and halves the chunk size down to one (delta debugging, after Zeller and
-Hildebrandt 2002).
+The search first makes as many of the earliest returned operations optional as it can, by bisection,
+because most contradictions are in a short window. Then it makes chunks of operations optional and
+halves the chunk size down to one (delta debugging, after Zeller and Hildebrandt 2002).
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ LEAN_STEPS = 2_000
 class Core:
     """A set of operations, given by their ids, that contradict each other.
 
-    `weakened` holds the ids of the optional operations that can change the state.
+    `weakened` has the ids of the optional operations that can change the state.
     """
 
     operations: tuple[int, ...]
@@ -48,8 +43,8 @@ class Core:
 class Recorded(Model[Any, Any, Any]):
     """A model in which an optional operation takes effect with its recorded answer, or not at all.
 
-    A search ignores the output of an operation without a return. So each input of this model is a
-    tuple that contains the original input, the answer, and their types.
+    A search ignores the output of an operation without a return. So the input of this model
+    contains the recorded answer.
     """
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
@@ -73,11 +68,11 @@ class Recorded(Model[Any, Any, Any]):
 def relaxed(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
 ) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
-    """Return a `Recorded` model and operations for it; operations outside `core` are optional."""
+    """Return a `Recorded` model and operations for it. Operations outside `core` are optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
-    # Leave out operations that were called after the whole core had returned, and operations that
-    # change nothing, since neither can affect the core.
+    # Leave out operations called after the whole core had returned, and operations that change
+    # nothing. Neither can affect the core.
     others = [
         o
         for o in operations
@@ -124,7 +119,7 @@ class _Trials:
     def _tried(self, core: set[int]) -> Result:
         problem = problem_of(*relaxed(self.model, self.operations, core))
         most = self.configurations_max
-        # Preparing the problem takes about as much time as one step per operation.
+        # Preparing the problem takes about as long as one step per operation.
         self.left -= len(self.operations)
         lean = depth_first(problem, lean=True, configurations_max=most)
         run_sliced(lean, min(LEAN_STEPS, max(1, self.left)), self.is_over)
@@ -154,15 +149,14 @@ def find_core(
     """Return a small core of `operations`, which together are not linearizable.
 
     The search starts with the ids in `first`: the operations that had returned when operation
-    `failing` returned. `limits.shrink_steps` bounds the work. If this bound is 0, the core consists
-    of all operations that returned.
+    `failing` returned. `limits.shrink_steps` bounds the work. If it is 0, the core consists of all
+    operations that returned.
     """
     everything = [o for o in operations if not o.is_unknown]
     everything.sort(key=lambda o: (o.return_time, o.id))
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
-    # The contradiction may need the later answer of an operation that was open at the failing
-    # return. Then the operations in `first` are not a core, and the search starts with all
-    # operations.
+    # The contradiction may need an operation that was open at the failing return. Then `first` is
+    # no core, and the search starts with all operations.
     ids = [o.id for o in everything if o.id in first]
     if len(ids) == len(everything) or not trials.refutes(set(ids)):
         ids = [o.id for o in everything]
@@ -205,7 +199,7 @@ def shrink_core(
 ) -> Core:
     """Reduce `core`, which a direct method found, to the operations that it needs.
 
-    If no trial confirms `core` within the limits, the core is returned as it is.
+    If no trial confirms `core` within the limits, it is returned unchanged.
     """
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
     core, needed = set(core), set[int]()
@@ -216,8 +210,7 @@ def shrink_core(
 
 def _window(trials: _Trials, ids: list[int]) -> list[int]:
     """Return the shortest tail of `ids` (in the order of returns) that is still a core."""
-    # without the first `low` ids, the rest is a core; without more than the first `high` ids, it is
-    # not
+    # ids[low:] is a core, and ids[high:] is not
     low, high = 0, len(ids) - 1
     while low < high and not trials.exhausted:
         middle = (low + high + 1) // 2
@@ -233,7 +226,7 @@ def _drop_chunks(
 ) -> list[int]:
     """Drop each chunk of `candidates` from `core` if the rest is still a core.
 
-    Returns the candidates that stay in `core`. Adds an operation to `needed` if dropping this
+    Returns the candidates that stay in `core`. An operation goes into `needed` if dropping this
     operation alone makes `core` linearizable.
     """
     kept: list[int] = []

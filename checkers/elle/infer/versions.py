@@ -14,19 +14,15 @@ of any key cyclic is reported (`cyclic-versions`), and none of its edges are use
 | linearizable-keys | a completed transaction's version comes before any later transaction's |
 
 **Real time in less than quadratic time.** `linearizable-keys` relates every pair of transactions on
-a key that do not overlap, which is quadratic. So each version gets two times. A transaction
-*leaves* the version that the key has after it, and *finds* the version that the key has before it.
-`exit` is when the first transaction that left the version completed. `entry` is when the last
-transaction that found the version was invoked. Version v precedes w if and only if exit(v) <
-entry(w). Two versions contradict each other if each precedes the other; this is the condition on
-zones of Gibbons and Korach (1997). Without a contradiction, each version needs edges only to its
-nearest successors.
+a key that do not overlap, which is quadratic. So each version gets two times. `exit` is when the
+first transaction that left the key at this version completed. `entry` is when the last transaction
+that found the key at this version was invoked. Version v precedes w if and only if exit(v) <
+entry(w). If two versions precede each other, they contradict each other (the condition on zones of
+Gibbons and Korach, 1997). Otherwise, each version needs edges only to its nearest successors.
 
-**The pairs of the original Elle.** Elle walks the reduced real-time graph and does not pass through
-transactions on the same key, so it misses some pairs. The difference matters only if the history
-has a cycle: if the graph with more edges has no cycle, Elle's graph has none either. So the
-complete relation is used first, and Elle's exact relation (`walked_pairs`) only for keys with a
-contradiction.
+**The pairs of the original Elle.** Elle misses some real-time pairs. The difference matters only if
+the history has a cycle. So the complete relation is used first, and Elle's exact relation
+(`walked_pairs`) only for keys with a contradiction.
 """
 
 from __future__ import annotations

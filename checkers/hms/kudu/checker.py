@@ -98,7 +98,6 @@ def _check_events(findings: Findings, name: str, events: list[list[int]], op: Op
 
 
 def _created(history: History) -> set[str]:
-    """The ids of the tables that Kudu's answers show."""
     answers = (op for op in history if op.type is OpType.OK and op.f in _SHOWS)
     fields = [fields_of(op) for op in answers]
     listed = {str(row[1]) for each in fields for row in each.get("tables") or () if row[1]}

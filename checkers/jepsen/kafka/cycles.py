@@ -1,10 +1,9 @@
 """The rule G1c: no operation polls a message that was sent after it, even through other operations.
 
 An operation precedes another if the other polls a message that it sent (wr), or if it ended before
-the other began. In both cases, the messages of the first operation were visible before the messages
-of the second, so a correct system has no cycle. It is enough to look for two kinds of cycles:
-cycles of wr steps alone, and chains of wr steps whose last operation ended before the first one
-began. Every cycle with several real-time steps contains such a chain.
+the other began. A correct system has no cycle of such steps. Two kinds of cycles are enough: cycles
+of wr steps alone, and chains of wr steps whose last operation ended before the first one began.
+Every other cycle contains such a chain.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ def judge_cycles(logs: Logs, findings: Findings) -> None:
         findings.violate("G1c", text, *dict.fromkeys(edge[0] for edge in [*path[-1:], *path]))
     if cyclic:
         return
-    # For each operation: the earliest end on the chains from it, and the first step to this end.
+    # For each operation: the earliest end on the chains from it, and the first step towards this
+    # end.
     first_end: dict[int, tuple[float, Edge]] = {}
     for begin in order:
         for edge in edges.get(begin, ()):
@@ -56,7 +56,7 @@ def judge_cycles(logs: Logs, findings: Findings) -> None:
 def _edges(logs: Logs) -> dict[int, list[Edge]]:
     """Return the polls of each operation's messages, except its own polls.
 
-    Messages that were sent after the poll are left to the rule `unexpected`.
+    The rule `unexpected` judges messages that were sent after the poll.
     """
     edges: dict[int, list[Edge]] = {}
     for name, readers in logs.readers.items():
@@ -72,8 +72,8 @@ def _edges(logs: Logs) -> dict[int, list[Edge]]:
 def _sorted(edges: Edges) -> tuple[list[int], dict[int, set[int]]]:
     """Return the operations in topological order, and the strongly connected components.
 
-    Each operation comes after the operations that poll its messages. Components of several
-    operations are given by one operation of each.
+    Each operation comes after the operations that poll its messages. A component of several
+    operations is given by one of its operations.
     """
     polls = [(at, edge[0]) for at, each in edges.items() for edge in each]
     nodes = list(dict.fromkeys([*edges, *(target for _, target in polls)]))

@@ -1,8 +1,8 @@
 """Derives the logs from a history, with the senders, the readers and the offsets of each message.
 
-Offsets come from the answers to committed sends and from all polls, since a process polls only
-committed messages, even if its own transaction fails. A send of unknown outcome counts as committed
-once a successful poll shows one of its messages.
+Offsets come from the answers to committed sends and from all polls. Even a poll in a failed
+transaction returns only committed messages. A send of unknown outcome counts as committed once a
+successful poll shows one of its messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Name = tuple[str, Message]
 
 @dataclass(slots=True)
 class Log:
-    """The log of one key; `index` numbers the messages whose place is certain, without gaps."""
+    """The log of one key. `index` numbers the messages whose place is certain, without gaps."""
 
     at: dict[int, list[Message]] = field(default_factory=dict)
     offsets: dict[Message, list[int]] = field(default_factory=dict)
@@ -33,7 +33,9 @@ class Log:
             self.offsets.setdefault(message, []).append(offset)
 
     def sort(self) -> None:
-        """Number the offsets. If an offset has several messages, none of them gets its number."""
+        """Number the offsets. If an offset has several messages, none of the messages gets the
+        number.
+        """
         for number, offset in enumerate(sorted(self.at)):
             there = self.at[offset]
             certain = len(there) == 1 and len(self.offsets[there[0]]) == 1

@@ -37,7 +37,7 @@ class LogOp:
 
     `end` is infinite if the outcome is unknown. `sends` and `polls` have the messages of each key,
     in order. `polled` is true if the operation has a poll, answered or not. `keys` are the keys of
-    an assign or subscribe, and `rebalanced` the keys that the process lost or got during the
+    an assign or subscribe. `rebalanced` are the keys that the process lost or got during the
     operation.
     """
 
@@ -63,7 +63,7 @@ class LogOp:
 
 
 class _Keys:
-    """Names of keys, which are the same in a micro-operation and in a map of messages."""
+    """Names of keys, equal for a key in a micro-operation and in a map of messages."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Any] = {}

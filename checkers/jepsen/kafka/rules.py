@@ -12,7 +12,7 @@ from harness.errors import counted
 from harness.ops import OpType
 
 EMPTY_POLLS = 10
-"""After this number of polls without a message, a consumer has read the log to its end."""
+"""A consumer that polled this often without a message has read the log to its end."""
 _SKIPPED_MAX = 5
 
 
@@ -170,7 +170,7 @@ def subscribed(ops: Sequence[LogOp]) -> set[int]:
 
 
 def judge_losses(logs: Logs, findings: Findings, exempt: set[int]) -> set[Name]:
-    """Judge and return the acknowledged messages below the highest message that a poll shows."""
+    """Judge the acknowledged messages below the highest message that a poll shows; return them."""
     below: set[Name] = set()
     # A poll without an answer may have consumed messages for its consumer group.
     unknown = [
@@ -208,9 +208,9 @@ def judge_losses(logs: Logs, findings: Findings, exempt: set[int]) -> set[Name]:
 
 
 def _tops(logs: Logs, key: str, exempt: set[int]) -> Iterator[tuple[str, tuple[int, LogOp]]]:
-    """Yield the highest offset in successful polls, for assigned and subscribed processes.
+    """Yield the highest offset in successful polls, for assigned and for subscribed processes.
 
-    Of a message with several offsets, the lowest counts.
+    A message with several offsets counts with its lowest offset.
     """
     log = logs.by_key[key]
     for kind, shared in (("assigned", False), ("subscribed", True)):
@@ -225,7 +225,7 @@ def _tops(logs: Logs, key: str, exempt: set[int]) -> Iterator[tuple[str, tuple[i
 
 
 def judge_unseen(logs: Logs, findings: Findings, exempt: set[int], below: Collection[Name]) -> None:
-    """Judge the acknowledged messages that are not in `below`, at the ends of their logs."""
+    """Judge the acknowledged messages at the ends of their logs, except those in `below`."""
     ends = list(_read_to_end(logs, exempt))
     open_ = 0
     for op in logs.ops:

@@ -1,10 +1,9 @@
 """Direct methods: polynomial decisions for objects whose values are unique.
 
 A direct method derives the verdict from the intervals of the operations, without a search. `zones`
-is for registers, `sets` for sets that only grow, and `queues` for queues and bags. `Model.decide`
-calls the method. The verdict is proven like the verdict of a search: an order is replayed, and
-`verify` enumerates a core. If a method is not exact for a history, it returns no verdict, and a
-search follows.
+is for registers, `sets` for sets that only grow, and `queues` for queues and bags. Its verdict is
+proven like the verdict of a search. If a method is not exact for a history, it returns no verdict,
+and a search follows.
 """
 
 from checkers.linearizability.direct.decision import Decision

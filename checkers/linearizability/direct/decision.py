@@ -12,8 +12,8 @@ from dataclasses import dataclass
 class Decision:
     """A verdict on one part of a history, with either a legal `order` or a contradictory `core`.
 
-    `order` and `core` hold operation ids. If `elements` is not empty, the core is already
-    contradictory in the smaller problem that `Model.restricted` makes from these elements.
+    Both have operation ids. If `elements` is not empty, the core is already contradictory in the
+    smaller problem that `Model.restricted` makes from these elements.
     """
 
     method: str
@@ -26,8 +26,7 @@ class Insertion:
     """Inserts further operations into an order that respects real time.
 
     A gap is a position between two operations. Operations must be inserted in the order of their
-    calls, each into the first possible gap, which leaves room for operations that were called
-    later.
+    calls, each into the first possible gap.
     """
 
     def __init__(self, ids: Sequence[int], calls: Sequence[float], ends: Sequence[float]) -> None:

@@ -1,25 +1,20 @@
 """Decides histories of queues and bags, following Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
 
-Most of the method requires that elements are unique: at most one operation puts each element in.
-
-A history of a first-in-first-out queue has a legal order unless it has one of these violations,
-each of which involves few operations:
+The method requires that elements are unique: at most one operation puts each element in. A history
+of a first-in-first-out queue has a legal order unless it has one of these violations:
 
 * an element is taken out before any operation can have put it in, or more often than it was put in;
-* two elements leave in the wrong order: the element that was put in later leaves first, or leaves
-  although the earlier element never does;
+* the element that was put in later leaves first, or leaves although the earlier element never does;
 * a dequeue finds nothing, although at each moment of this dequeue some element was surely in the
-  queue: the element had been put in, and the dequeue that took it had not been called yet.
+  queue.
 
-In a bag, the order of elements does not matter. If no dequeue finds nothing, the elements of a bag
-are independent. Then counting is enough, even if an element was put in several times: before its
-n-th dequeue returns, at least n operations that put it in must have been called.
+In a bag, the order of elements does not matter. If no dequeue finds nothing, counting is enough,
+even if an element was put in several times.
 
 An addition of unknown outcome happened if its element was taken out. A dequeue of unknown outcome
-may have taken an element that must have left the queue. If these elements are sorted by the latest
-moment at which they could leave, the n-th element needs n dequeues of unknown outcome that were
-called by its moment. If some dequeues found nothing, the method tries only one assignment of
-elements to dequeues of unknown outcome, and leaves the other assignments to the search.
+may have taken an element that must have left the queue. If some dequeues found nothing, the method
+tries only one assignment of elements to dequeues of unknown outcome, and leaves the other
+assignments to the search.
 """
 
 from __future__ import annotations
@@ -50,8 +45,8 @@ class Move(NamedTuple):
 class Moves(NamedTuple):
     """All operations of a history, by kind.
 
-    `puts` are enqueues, `takes` are dequeues that got an element, `empties` are dequeues that found
-    nothing, and `lost` are dequeues without an answer.
+    `puts` are enqueues. `takes` are dequeues that got an element. `empties` are dequeues that found
+    nothing. `lost` are dequeues without an answer.
     """
 
     puts: list[Move]
@@ -110,7 +105,6 @@ def decide_bag(moves: Moves) -> Decision | None:
     if core is not None:
         return core
     # Assign the elements that were put in first to the unanswered dequeues that were called first.
-    # The search tries other assignments.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
         item.take, item.take_call = lost, max(item.put_call, lost.call)
@@ -164,7 +158,7 @@ def _overtaken(items: Sequence[_Item]) -> Decision | None:
     """Find two elements that left a first-in-first-out queue in the wrong order."""
     taken = [item for item in items if item.take is not None]
     waiting = sorted(taken, key=lambda item: -item.put_end)
-    # of the elements that were put in before `item`, the one whose dequeue was called last
+    # of the elements put in before `item`, the one whose dequeue was called last
     latest: _Item | None = None
     for item in sorted(taken, key=lambda item: item.put_call):
         while waiting and waiting[-1].put_end < item.put_call:
@@ -190,7 +184,7 @@ def _last_to_leave(one: _Item, other: _Item) -> _Item:
 def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | None:
     """Find elements that must have left, but that no dequeue can have taken.
 
-    Assigns the unanswered dequeues to elements that must have left before other elements.
+    Elements that must leave before other elements are assigned to the unanswered dequeues.
     """
     taken = sorted((i for i in items if i.take is not None), key=lambda item: item.put_call)
     calls = [item.put_call for item in taken]
@@ -217,12 +211,7 @@ def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | Non
 
 
 def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
-    """Find a dequeue that found nothing although the queue or bag had an element.
-
-    There are two cases. At each moment of the dequeue, the queue had an element that no unanswered
-    dequeue took. Or, when the dequeue began, the queue had more elements than unanswered dequeues
-    can have taken before the dequeue ended.
-    """
+    """Find a dequeue that found nothing although the queue or bag had an element."""
     lost = {move.id for move in moves.lost}
     leaving = [i for i in items if i.take is not None and i.take.id not in lost]
     covered = _covered(leaving if lost else items, moves.empties)
@@ -278,7 +267,6 @@ def _in_order(items: Sequence[_Item]) -> list[_Item] | None:
 
 
 def _passing(items: Sequence[_Item]) -> list[_Item] | None:
-    """Return the order of `_in_order` for elements that all leave or all stay."""
     by_put = sorted(range(len(items)), key=lambda n: items[n].put_call)
     put_ends = sorted(range(len(items)), key=lambda n: items[n].put_end)
     take_ends = sorted(range(len(items)), key=lambda n: items[n].take_end)
@@ -323,9 +311,8 @@ def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
     """Order all operations by the moments chosen for `items`.
 
     Returns `None` if a dequeue found nothing although, by these moments, the queue always has an
-    element during the dequeue. If several events have the same moment, elements that leave come
-    first, then dequeues that find nothing, then elements that enter (and perhaps leave at the same
-    moment).
+    element. At the same moment, elements that leave come first, then dequeues that find nothing,
+    then elements that enter.
     """
     events: list[tuple[float, int, int, int, int]] = []
     for number, item in enumerate(items):

@@ -1,17 +1,14 @@
 """Decides histories of sets that only grow, by the chain of their reads.
 
-Nothing leaves a set that only grows. So the results of reads, sorted by size, must form a chain in
-which each result contains the previous one. The level of an element is the position of the first
-result that shows it. Every operation has a rank: first come the additions of elements of level 1,
-then the reads with the first result, then the additions of level 2, and so on. Last come the
-additions of elements that no read shows. A legal order exists if and only if no operation was
-called after an operation of a higher rank had returned. This test takes a few sorts and one pass
-over the elements that each read shows.
+Nothing leaves such a set. So the results of reads, sorted by size, must form a chain in which each
+result contains the previous one. This chain ranks the operations: first the additions of the
+elements in the first result, then the reads with this result, then the additions of the elements
+that are new in the second result, and so on. Last come the additions of elements that no read
+shows. A legal order exists if and only if no operation was called after an operation of a higher
+rank had returned.
 
-If an element was added more than once, the addition that reported it as new came first. If none
-reported this, the addition that was called first can come first. The other additions may come
-anywhere after the reads that lack the element. An addition of unknown outcome happened only if a
-read shows its element.
+If an element was added more than once, the addition that reported it as new came first. An addition
+of unknown outcome happened only if a read shows its element.
 """
 
 from __future__ import annotations
