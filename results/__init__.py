@@ -1,9 +1,8 @@
 """Results of runs: the page of one run, tables over thousands, and a server to browse them.
 
-The code here loads checkers and workloads through the registry only. It imports pyarrow, pandas,
-DuckDB, Jinja2 and PySpark inside the functions that use them. A run itself needs only pyarrow.
-
-The function `open` opens a lake or a store as tables (`results.notebook.tables`).
+The function `open` opens a lake or a store as tables (`results.notebook.tables`). A run itself
+needs only pyarrow. The functions here import pandas, DuckDB, Jinja2 and PySpark only when they use
+them.
 """
 
 from __future__ import annotations

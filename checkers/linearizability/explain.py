@@ -2,9 +2,8 @@
 
 Like Knossos, `explain` returns the first operation, in the order of returns, that cannot be
 linearized, and the operation that returned just before it. It also returns the configurations that
-are possible before the failing return, each with its order of operations and its state. Finally, it
-returns a core (see `core`): the few operations that contradict each other, no matter how the other
-operations ended.
+are possible before the failing return. Finally, it returns a core (see `core`): the few operations
+that contradict each other.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ SURVIVORS_MAX = 8
 class Survivor:
     """One legal order of all operations that had to take effect before the failing operation.
 
-    `order` holds operation ids from the start; `state` is the model's state after the order, and
-    `state_text` describes it. `pending` has the operations that are open at the failing return and
-    not in `order`. `unknown_used` has the operations of unknown outcome in `order`.
+    `order` has operation ids. `state` is the model's state after the order, and `state_text`
+    describes it. `pending` has the operations that are open at the failing return and not in
+    `order`. `unknown_used` has the operations of unknown outcome in `order`.
     """
 
     order: tuple[int, ...]
@@ -45,13 +44,16 @@ class Failure:
     """The reason why a history has no legal order. All numbers are operation ids.
 
     `operation` is the first operation that cannot be linearized, by the order of returns.
-    `previous` is the last operation that returned before `operation`, or `None`. `survivors` has at
-    most 8 of the configurations that are possible before the failing return; `survivors_total`
-    counts them all. `core` is a set of operations that contradict each other, no matter whether and
-    when the operations in `weakened` took effect. If `core_minimal` is true, dropping any operation
-    makes the core linearizable; otherwise the search for a minimal core ran out of budget. If a
-    smaller problem failed, `projection` names this problem. If `Model.restricted` made the smaller
-    problem, `elements` has its elements. Direct methods report no survivors.
+    `previous` is the last operation that returned before it, or `None`. `survivors` has at most 8
+    of the configurations that are possible before the failing return, and `survivors_total` is
+    their number.
+
+    `core` is a set of operations that contradict each other, no matter whether and when the
+    operations in `weakened` took effect. If `core_minimal` is false, the search for a minimal core
+    ran out of budget.
+
+    If a smaller problem failed, `projection` names this problem. If `Model.restricted` made it,
+    `elements` has its elements. Direct methods report no survivors.
     """
 
     operation: int
@@ -163,7 +165,7 @@ def _one_survivor(
 ) -> tuple[Survivor, ...]:
     """Find one configuration before the failing return by a depth-first search.
 
-    Returns no configuration if the search takes too many steps or reaches a limit.
+    Returns none if the search takes too many steps or reaches a limit.
     """
     search = depth_first(problem, lean=False, configurations_max=limits.configurations_max)
     while search.best < best and search.run(1) is Status.RUNNING:

@@ -1,16 +1,13 @@
 """Searches breadth-first over return events: Lowe's just-in-time linearization, with dominance.
 
-A configuration is one way in which the operations so far can have taken effect. The frontier before
-a return is the set of all configurations that are possible before this return. The search expands
-only configurations in which the returning operation is not linearized yet; the other configurations
-pass the return unchanged. For each (mask, state), the search keeps only the minimal sets of used
-operations of unknown outcome (an antichain). If a configuration has used only a subset of the
-operations that another one has used, it can reach everything that the other one can, because
-operations of unknown outcome may stay unused. So this search decides invalid histories with many
-lost answers on which a depth-first search does not finish.
+A configuration is one way in which the operations so far can have taken effect. The frontier is the
+set of all configurations that are possible before a return. The search expands the configurations
+in which the returning operation is not linearized yet.
 
-Every configuration carries its branching choices as a linked list, so a witness or a surviving
-configuration can be replayed. Lists of related configurations share their prefix.
+For each (mask, state), only the minimal sets of used operations of unknown outcome are kept (an
+antichain). A configuration that has used fewer of these operations can reach everything that
+another configuration can. So this search decides invalid histories with many lost answers on which
+a depth-first search does not finish.
 """
 
 from __future__ import annotations
@@ -32,8 +29,8 @@ class Path(NamedTuple):
 class Configuration(NamedTuple):
     """One way in which the history up to some return can have happened.
 
-    `mask` has the open operations that are linearized, `used` the operations of unknown outcome
-    that took effect, and `path` the choices that led to this configuration.
+    `mask` has the open operations that are linearized. `used` has the operations of unknown outcome
+    that took effect. `path` has the choices that led to this configuration.
     """
 
     mask: int
@@ -52,7 +49,7 @@ class Configuration(NamedTuple):
 
 
 class Frontier:
-    """A resumable breadth-first search; `best` is the position of the next return to pass."""
+    """A resumable breadth-first search. `best` is the position of the next return to pass."""
 
     def __init__(self, problem: Problem, *, configurations_max: int) -> None:
         self._problem = problem
@@ -93,7 +90,7 @@ class Frontier:
     _current = False  # false until the search expands its first layer
 
     def _next_layer(self) -> None:
-        """Start on the earliest layer that has configurations; the search ends if none has any."""
+        """Start on the earliest layer that has configurations. Without one, the search ends."""
         if self.status is not Status.RUNNING:
             return
         if not self._layers:

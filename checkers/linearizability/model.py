@@ -3,14 +3,12 @@
 The vocabulary is Porcupine's: an `Operation` has a client, input, call, output and return, and a
 `Model` has `init`, `step`, `partition` and two methods `describe_*`. There are three additions:
 
-* an operation **without a return** is *unknown*: it may take effect at any moment after its call,
-  or never. Its output is `UNKNOWN`, and `step` returns the state after the operation takes effect.
-* `read_only` marks operations whose *response* says that nothing changed (reads, but also a failed
-  compare-and-set, "already exists", "not found"). The search linearizes these operations as soon as
-  they are legal, without branching, which makes catalog histories cheap to check.
+* An operation **without a return** is *unknown*: it may take effect at any moment after its call,
+  or never. Its output is `UNKNOWN`.
+* `read_only` marks operations whose *response* says that nothing changed, such as reads and failed
+  compare-and-sets. The search linearizes them as soon as they are legal, without branching.
 * `projections` returns smaller problems that must all be linearizable if the whole history is. A
-  search of a projection can only refute a history, but does so far sooner than a search over the
-  whole state.
+  search of a projection can refute a history far sooner than a search over the whole state.
 
 A model is a plain class with pure functions over hashable states. Equal states must hash equally.
 """
@@ -64,7 +62,7 @@ class Result(enum.Enum):
 
 
 class ModelError(HarnessError):
-    """A model broke its contract, for example with a read-only operation that changes the state."""
+    """A model broke its contract, for example by a read-only operation that changes the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class Operation(Generic[I, O]):
 
     Intervals are closed: at equal times a call comes before a return. An operation with
     `return_time=None` has an unknown outcome, even if it has an `output`. Results refer to
-    operations by `id`; an `id` of -1 is replaced by the operation's position.
+    operations by `id`. An `id` of -1 is replaced by the operation's position.
     """
 
     client_id: int
@@ -97,7 +95,7 @@ class Operation(Generic[I, O]):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a history that is ordered by position alone; `id` links a call to its return."""
+    """One event of a history that is ordered by position alone. `id` links a call to its return."""
 
     client_id: int
     is_call: bool
@@ -108,7 +106,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I, O]):
-    """A smaller problem that is linearizable if the history is; operations keep their ids."""
+    """A smaller problem that is linearizable if the history is. Operations keep their ids."""
 
     name: str
     model: Model[S, I, O]
@@ -127,13 +125,11 @@ def _from_environment(name: str) -> int | None:
 class Limits:
     """The limits of a check on time, memory and steps.
 
-    `time_s` is wall time, and `memory_mib` the permitted growth of the process; a check exceeds
-    them for less than a second. `steps` counts attempted model steps, memoized or not, over all
-    searches and projections. A check may exceed `steps` by a few thousand steps. `None` means no
-    limit; without `steps` and `time_s`, a check takes at most `STEPS_MAX` steps. If the step limit
-    is reached first, the verdict is the same on every machine. `configurations` is the maximum
-    number of configurations that one search may remember. Its default depends on `memory_mib` and
-    leaves room for other searches.
+    `time_s` is wall time, and `memory_mib` is the permitted growth of the process. `steps` counts
+    attempted model steps over all searches and projections. `None` means no limit, but without
+    `steps` and `time_s`, a check takes at most `STEPS_MAX` steps. If the step limit is reached
+    first, the verdict is the same on every machine. `configurations` is the maximum number of
+    configurations that one search may remember. Its default depends on `memory_mib`.
 
     The explanation of an invalid history takes additional steps: the first budget in `rounds` for
     every projection, and `shrink_steps` for making a counterexample smaller.
@@ -184,15 +180,14 @@ class Specification(abc.ABC, Generic[S, I, O]):
     """The base class of specifications whose steps have one outcome or several outcomes."""
 
     direct_first: bool = False
-    """Whether `decide` runs before any search, and not only after a first, short search."""
+    """Whether `decide` runs before any search. Otherwise it runs after a first, short search."""
 
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
         """Whether the answer `output` could have contradicted other answers.
 
         Return `False` for an operation, such as a write, that is legal in every state and whose
-        answer shows nothing about the state. Searches do not call this method. It serves to count
-        observations, because a verdict on a history without observations means nothing. A lost
-        answer is never an observation.
+        answer shows nothing about the state. This method serves to count observations: a verdict on
+        a history without observations means nothing. A lost answer is never an observation.
         """
         del input_, output
         return True
@@ -218,9 +213,9 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def restricted(
         self, operations: Sequence[Operation[I, O]], elements: Sequence[Hashable], /
     ) -> Sequence[Operation[I, O]]:
-        """Reduce the operations to their effects on `elements`; operations keep their ids.
+        """Reduce the operations to their effects on `elements`. Operations keep their ids.
 
-        The result must be linearizable whenever all `operations` are linearizable.
+        The result must be linearizable if `operations` are.
         """
         raise ModelError(
             f"{type(self).__name__}.decide names the elements {elements!r}, "
@@ -237,7 +232,7 @@ class Specification(abc.ABC, Generic[S, I, O]):
 
 
 class Model(Specification[S, I, O]):
-    """A sequential specification. Subclass it and override `init` and `step` at least."""
+    """A sequential specification. Subclasses override at least `init` and `step`."""
 
     @abc.abstractmethod
     def init(self) -> S:
@@ -247,8 +242,8 @@ class Model(Specification[S, I, O]):
     def step(self, state: S, input_: I, output: O | Unknown, /) -> tuple[bool, S]:
         """Return whether the operation is legal in `state` with this output, and the next state.
 
-        If the output is `UNKNOWN`, the operation is legal and takes effect as `state` determines.
-        If the operation would fail in `state`, the next state is `state`.
+        If the output is `UNKNOWN`, the operation is legal. If the operation would then fail in
+        `state`, the next state is `state`.
         """
 
     def read_only(self, input_: I, output: O | Unknown, /) -> bool:
@@ -282,8 +277,7 @@ class Model(Specification[S, I, O]):
         """Return the same specification, with hints from the answers of `operations` only.
 
         Hints let a model look ahead at answers, to rule out steps that lead nowhere. The returned
-        model must not use the answers of other operations: to shrink a counterexample, operations
-        are made optional, and the proof must not depend on the answers of optional operations.
+        model must not use the answers of other operations, since a proof must not depend on them.
         """
         del operations
         return self
@@ -293,15 +287,15 @@ class Model(Specification[S, I, O]):
     ) -> Sequence[Operation[I, O]]:
         """Make operations in `others` equal if no operation of the `core` can tell them apart.
 
-        Each of the `others` is optional, so it may take effect or not. With this method, a thousand
-        ways to overwrite a value that the core reads become a single way. A legal order of the core
-        with some of the `others` must exist if and only if one with some of the returned operations
-        exists.
+        Each of the `others` is optional: it may take effect or not. With this method, a thousand
+        ways to overwrite a value that the core reads become a single way. The core must have a
+        legal order with some of the returned operations if and only if it has one with some of the
+        `others`.
         """
         del core
         return others
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
-    """Count the answers that could contradict others; without any, a verdict means nothing."""
+    """Count the answers that could contradict others. Without any, a verdict means nothing."""
     return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

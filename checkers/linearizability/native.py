@@ -2,17 +2,15 @@
 
 `problem_of`, `depth_first` and `breadth_first` create the objects that `problem`, `search` and
 `frontier` define. If the extension module `checkers._native` (Rust, source in `native/`) is
-available, the functions return subclasses that keep histories, memoized steps and visited sets in
-native memory. A model stays plain Python and is called once per state and distinct operation; only
-`Register` is stepped natively.
+available, these objects keep histories, memoized steps and visited sets in native memory. A model
+stays plain Python and is called once per state and distinct operation. Only `Register` is stepped
+natively.
 
 The Python code is the specification: the native searches make the same moves in the same order and
-count the same steps. So the verdict, steps, witness and surviving configurations must be *equal*,
-and tests require this.
+count the same steps. Tests require equal results.
 
-The native core cannot represent a history with more than 1024 operations open at once, more than
-4096 operations of unknown outcome, or times beyond 64 bits. Such a history is searched in pure
-Python. `HARNESS_NATIVE=0` turns the native core off.
+A history with more than 1024 operations open at once, more than 4096 operations of unknown outcome,
+or times beyond 64 bits is searched in pure Python. `HARNESS_NATIVE=0` turns the native core off.
 """
 
 from __future__ import annotations
@@ -137,7 +135,7 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
 
 
 class _Watched:
-    """A model for the native core; it tests the clock before each step."""
+    """A model for the native core that tests the clock before each step."""
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
         self._step = model.step

@@ -2,8 +2,8 @@
 
 As in Porcupine, `to_model` turns a nondeterministic specification into a deterministic model. The
 state of this model is the *set* of all states that are possible after the operations so far. A step
-collects the possible successors of every state in the set, and is illegal if no successor exists.
-So a check is exact, but its time grows with the sizes of these sets.
+is illegal if no state in the set has a successor. A check is exact, but its time grows with the
+sizes of these sets.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class NondeterministicModel(Specification[S, I, O]):
     def step(self, state: S, input_: I, output: O | Unknown, /) -> Iterable[S]:
         """Return all possible next states; none if the operation is illegal with this output.
 
-        If the output is `UNKNOWN`, return all next states that are possible if the operation takes
-        effect; there must be at least one.
+        If the output is `UNKNOWN`, there must be at least one.
         """
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:

@@ -121,15 +121,15 @@ class Part:
         return self._started and Status.RUNNING not in {self.depth.status, self.breadth.status}
 
     def _start(self) -> None:
-        """Create all three searches; if a time limit interrupts this, start again next time."""
+        """Create all three searches. If a time limit interrupts this, start again next time."""
         if not self._started:
             self._started = all((self.lean, self.depth, self.breadth))
 
     def run(self, budget: int, stop: Clock, *, room: int | None = None) -> Result | None:
         """Give each unfinished search `budget` more steps, until a search decides.
 
-        `room` is the remaining number of steps for all searches together; if `room` is too small,
-        each search gets fewer steps. Returns the verdict, or `None` if no search decided.
+        `room` is the remaining number of steps for all searches together. Returns the verdict, or
+        `None` if no search decided.
         """
         self._start()
         searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
@@ -142,7 +142,7 @@ class Part:
             searches = searches[1:]
         elif self.rounds:
             # The lean search did not decide in the first round, so the history is probably invalid.
-            # Then the breadth-first search runs first.
+            # The breadth-first search runs first.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:
@@ -174,7 +174,7 @@ class Part:
 def projected(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], limits: Limits
 ) -> list[Part]:
-    """Make a part from each projection of the model; these parts can only refute the history."""
+    """Make a part from each projection of the model. These parts can only refute the history."""
     return [
         Part(p.name, p.model, p.operations, limits, only_refutes=True)
         for p in model.projections(operations)
@@ -184,8 +184,8 @@ def projected(
 def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
     """Return the projections that refute an invalid history, sorted by their failing returns.
 
-    Returns `part` if no projection refutes the history. A projection gives a shorter explanation
-    than the whole history, and its counterexample can be made smaller.
+    Returns `part` if there is none. A projection gives a shorter explanation than the whole
+    history.
     """
     for other in projections:
         if other.result is None:
@@ -217,7 +217,7 @@ def explained_part(
 
 
 def unexplained(part: Part) -> Failure:
-    """Return the failure of `part` without a search; its core is all operations that returned."""
+    """Return the failure of `part` without a search. Its core is all operations that returned."""
     best = part.finished.best
     operations, returns = part.operations, part.problem.returns
     return Failure(

@@ -1,10 +1,8 @@
 """Searches for a legal order that respects a given partial order instead of real time.
 
-Real time orders operations by their intervals, and the other searches rely on these intervals. The
-permits of a profile (`checkers.catalog.permits`) remove single pairs from this order, so that
-intervals can no longer represent it. So here each operation has a bit mask of its predecessors
-instead. Apart from this, the search works like the module `search`: it goes depth first, remembers
-visited configurations, and takes a read as soon as it is legal, which loses no order.
+Real time orders operations by their intervals. The permits of a profile
+(`checkers.catalog.permits`) remove single pairs from this order, so that intervals can no longer
+represent it. So here each operation has a bit mask of its predecessors.
 
 `partial_search` has the search itself. The result is exact within the bounds of steps and memory:
 an order that it finds is replayed with the model, and if it finishes without finding an order, none
@@ -12,8 +10,7 @@ exists.
 
 A *rollback* is a special operation, which represents a power cut: it returns to an earlier state of
 the same order, and all changes after that state are lost. A rollback must not undo a change of
-known outcome that was called after the rollback. While rollbacks are still possible, a
-configuration also includes the states to which they may return.
+known outcome that was called after the rollback.
 """
 
 from __future__ import annotations
@@ -86,14 +83,17 @@ def find_partial_order(
 ) -> PartialOutcome:
     """Find a legal order of all operations that returned and of some of the others.
 
-    `operations` are in the order of their calls. `before[i]` is the mask of the positions that must
-    come before `i`; it contains only operations that returned. `chains` are masks that partition
-    the positions; along each chain, the sets of predecessors only grow. `hints` give the likely
-    order: a hint is the (term, index) of the log entry that an operation wrote, or of the last
-    entry that it saw, and lower hints come first. `end_s` is the deadline on the monotonic clock.
-    `backs` is the mask of the operations that are rollbacks (they have no return). `ruled_out` lets
-    the search skip states that cannot lead to a legal order. It need only be sound for orders
-    without rollbacks, because it is ignored if there are any.
+    `operations` are in the order of their calls.
+    `before[i]` is the mask of the positions that must come before `i`. It has only operations that
+    returned.
+    `chains` are masks that partition the positions. Along each chain, the sets of predecessors only
+    grow.
+    `hints` give the likely order. A hint is the (term, index) of the log entry that an operation
+    wrote or saw last.
+    `end_s` is the deadline on the monotonic clock.
+    `backs` is the mask of the operations that are rollbacks.
+    `ruled_out` lets the search skip states that cannot lead to a legal order. It is ignored if
+    there are rollbacks.
     """
     search = Search(
         model, operations, before, chains, hints, end_s, backs, held_bytes_max, ruled_out
@@ -124,7 +124,7 @@ def verified(
     before: Sequence[int],
     outcome: PartialOutcome,
 ) -> PartialOutcome:
-    """Replay the order of `outcome`, and return it; raises `AssertionError` for a wrong order."""
+    """Replay the order of `outcome`, and return it. Raises `AssertionError` for a wrong order."""
     assert outcome.order is not None
     order, done = outcome.order, 0
     for at, _ in zip(order, states_along(model, operations, outcome), strict=True):
@@ -148,10 +148,10 @@ def find_relaxed_order(
 ) -> PartialOutcome:
     """Find a legal order in real time in which stale answers may miss changes of later terms.
 
-    `facts` maps operation ids to nodes and terms; an operation without an entry is a rollback. If
+    `facts` maps operation ids to nodes and terms. An operation without an entry is a rollback. If
     `is_stale` is true for an operation and its answer has a term, the operation need not follow
     operations that another node answered in a later term. `end_s` is on the monotonic clock. If
-    there are no rollbacks, `guess` is tried first, with the masks of predecessors.
+    there are no rollbacks, `guess` is tried first.
     """
     strict = Fact(None, None)
     classes: dict[Fact, int] = {}
@@ -183,7 +183,6 @@ def find_relaxed_order(
 
 
 def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact], fact: Fact) -> int:
-    """Return the mask of the operations that another node answered in terms after `fact.term`."""
     mask = 0
     assert fact.term is not None, "only answers with a term may be stale"
     for at, operation in enumerate(operations):

@@ -3,9 +3,10 @@
 Backtracking revises the last choices first, although an early choice may be the wrong one: often
 only much later operations show that a power cut lost a state. So each of the first walks may take
 an unlikely choice at only a few points, but at any depth (limited discrepancy search, Harvey and
-Ginsberg, IJCAI 1995). The last walk may do so at every point. Hints say which choices are likely.
-They come from the entries of the target's log that answers name. Hints only affect the order of
-trials.
+Ginsberg, IJCAI 1995). The last walk may do so at every point.
+
+Hints say which choices are likely. A hint comes from an entry of the target's log that an answer
+names. It only affects the order of trials.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ STEPS_MAX: Final = 4_000_000
 DISCREPANCIES: Final = (0, 1, 2, 4)
 """The maximum numbers of unlikely choices in successive walks.
 
-These walks share half of the steps. A last walk without such a maximum gets the rest."""
+These walks share half of the steps. A last walk without such a maximum gets the rest.
+"""
 AHEAD: Final = 16
 """How many of the next operations are tried in each state to which a rollback can return."""
 CLOCK_EVERY: Final = 512
@@ -62,7 +64,7 @@ _ENTRY_BYTES: Final = 240
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A point of a path, with the operations that are done, the state, and the last change's hint.
+    """A point of a path: the operations that are done, the state, and the last change's hint.
 
     Changes that a rollback undid do not count for the hint.
     """
@@ -76,8 +78,8 @@ class _Place:
 class _Node:
     """A node of the search tree.
 
-    `length` is the length of the path to the node, `choices` has the choices still to try, and
-    `others` is the number of unlikely choices that are still allowed.
+    `length` is the length of the path to the node. `choices` has the choices still to try. `others`
+    is the number of unlikely choices that are still allowed.
     """
 
     place: _Place
@@ -88,7 +90,7 @@ class _Node:
 
 
 _Choice = tuple[int, Any, _Node | None]
-"""(Operation, state after it, and the node to which it returns if it is a rollback)."""
+"""(Operation, state after it, and for a rollback the node to which it returns)."""
 
 
 class Search:
@@ -267,7 +269,7 @@ class Search:
         return done
 
     def _choices(self, node: _Place) -> Iterator[tuple[bool, _Choice]]:
-        """Yield (is likely, choice) for all distinct choices; only the first choice is likely."""
+        """Yield (is likely, choice) for all distinct choices. Only the first choice is likely."""
         met: set[tuple[int, int]] = set()
         for choice in self._ordered(node):
             key = (choice[0], self._number(choice[1]))
@@ -318,8 +320,8 @@ class Search:
     def _promising(self, place: _Place, first: int) -> Iterator[_Choice]:
         """Yield the rollbacks that make more of the next operations legal, the best first.
 
-        If the hint of `first` shows that the log has become shorter, entries were lost. Then the
-        function yields all rollbacks to states with a log that is short enough.
+        If the hint of `first` shows that the log has become shorter, entries were lost. Then all
+        rollbacks to states with a log that is short enough are possible.
         """
         next_ = sorted(_bits(self._known & ~place.done), key=lambda at: (self._hint(at), at))
         left = self._hint(first)[1] - (self._changes >> first & 1)

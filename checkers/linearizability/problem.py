@@ -1,14 +1,14 @@
 """Prepares a history for searches, with return events, slots, and memoized model steps.
 
-At any time, a search handles only a window: the operations that are open around one return event.
-Events are sorted by time; at equal times, calls come before returns. Each open operation has a
-*slot*, a bit that is reused after the operation returns. So a configuration consists of three small
-numbers: the position of the next return to pass, the mask of open slots that are already
-linearized, and the number of the state. Unknown operations (operations of unknown outcome) never
-return. A second mask has a bit for each of them, in call order.
+A search looks at one return event at a time, with the operations that are open around it. Events
+are sorted by time; at equal times, calls come before returns. Each open operation has a *slot*, a
+bit that is reused after the operation returns. So a configuration consists of three small numbers:
+the position of the next return to pass, the mask of open slots that are already linearized, and the
+number of the state. Unknown operations (operations of unknown outcome) never return. A second mask
+has a bit for each of them.
 
-`Stepper` numbers the states and memoizes every step. Operations with equal input and output share
-their memoized steps, so a model in plain Python is called only for new steps.
+`Stepper` numbers the states and memoizes every step, so a model in plain Python is called only for
+new steps.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Problem:
     def __init__(
         self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
     ) -> None:
-        """Sort the events and assign slots; read-only operations of unknown outcome are left out.
+        """Sort the events and assign slots; leave out read-only operations of unknown outcome.
 
         Raises `ValueError` if an operation returns before its call, or if a time is nan.
         """
@@ -148,11 +148,10 @@ class Problem:
     def relevant(self, position: int, mask: int) -> int:
         """Return the footprint of all operations that can affect the return at `position`.
 
-        Let R be the operation that returns there. If an operation before R in a legal order shares
-        no part of the state with R, directly or through other operations before R, it commutes with
-        all of them. Since it is still open or of unknown outcome, it can move right after R. So a
-        search needs to try only operations before R that footprints connect to R. Open reads also
-        connect operations.
+        Let R be the operation that returns there. An operation before R that shares no part of the
+        state with R, directly or through other operations, commutes with them and can move right
+        after R. So a search needs to try only operations before R that footprints connect to R.
+        Open reads also connect operations.
         """
         footprints = self.footprints
         reach = footprints[self.returns[position]]

@@ -1,22 +1,18 @@
 """Proves the verdict of a linearizability check, and makes the `CheckResult` that reports it.
 
-`judged` turns the outcome of a check into a result. Checkers of runs and models of imported
-histories call it, and describe invalid histories in their own words (see `Told`). `certify` proves
-the outcome by a `Certificate`, which `verify` verifies:
+`judged` turns the outcome of a check into a result. `certify` proves the outcome by a
+`Certificate`, which `verify` verifies:
 
 * valid: one legal order for each part, and the operations of unknown outcome that never took
-  effect. An order is always replayed completely, which takes near-linear time.
+  effect. An order is always replayed completely.
 * invalid: a core of operations (see `core`) and the problem in which they contradict each other:
   the whole history, one of its parts, or one of the model's projections.
 
 If the verifier needs too many steps to enumerate a core, searches in pure Python try to confirm it.
-If these searches do not finish either, they try the core that consists of all returned operations.
-The certificate names the method that confirmed a core. The confirmation ends after a number of
-steps, after `CONFIRM_S_MAX` seconds, or at (or shortly after) the deadline of the check, whichever
-comes first.
+If these do not finish either, they try the core that consists of all returned operations.
 
 `CertificateError` is raised if a proof is wrong. If no method confirms a certificate within the
-limits, its `confirmed_by` is empty, and the reported verdict is `unknown`.
+limits, its `confirmed_by` is empty, and the verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -76,9 +72,9 @@ def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
 
 
 class Told(NamedTuple):
-    """The description of an invalid history, with its subject, reasons, and operations to blame.
+    """The description of an invalid history: its subject, reasons, and operations to blame.
 
-    `rule` is the short name of the broken rule, which serves to group failures in reports.
+    `rule` is the short name of the broken rule. Reports group failures by this rule.
     """
 
     subject: str
@@ -88,7 +84,7 @@ class Told(NamedTuple):
 
 
 def offenders(failure: Failure) -> tuple[int, ...]:
-    """Return the operations to blame, which are the failing operation and the rest of its core.
+    """Return the operations to blame: the failing operation and the rest of its core.
 
     If the core is too large, the operation before the failing operation replaces the rest.
     """
@@ -302,7 +298,7 @@ def _confirmed(
     confirmed = _confirm(part, core, limits, steps // 10, clock)
     if confirmed:
         return core, minimal, confirmed
-    # Next, take all returned operations as the core: with fewer optional operations, a search has
+    # Next, take all returned operations as the core. With fewer optional operations, a search has
     # fewer possibilities to try.
     core = [operation.id for operation in part.operations if not operation.is_unknown]
     return core, False, _confirm(part, core, limits, steps, clock)

@@ -1,11 +1,11 @@
 """Runs a check in rounds: a direct method, and searches that take turns with limited budgets.
 
-If the model has a direct method (`Model.decide`), it runs either before all searches, or after some
-search steps without a verdict. Every part (partition or projection) gets three searches: the lean
-depth-first search, the complete depth-first search, and the breadth-first search with dominance.
-The first search that decides a part gives its verdict. An invalid part ends the whole check, since
-no other part can make the history valid. Budgets are counted in steps. Limits of time and memory
-can only turn a verdict into `UNKNOWN`.
+Every part (partition or projection) gets three searches: the lean depth-first search, the complete
+depth-first search, and the breadth-first search with dominance. The first search that decides a
+part gives its verdict. An invalid part ends the whole check. A direct method (`Model.decide`) runs
+either before all searches, or after some search steps without a verdict.
+
+Budgets are counted in steps. Limits of time and memory can only turn a verdict into `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ EXPLAINED_BY_TRIALS_MAX = 2_000
 class CheckOutcome:
     """The outcome of a check.
 
-    `witness` (only for `OK`) has one legal order of operation ids for each partition; operations of
+    `witness` (only for `OK`) has one legal order of operation ids for each partition. Operations of
     unknown outcome that are not in an order never took effect. `failure` (only for `ILLEGAL`, if
     requested) explains the verdict. `decided_by` names the method, and for `ILLEGAL` also the part.
-    If a part is undecided or illegal, `returns` is the number of its returns, and `progress` is the
-    number of returns that the best path passed. `end_s` is the deadline of the check, including its
-    proof, on the monotonic clock.
+    `returns` is the number of returns of an undecided or illegal part, and `progress` is the number
+    of returns that the best path passed. `end_s` is the deadline of the check, including its proof,
+    on the monotonic clock.
     """
 
     result: Result
@@ -113,7 +113,7 @@ class Check:
     def _decide(self) -> Part | None:
         """Apply the direct method to all undecided parts, at most once in a check.
 
-        Returns the first part that the direct method refutes.
+        Returns the first part that it refutes.
         """
         if self._asked:
             return None
@@ -149,8 +149,7 @@ class Check:
     def _illegal(self, part: Part, *, explained: bool) -> CheckOutcome:
         """Return the outcome for the refuted `part`, with an explanation if `explained`.
 
-        For a large part, a direct method is tried first, since it finds a small core much sooner
-        than searches do.
+        For a large part, a direct method is tried first, since it finds a small core much sooner.
         """
         large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
         if explained and large and part.decision is None and not self._clock.is_over():

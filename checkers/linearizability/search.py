@@ -1,27 +1,23 @@
 """Searches depth-first over configurations that describe a window of the history (see `problem`).
 
 A configuration is (next return to pass, mask of linearized open slots, used unknown operations,
-state). An unknown operation is an operation of unknown outcome. The search succeeds when it passes
-every return. It follows Wing and Gong (1993) with Lowe's cache (2017), except for these
-differences:
+state). The search succeeds when it passes every return. It follows Wing and Gong (1993) with Lowe's
+cache (2017), with these differences:
 
-* the cache key does not grow with the history (see `problem`);
-* reads are absorbed, never branched on;
-* if two configurations differ only in the unknown operations that they used, and the first used a
-  subset of the second's operations, the second is dropped, because the first can reach everything
-  that the second can (dominance);
-* interchangeable unknown operations are used in call order;
-* the search tries the operation that must return next, then operations that make it legal, then
+* The cache key does not grow with the history (see `problem`).
+* Reads are absorbed, never branched on.
+* Of two configurations that differ only in the unknown operations that they used, the one that used
+  a superset is dropped (dominance).
+* Interchangeable unknown operations are used in call order.
+* The search tries the operation that must return next, then operations that make it legal, then
   other open operations (latest call first), and finally unknown operations.
 
 The *lean* variant uses unknown operations only right before an operation that they make legal. Most
-valid histories with many lost answers have such a linearization. The lean variant finds it even
-where the complete search would try too many ways to apply changes that no answer needs. The lean
-variant can prove a history valid, but never invalid: if it finds no order, it ends as
-`EXHAUSTED_LEAN`.
+valid histories with many lost answers have such a linearization. The lean variant can prove a
+history valid, but never invalid: if it finds no order, it ends as `EXHAUSTED_LEAN`.
 
-A search is an object that runs for a budget of steps and can be continued. Its findings do not
-depend on the clock. `run_sliced` runs a search until its budget is spent or a clock ends it.
+A search runs for a budget of steps and can be continued. `run_sliced` runs it until its budget is
+spent or a clock ends it.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ class Status(enum.Enum):
 def dominated(chain: list[int], used: int) -> bool:
     """Whether `chain`, an antichain of sets, contains a subset of `used`.
 
-    If it has none, `used` is added to the chain and replaces its supersets.
+    If not, `used` is added to the chain and replaces its supersets.
     """
     for other in chain:
         if other & ~used == 0:
@@ -83,13 +79,14 @@ class _Frame:
     choices: tuple[int, ...]
     moves: Iterator[Move] | None = None
     reach: int = (
-        # the footprint of all operations that can affect the next return; set before the first move
+        # The footprint of all operations that can affect the next return. It is set before the
+        # first move.
         0
     )
 
 
 class DepthFirst:
-    """A resumable depth-first search; `best` is the position of the furthest return so far."""
+    """A resumable depth-first search. `best` is the position of the furthest return so far."""
 
     def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
         self._problem = problem
@@ -121,8 +118,8 @@ class DepthFirst:
                 break
             frame = stack[-1]
             if frame.moves is None:
-                # Before computing anything else, try the operation that must return next: on an
-                # easy stretch of the history, it is always legal.
+                # Try the operation that must return next before computing anything else: on an easy
+                # stretch of the history, it is always legal.
                 frame.moves = self._lean_moves(frame) if self._lean else self._moves(frame)
                 must = problem.returns[frame.position]
                 self.steps += 1
@@ -221,9 +218,10 @@ class DepthFirst:
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
 
     def _moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield all moves that consist of one operation other than `must`, which must return next.
+        """Yield all moves that consist of one operation, except the operation that must return
+        next.
 
-        Moves that make `must` legal come first.
+        Moves that make that operation legal come first.
         """
         must = self._problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
@@ -244,7 +242,9 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield moves of an open write, or of unknown operations and the operation they enable."""
+        """Yield moves of an open write, or of unknown operations and the operation that they make
+        legal.
+        """
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
@@ -303,8 +303,8 @@ class _Resumable(Protocol):
 def run_sliced(search: _Resumable, budget: int, is_over: Callable[[], bool]) -> Status:
     """Run `search` for about `budget` more steps in slices, or until `is_over()` is true.
 
-    `is_over` is called before each slice of a few milliseconds. The state of the search after the
-    whole budget does not depend on the slices.
+    `is_over` is called before each slice of a few milliseconds. The slices do not change the
+    search.
     """
     end, size = search.steps + budget, SLICE_STEPS
     while search.status is Status.RUNNING and search.steps < end and not is_over():

@@ -1,20 +1,18 @@
 """Verifies certificates independently of the searches.
 
-This module and the searches share only the vocabulary and the model's own `step`. The module uses
-the simplest methods and is short enough to be checked by reading:
+This module and the searches share only the vocabulary and the model's own `step`. It is short
+enough to be checked by reading:
 
-* an **order** (verdict valid) is replayed. It must contain each returned operation once, and
-  each operation of unknown outcome at most once. An operation must not come before an operation
-  that had returned before its call. Every step must be legal;
-* a **core** (verdict invalid) is decided by Wing and Gong's enumeration (1993) with a memory.
+* An **order** (verdict valid) is replayed. It must contain each returned operation once, and each
+  operation of unknown outcome at most once. An operation must not come before an operation that had
+  returned before its call. Every step must be legal.
+* A **core** (verdict invalid) is decided by Wing and Gong's enumeration (1993) with a memory.
 
-A core represents a weaker history. In it, the operations of the core took effect with their
-answers, between their calls and their returns. Every other operation is *optional*: it took effect
-with its answer (if it has one) at some moment after its call, or never. If even this weaker history
-has no legal order, then the original history has none either, since every legal order of the
-original is also legal for the weaker history. This holds for every model, with any `read_only` and
-any treatment of unknown outcomes. Leaving the other operations out would prove nothing: without a
-create, a read of the created object is already a contradiction.
+A core represents a weaker history. In it, only the operations of the core must take effect with
+their answers, between their calls and their returns. Every other operation is *optional*: it took
+effect with its answer at some moment after its call, or never. If even this weaker history has no
+legal order, the original history has none either. Leaving the other operations out would prove
+nothing: without a create, a read of the created object is already a contradiction.
 """
 
 from __future__ import annotations
@@ -33,7 +31,9 @@ class CertificateError(InternalError):
 
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
-    """Return the model without hints, which are answers that it uses in advance to prune steps."""
+    """Return the model without hints. Hints are answers that the model uses in advance to prune
+    steps.
+    """
     if type(model).for_operations is Model.for_operations:
         return model
     return model.for_operations([replace(operation, return_time=None) for operation in operations])
@@ -151,7 +151,7 @@ def verify_core(
 
 
 def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]]]:
-    """Group equal optional operations; each group is in the order of calls."""
+    """Group equal optional operations. Each group is in the order of calls."""
     classes: dict[Hashable, list[Operation[Any, Any]]] = {}
     for operation in sorted(operations, key=lambda o: o.call):
         answer = operation.said

@@ -2,9 +2,8 @@
 
 Most systems say that an unwritten register has no value. Others answer with the default value of
 their language or column: 0 or an empty text. No workload writes these values. So if a register
-shows one of them before its first change, the register began with it. A single initial value must
-explain the whole history: a default value that appears after an acknowledged write is still a
-violation.
+shows one of them before its first change, the register began with it. A default value that appears
+after an acknowledged write is still a violation.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ def judged_from_start(
 ) -> CheckResult:
     """Judge a history whose registers hold null at first or, if this is invalid, a default value.
 
-    `judge` gets the initial value and a time limit in seconds. The result for a default value names
-    this value. It counts unless it is also invalid.
+    `judge` gets the initial value and a time limit in seconds. The result for a default value
+    counts unless it is also invalid.
     """
     end_s = time.monotonic() + time_limit_s
     strict = judge(None, time_limit_s)
@@ -45,7 +44,6 @@ def judged_from_start(
 
 
 def _defaults_read(pairs: Iterable[Pair]) -> list[Any]:
-    """Return the default values that reads show, but that no operation asked to write."""
     answers, written = set(), set()
     for pair in pairs:
         asked, done = pair.invoke.value, pair.completion

@@ -18,7 +18,6 @@ from harness.vocabularies import fields_of
 
 
 def _rule(pair: Pair) -> str:
-    """Name the rule that `pair` broke, for grouping failures in reports."""
     if pair.invoke.f == "read":
         return "stale-read"
     result = "ok" if pair.completion is None else fields_of(pair.completion).get("result", "ok")
@@ -43,8 +42,7 @@ class _Register(CasRegister):
 class RegisterLinearizable(SearchChecker, judges_prefixes=True):
     """Checks that one register is linearizable, with read, write and compare-and-set.
 
-    The register is null at first, or has the default value of the system
-    (`checkers.registers.initial`).
+    The register is null at first, or has the system's default value (`checkers.registers.initial`).
     """
 
     name = "linearizable-register"
@@ -55,7 +53,6 @@ class RegisterLinearizable(SearchChecker, judges_prefixes=True):
         return judged_from_start(partial(self._judged, history), history, time_limit_s)
 
     def _judged(self, history: History, initial: Any, time_limit_s: float) -> CheckResult:
-        """Judge the history of a register that holds `initial` at first."""
         pairs = {pair.invoke.index: pair for pair in history.pairs}
         prepared = _Register(initial, ours=True).understand(history)
         model, operations = prepared.model, prepared.parsed

@@ -1,13 +1,12 @@
 """Checks bank sums: the balances of a group of rows have the same sum at every moment.
 
-A *group* consists of rows of one table that the history always writes together, to one tablet, with
-cells in the column `balance` whose sum is the same each time. The operation that writes the rows
-moves amounts between them, knows all balances, and takes effect as a whole or not at all. So a scan
-of the tablet at one instant shows all rows of the group or none, and the balances have the sum of
-the group.
+A *group* consists of rows of one tablet that the history always writes together, with cells in the
+column `balance` whose sum is the same each time. Such a write takes effect as a whole or not at
+all. So a scan of the tablet at one instant shows all rows of the group or none, and their balances
+have the sum of the group.
 
-This rule does not depend on lost answers, on clocks or on other writers: rows that any operation
-wrote in another way are not a group. A read shows a single row and is not judged.
+Rows that any operation wrote in another way are not a group. A read shows a single row and is not
+judged.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker
 
 BALANCE: Final = "balance"
-"""The name of the balance column; its cells are whole numbers, possibly as text."""
+"""The name of the balance column. Its cells are whole numbers, possibly as text."""
 _KEYS_MAX: Final = 8
 
 
@@ -38,10 +37,6 @@ def _amount(value: object) -> int | None:
 
 
 def _total(part: Part) -> int | None:
-    """Return the sum of the balances that a write to one tablet (`part`) upserts.
-
-    Returns `None` unless the write has several rows, each with a balance.
-    """
     amounts = [
         _amount(dict(row.step.cells).get(BALANCE)) if row.step.kind == "upsert" else None
         for row in part.rows

@@ -2,27 +2,21 @@
 
 A *part* of a write (its rows in one tablet) is a transaction that writes the cells of these rows. A
 *look* is the answer of a read or of a scan of one tablet. All looks at one timestamp form a single
-transaction that reads cells, since there is a single state at each timestamp; if looks disagree,
-this is the anomaly `internal`. A cell is a register. A cell to which the same value was written
-twice is left out, so that all writes of a cell have different values.
+transaction that reads cells. A cell is a register. A cell to which the same value was written twice
+is left out.
 
-**What Kudu promises.** Kudu promises little in real time: timestamps of two tablets are ordered
-only if clients propagated them. So a scan may show a change but miss another change that was
-acknowledged earlier, and a scan of the past is stale on purpose. Strict serializability in real
-time would therefore be too strong. Serializability alone would be too weak, since it lets a scan
-see any consistent past. However, each transaction takes effect at its timestamp. A part takes
-effect atomically, on one tablet. A scan takes effect at an instant, since each tablet waits until
-no further write at or before this timestamp is possible (safe time). So this checker orders
-transactions by their timestamps, and checks that Kudu is strictly serializable in that order, with
-every single cell linearizable. This implies that scans at one timestamp agree, that later scans do
-not go back, and that a scan sees all rows of a part or none. `linearizable-rows` and
-`read-your-writes` judge how timestamps follow real time.
+**What Kudu promises.** Strict serializability in real time is too strong: Kudu orders the
+timestamps of two tablets only if clients propagated them. Serializability alone is too weak: it
+lets a scan see any consistent past. But each transaction takes effect at its timestamp. A part
+takes effect atomically, on one tablet. A scan takes effect at an instant, since each tablet waits
+until no further write at or before this timestamp is possible (safe time). So this checker orders
+transactions by their timestamps, and checks that Kudu is strictly serializable in that order.
+`linearizable-rows` and `read-your-writes` judge how timestamps follow real time.
 
 * A write of unknown outcome begins above the highest timestamp that its process knew, and never
   ends.
-* An absent row shows that its cells were never written. It shows nothing if a client deleted the
-  row, or may have, because it does not show which delete removed the row.
-* Rows that a write refused count as neither read nor written; `snapshot-scans` judges refusals.
+* An absent row shows that its cells were never written, unless a client may have deleted the row.
+* Rows that a write refused count as neither read nor written.
 
 **Power cuts.** If a profile lets power cuts undo writes (`permits`), a contradiction in the whole
 history is permitted, unless a single stretch between two cuts contains it (`_Stretch`).
@@ -67,9 +61,8 @@ class _Stretch:
     """The operations that were invoked between two power cuts.
 
     An operation that is under way at one of the cuts may have any outcome. A cell that shows no
-    value, or a value from before the stretch, counts as unchanged since the start. Values from
-    before the stretch may still be undone one after another, so they all count as a single version,
-    the first. No write that was invoked within the stretch is lost before the second cut.
+    value, or a value from before the stretch, counts as unchanged since the start. All values from
+    before the stretch count as a single version, the first.
     """
 
     def __init__(self, read: RowsHistory, begin: float, end: float) -> None:
@@ -111,7 +104,7 @@ def _unanswered(part: Part) -> Part:
 
 
 class _Cells:
-    """Translates parts (of writes) and looks (answers) to writes and reads of registers for Elle.
+    """Translates parts of writes, and looks, to writes and reads of registers for Elle.
 
     Every cell is a register, except cells to which one value was written twice.
     """
@@ -132,9 +125,9 @@ class _Cells:
     def writes(self, part: Part) -> Mops:
         """Return the writes of a part as micro-operations.
 
-        If a part has no answer, only its upserts and the writes that a look shows count. These must
-        have taken effect if the part did, while other rows may have been refused. If such a part
-        writes a row several times, none of its writes to this row count.
+        If a part has no answer, only its upserts and the writes that a look shows count, since
+        other rows may have been refused. If such a part writes a row several times, none of its
+        writes to this row count.
         """
         times = Counter(row.key for row in part.rows)
 
@@ -192,7 +185,8 @@ def transactions_in_time(
     parts, all_looks = (
         (read.parts, read.looks) if stretch is None else (stretch.parts, stretch.looks)
     )
-    # (time, order at that time, 0: invocation or 1: answer, transaction, micro-operations)
+    # (time, order at that time, 0 for an invocation or 1 for an answer, transaction,
+    # micro-operations)
     events: list[tuple[int, int, int, int, Mops]] = []
     origins: list[int] = []
 
@@ -246,8 +240,8 @@ class ElleRows(Checker):
         end_s = time.monotonic() + time_limit_s
         cuts = PowerCuts(history)
         read = rows_history(history)
-        # With power cuts, answers at one timestamp stay separate transactions, since a cut may come
-        # between them.
+        # A power cut may come between two answers at one timestamp, so these stay separate
+        # transactions.
         strict = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
         if strict.verdict is not Verdict.INVALID or not cuts.at:
             return strict
@@ -273,8 +267,8 @@ class ElleRows(Checker):
             _searched(columns, end_s), timed, "rw-register", ("linearizable-keys",)
         )
         if result.verdict is Verdict.INVALID:
-            # Users know the original history, so replace the numbers of transactions by indices of
-            # its invocations.
+            # Users know the original history, so replace the numbers of transactions by its
+            # indices.
             of_index = {
                 pair.invoke.index: origins[pair.invoke.process]
                 for pair in timed.pairs

@@ -1,8 +1,7 @@
 """The model of rows that are inserted, upserted, updated, deleted and read.
 
 A row is absent (`None`), or it is a sequence of cells (column, value) in the order of columns,
-without null cells. The steps of an operation are its changes of one row, in order; most operations
-have one step.
+without null cells.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class RowInput(NamedTuple):
 RowOutput = Seen | tuple[str, ...]
 """The output of an operation on a row.
 
-For a write, this is "ok", "already-present" or "not-found" for each step; for a read, the row that
-it saw.
+For a write, this is "ok", "already-present" or "not-found" for each step. For a read, it is the row
+that the read saw.
 """
 
 
@@ -72,7 +71,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def step(
         self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
     ) -> tuple[bool, Row]:
-        """Apply all steps of an operation; the answer must agree with the results and the row."""
+        """Apply all steps of an operation. The answer must agree with the results and the row."""
         if not input_.steps:
             return output is UNKNOWN or output == Seen(state), state
         row, results = state, []
@@ -91,9 +90,9 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return output is not UNKNOWN and "ok" not in output
 
     def observes(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
-        """Return whether the output depends on the row; it does not for a write of only upserts.
+        """Whether the output depends on the row. The output of a write of only upserts does not.
 
-        If a read follows the upserts directly (`then`), the output does depend on the row.
+        But if a read follows the upserts directly (`then`), the output does.
         """
         del output
         only_upserts = input_.steps and all(step.kind == "upsert" for step in input_.steps)

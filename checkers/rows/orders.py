@@ -1,15 +1,12 @@
 """Derives an order of the operations on one row from the timestamps of its writes.
 
-If tablets stamp writes in the order in which the writes took effect, little is left to search for.
-The order of the writes is known, and each read (or row of a scan) belongs in a gap between writes
-in which the row is as the read shows it. This gap must come after every write and every read that
-returned before the read was called, and before every write that was called after the read returned.
-Each read, in the order of calls, takes the first such gap, which leaves the most room for later
-reads. So if timestamps and answers are consistent, this method finds an order in near-linear time.
+The timestamps give the order of the writes. Each read belongs in a gap between writes in which the
+row is as the read shows it. This gap must agree with real time. Each read, in the order of calls,
+takes the first such gap, which leaves the most room for later reads. So if timestamps and answers
+are consistent, this method finds an order in near-linear time.
 
-The order is a guess, since timestamps may be wrong. So the guess is verified, and the caller starts
-a search if there is no valid order. Writes of unknown outcome are assumed not to have happened; if
-such a write did happen, the search finds out.
+Timestamps may be wrong, so the order is verified, and the caller starts a search if it is invalid.
+Writes of unknown outcome are assumed not to have happened.
 """
 
 from __future__ import annotations

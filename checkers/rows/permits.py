@@ -1,17 +1,16 @@
 """Judges rows under the deviations that a run's profile permits (`harness.permits`).
 
-* `stale-read`: a leader without a lease may answer from the past until it learns that it was
-  deposed. So a look (a read or scan of the latest state at a leader) in some term may miss writes
-  that another node acknowledged, or showed, in a *later* term. All other rules hold: writes are
-  linearizable, and a node must not take back a write that it showed in its term. For each row that
-  no strict order explains, a search decides exactly whether this permit explains it.
-* `lost-after-power-cut`: a write acknowledged before a power cut may be gone after the cut. In real
-  time, a row may fall back to an earlier state at any time after a cut, but loses no write that was
-  invoked after the cut. A write that was under way at the cut may take effect a second time, since
-  the node also loses its record of the write (see `relaxed`). A checker that does not search for
-  orders looks at the contradicting operations and the writers of the values that they saw. If these
-  are on both sides of a cut, the contradiction is permitted; if all are on one side, it is a
-  violation.
+A *look* is the answer of a read or scan.
+
+* `stale-read`: a leader that was deposed may answer from the past until it learns this. So a look
+  at a leader in some term may miss writes that another node acknowledged, or showed, in a *later*
+  term. A node must not take back a write that it showed in its term. For each row that no strict
+  order explains, a search decides whether this permit explains it.
+* `lost-after-power-cut`: a write acknowledged before a power cut may be gone after the cut, but no
+  write that was invoked after the cut is lost. A write that was under way at the cut may take
+  effect a second time, since the node also loses its record of the write (see `relaxed`). A checker
+  without a search permits a contradiction if its operations, and the writers of the values that
+  they saw, are on both sides of a cut.
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ def relaxed(
 def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
     """Return the operations that were called before a cut.
 
-    A write that had not returned at the cut becomes a write of unknown outcome. Such a read is left
-    out.
+    A write that had not returned at the cut gets an unknown outcome. Such a read is left out.
     """
     operations_before = []
     for operation in operations:
@@ -136,9 +134,9 @@ class PowerCuts:
         self.at = [cut.index for cut in lossy_cuts(history, self.permits)]
 
     def explain(self, operations: Iterable[int]) -> bool:
-        """Return whether a power cut came between the first call and the last answer.
+        """Whether a power cut came between the first call and the last answer of `operations`.
 
-        An answer may still arrive after its node lost power. A single operation explains nothing.
+        An answer may still arrive after its node lost power.
         """
         pairs = [self._pairs[index] for index in operations if index in self._pairs]
         ends = [pair.completion.index for pair in pairs if pair.completion is not None]
@@ -146,13 +144,13 @@ class PowerCuts:
         return bool(ends) and len(pairs) > 1 and any(first < at < max(ends) for at in self.at)
 
     def during(self, pair: Pair) -> bool:
-        """Return whether a power cut came while the operation `pair` was under way."""
+        """Whether a power cut came while the operation `pair` was under way."""
         end = math.inf if pair.completion is None else pair.completion.index
         return any(pair.invoke.index < at < end for at in self.at)
 
 
 class RowFindings(Findings):
-    """The findings of a checker of rows, which permit contradictions that a power cut explains."""
+    """The findings of a checker of rows. A contradiction that a power cut explains is permitted."""
 
     def __init__(self, checker: str, history: History) -> None:
         super().__init__(checker, permits_of(history))

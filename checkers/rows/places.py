@@ -41,7 +41,6 @@ def check_places(history: History, read: RowsHistory, findings: RowFindings) -> 
 
 
 def _moved(history: History) -> frozenset[str]:
-    """Return the names that a table may have lost by a delete or a rename."""
     return frozenset(
         str(fields_of(pair.invoke).get("name"))
         for pair in history.pairs
@@ -75,7 +74,6 @@ def _two_places(read: RowsHistory, items: list[Part | Look], findings: RowFindin
 
 
 def _held(item: Part | Look) -> Iterator[str]:
-    """Yield the keys of the rows that an answer shows or acknowledges in its tablet."""
     if isinstance(item, Look):
         yield from item.rows
     else:

@@ -20,8 +20,8 @@ _NOBODY: Final = Fact(None, None)
 class RowProblem:
     """Operations on single rows for a linearizability search, numbered by position.
 
-    For each operation, `pairs` has its pair of ops in the history, and `facts` the node and term of
-    its answer.
+    For each operation, `pairs` has its pair of ops in the history, and `facts` has the node and
+    term of its answer.
     """
 
     operations: list[RowOperation]
@@ -66,7 +66,7 @@ class RowProblem:
 
 
 def by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
-    """Yield for each row of `part` the steps on this row, and the results of these steps."""
+    """Yield, for each row of `part`, the steps on this row and the results of these steps."""
     steps: dict[str, list[RowStep]] = {}
     results: dict[str, list[str]] = {}
     for row in part.rows:

@@ -1,25 +1,22 @@
 """Converts a history in the vocabulary `rows` to *parts* of writes, and *looks* at rows.
 
 A *part* consists of the rows that one operation wrote to one tablet. A part is one RPC, which took
-effect at one timestamp or not at all. The results of its rows are either all known or all unknown.
-If an answer does not name the tablets of its rows, other answers may name them; then the rows of
-each tablet are one part, and each remaining row is a separate part. A *look* is the answer of a
-read, or of a scan of one tablet.
+effect at one timestamp or not at all. If an answer does not name the tablets of its rows, other
+answers may name them. A *look* is the answer of a read, or of a scan of one tablet.
 
 * A write that ended in `fail` did nothing and is left out. Rows that were refused as "invalid" or
   "failed" are also left out.
-* A write that ended in `info` may contain parts with known results; its other parts may take effect
+* A write that ended in `info` may contain parts with known results. Its other parts may take effect
   at any time after the call, or never. Reads that are not `ok` prove nothing.
 * Tables are identified by their ids. If an answer was lost, the operation may concern any table
-  that ever had the name. If a table was renamed from or to this name, the operation may concern any
-  table at all.
-* A scan of a table covers all tablets that any answer names. If the scan's answer leaves out a
-  tablet, the tablet counts as empty at the timestamp of the whole scan.
+  that ever had the name.
+* A scan of a table covers all tablets that any answer names. A tablet that the scan's answer leaves
+  out counts as empty at the timestamp of the scan.
 * Columns that an alter dropped or renamed are left out of all rows, since the rows of a tablet do
   not show when the alter took effect. A cell that was never written and a cell with null are the
   same.
 
-Operations other than write, read and scan are left out; a run may contain DDL as well.
+Operations other than write, read and scan are left out.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ class Written(NamedTuple):
 class Part:
     """The rows that one operation wrote to one tablet.
 
-    `table` is a table id. `results` has the results of all rows in the answer, and `rows` only the
+    `table` is a table id. `results` has the results of all rows in the answer. `rows` has only the
     rows that may have had an effect. `again` has (timestamp, results) of further answers to the
     same request.
     """
@@ -76,7 +73,7 @@ class Look:
     """The `ok` answer of a read or scan about one tablet; `rows` are the rows that it shows.
 
     `timestamp` is the time of the shown state, if the answer names one. `tablet` may be unknown.
-    `mode` and `replica` are fields of a scan; a read always reads the latest state from the leader.
+    `mode` and `replica` are fields of a scan. A read always reads the latest state from the leader.
     """
 
     pair: Pair
@@ -97,7 +94,7 @@ class Look:
         return self.mode == "latest" and self.replica == "leader"
 
     def covers(self, key: str) -> bool:
-        """Return whether the answer would show a row with `key`, if the row were in this tablet."""
+        """Whether the answer would show a row with `key`, if the row were in this tablet."""
         call = self.pair.invoke
         if call.f == "read":
             return bool(key == call.value["key"])
@@ -174,8 +171,6 @@ def _term(holder: Mapping[str, Any]) -> int | None:
 
 class _Reader:
     """Converts the operations of one history to parts (of writes) and looks (answers about rows).
-
-    The reader first collects unstable columns, renames and table ids of the whole history.
     """
 
     def __init__(self, history: History) -> None:
@@ -210,7 +205,7 @@ class _Reader:
         written = self._rows(call)
         value: Mapping[str, Any] = {}
         answers = done is not None and (done.type is OpType.OK or isinstance(done.value, Mapping))
-        if done is not None and answers and done.value != call.value:  # else the client hung
+        if done is not None and answers and done.value != call.value:  # otherwise the client hung
             value = _object(done)
         results = value.get("rows", [None] * len(written))
         if len(results) != len(written) or any(
@@ -334,13 +329,11 @@ class _Reader:
 
 
 def _renamed(history: History) -> frozenset[str]:
-    """Return the names that some table may have gained or lost by a rename."""
     renames = (_object(p.invoke) for p in history.pairs if p.invoke.f == "rename")
     return frozenset(str(fields.get(field)) for fields in renames for field in ("name", "new_name"))
 
 
 def _unstable_columns(history: History) -> frozenset[str]:
-    """Return the columns that an alter dropped or renamed, or may have dropped or renamed."""
     columns: set[str] = set()
     for pair in history.pairs:
         if pair.invoke.f != "alter" or pair.type is OpType.FAIL:
@@ -355,8 +348,7 @@ def _unstable_columns(history: History) -> frozenset[str]:
 def _by_tablet(part: Part, tablets: Mapping[tuple[str, str], str]) -> Iterator[Part]:
     """Split a part whose answer names no tablet into parts of single tablets.
 
-    `tablets` has the tablets that other answers name. The rows cannot stay one part, since each
-    tablet executes its own rows.
+    `tablets` has the tablets that other answers name. Each tablet executes its own rows.
     """
     if part.tablet is not None or part.results:
         yield part

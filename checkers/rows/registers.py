@@ -3,17 +3,14 @@
 Every operation of the history becomes one operation on each row that it wrote or saw. Two checkers
 judge these operations under the same model:
 
-* `linearizable-rows`, in **real time**, which is the order of indices. It judges all writes, all
-  reads, and the rows (including absent rows) that scans of the mode `latest` saw at the leaders;
+* `linearizable-rows`, in **real time** (the order of op indices). It judges all writes, all reads,
+  and the rows that scans of the mode `latest` saw at the leaders.
 * `snapshot-scans`, in the **order of timestamps**: a write takes effect at its timestamp, and a
-  read or scan with a timestamp sees exactly the writes at or before this timestamp. So all scans at
-  one timestamp agree, later scans do not go back, no acknowledged write is missing, and every row
-  that a scan shows was written. Only a write without an answer has no fixed place in this order: it
-  may have any timestamp above the highest timestamp that its process knew when it invoked the write
-  (see the vocabulary).
+  read or scan with a timestamp sees exactly the writes at or before this timestamp. A write without
+  an answer may have any timestamp above the highest timestamp that its process knew when it invoked
+  the write.
 
-The order of timestamps (`orders`) decides most rows, and a search decides the other rows. Messages
-translate the contradicting operations that a search finds to operations of the history.
+The order of timestamps (`orders`) decides most rows, and a search decides the other rows.
 """
 
 from __future__ import annotations
@@ -65,9 +62,8 @@ Place = tuple[str, str]
 def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
     """Return `operations`, plus the writers of the values that they showed for a row.
 
-    A replica may still show a write that a power cut undid on other nodes, until it hears of the
-    cut. Then two reads long after the cut contradict each other, and only the write came before the
-    cut.
+    A replica may still show a write that a power cut undid on other nodes. Then two reads long
+    after the cut contradict each other, and only the write came before the cut.
     """
     table, key = place
     writers, blamed = Writers(read), list(operations)
@@ -314,9 +310,8 @@ class SnapshotScans(_RowsChecker):
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than the search or a float can represent, so they become
         # ranks. At each timestamp, writes come first, then looks (answers), then unknown writes of
-        # processes that knew the timestamp. A tablet never uses a timestamp twice, so no other
-        # write comes between the write and the look of a row at one timestamp, and the two are
-        # joined.
+        # processes that knew the timestamp. A tablet never uses a timestamp twice, so the write and
+        # the look of a row at one timestamp are joined.
         writes: dict[tuple[Place, int], int | None] = {}
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
@@ -334,8 +329,8 @@ class SnapshotScans(_RowsChecker):
             assert look.timestamp is not None, "only looks with a timestamp are judged"
             at = rank[look.timestamp] + 1
             for key, row in seen:
-                # Of several equal answers at one timestamp, one is enough: no unknown write fits
-                # between two equal answers.
+                # No unknown write fits between two equal answers at one timestamp, so one of the
+                # answers is enough.
                 if (look.table, key, look.timestamp) in looked_at:
                     continue
                 looked_at.add((look.table, key, look.timestamp))

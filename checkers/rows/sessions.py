@@ -1,17 +1,15 @@
 """Checks what one client is guaranteed: it reads its own writes, and its timestamps rise.
 
 A session is one process. With each request, the process sends its *own timestamp*: the highest
-timestamp that it has received in answers (see the vocabulary). So these rules hold:
+timestamp that it has received in answers. The rules are:
 
 * **read-your-writes**: the timestamp of a scan in the mode `read-your-writes` is at least its
-  process's own timestamp. For every row that the process itself wrote, the scan shows that write or
-  a later write;
+  process's own timestamp. The scan shows each of the process's own writes, or a later write.
 * **own-time**: the same holds for the timestamp of a scan in the mode `snapshot` whose request
-  named no timestamp;
-* **asked-time**: a scan in one of these two modes has the same timestamp in all its tablets; if its
-  request named a timestamp, it is this timestamp;
-* **causality**: a later write of the process has a higher timestamp, on any tablet. This rule makes
-  scans at a timestamp causally consistent across tablets.
+  named no timestamp.
+* **asked-time**: a scan in one of these two modes has the same timestamp in all its tablets. If its
+  request named a timestamp, it is this timestamp.
+* **causality**: a later write of the process has a higher timestamp, on any tablet.
 
 After an operation that ended as `info`, the process continues as a new client, which knows no
 timestamp.
@@ -160,10 +158,7 @@ def _is_older(
     writers: Writers,
     deleters: dict[tuple[str, str], list[Part]],
 ) -> bool:
-    """Return whether a shown row surely misses the write `own` and every later write.
-
-    The row shows something older if none of the possible writers of a shown cell may be later.
-    """
+    """Whether a shown row surely misses the write `own` and every later write."""
     part, written = own
     if row is None:
         return written.step.kind != "delete" and not any(
@@ -171,7 +166,7 @@ def _is_older(
         )
     cells = dict(row)
     if written.step.kind == "delete":
-        # After a delete, the row is only there if each of its cells was written later.
+        # After a delete, the row exists only if each of its cells was written later.
         return any(
             not any(
                 _may_be_later(other, part) or other is part

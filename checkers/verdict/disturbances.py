@@ -1,24 +1,19 @@
-"""Reads the disturbances of a run, and decides what liveness and bounds mean under disturbances.
+"""Reads the disturbances of a run, and decides what a missed bound means under disturbances.
 
 A disturbance is a failure outside the target: the harness itself did not run, or its container
-engine or its host failed. A bound is the target's promise to do something within a time. During a
-disturbance, it is unknown whether the target alone would have kept the bound. The rule is:
+engine or its host failed. A bound is the target's promise to do something within a time.
 
-* If the target kept the bound, the verdict is `valid` under any disturbance, since a disturbance
-  can only delay the target.
-* If the target missed the bound and no disturbance overlaps the window, the verdict is `invalid` if
-  the harness checked again after the bound, so that the bound was surely exceeded. If the harness
-  did not check again, the verdict is `unknown`.
+* If the target kept the bound, the verdict is `valid`, since a disturbance can only delay it.
+* If the target missed the bound without a disturbance, the verdict is `invalid` if the harness
+  checked again after the bound, and otherwise `unknown`.
 * If the target missed the bound and a disturbance overlaps the window, the verdict is `unknown`,
   and the reason cites the disturbance.
 
 Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
-`infrastructure`, and `node-exit` by the host or by an unknown sender.
-
-Disturbances of two kinds (`TIMED`) have a start and an end, and excuse only the time between them
-(see `excuses`): if there was an undisturbed stretch as long as the bound, the target had all the
-time that it was promised. Starvation for less than a tenth of the bound excuses nothing: it is
-normal when nodes start together, and bounds are wide enough for it.
+`infrastructure`, and `node-exit` by the host or by an unknown sender. The first two (`TIMED`) have
+a start and an end, and excuse only the time between them: if there was an undisturbed stretch as
+long as the bound, the target had all the time that it was promised. Starvation for less than a
+tenth of the bound excuses nothing, since it is normal when nodes start together.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ FOREIGN_EXITS = frozenset({"host", "unknown"})
 TIMED = frozenset({"heartbeat-gap", "starvation"})
 """The kinds of disturbances with a known start and end.
 
-For an infrastructure failure, only the time of its discovery is known.
+Of an infrastructure failure, only the time of its discovery is known.
 """
 STARVED_SHARE_MIN = 0.1
 """The share of a bound for which nodes must starve before starvation excuses a delay."""
@@ -91,9 +86,9 @@ def excuses(
 ) -> list[Disturbance]:
     """Return the disturbances that may explain why the target exceeded a bound in a window.
 
-    If all disturbances are of the kinds `TIMED` and an undisturbed stretch is longer than the
-    bound, the result is empty. With `at_end`, the target was checked only at the end of the window,
-    so only the last stretch counts. Starvation for less than `tolerated_s` explains nothing.
+    The result is empty if all disturbances are of the kinds `TIMED` and an undisturbed stretch is
+    longer than the bound. With `at_end`, the target was checked only at the end of the window, so
+    only the last stretch counts. Starvation for less than `tolerated_s` explains nothing.
     """
     within = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
     if bound_s is None or any(each.kind not in TIMED for each in within):
@@ -118,7 +113,7 @@ def starved_ns(disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int) 
 def weight(disturbances: Iterable[Disturbance]) -> int:
     """Return how many faults `disturbances` count as.
 
-    Each disturbance counts as one fault, and starvation as one fault per second.
+    Each disturbance counts as one fault. Starvation counts as one fault per second.
     """
     return sum(
         max(1, round((each.end_ns - each.begin_ns) / NS_PER_S)) if each.kind == "starvation" else 1
@@ -181,7 +176,7 @@ def _starvations(history: History) -> Iterator[Disturbance]:
 
 
 def _failures(history: History) -> Iterator[Disturbance]:
-    """Yield the failures of the infrastructure; most have no duration.
+    """Yield the failures of the infrastructure. Most have no duration.
 
     A failure marked `lasts` ends with a fact marked `over` for the same node, or with the run.
     """
@@ -211,7 +206,7 @@ def _failure(op: Op, end_ns: int) -> Disturbance:
 def _exits(history: History) -> Iterator[Disturbance]:
     """Yield a disturbance for each exit of a node by the host or an unknown sender.
 
-    The disturbance lasts until the harness heals by restarting nodes, or to the end of the run.
+    It lasts until the harness heals by restarting nodes, or to the end of the run.
     """
     heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
     for op in history.facts("node-exit"):

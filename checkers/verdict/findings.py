@@ -33,10 +33,9 @@ class Findings:
     """The findings of one checker about one history.
 
     `looked` counts judgements by rule. `exempted` counts, by rule, cases that were not judged
-    because they cannot be held against the target, for example because of an operation of unknown
-    outcome. `gaps` are reasons why the history could not be judged completely. `permitted` maps
-    each permit that was needed to the operations that needed it. `incomplete` is the rule of the
-    first gap.
+    because they cannot be held against the target. `gaps` are reasons why the history could not be
+    judged completely, and `incomplete` is the rule of the first gap. `permitted` maps each permit
+    that was needed to the operations that needed it.
     """
 
     checker: str
@@ -53,9 +52,8 @@ class Findings:
         self.looked[rule] += count
 
     def hold(self, rule: str, holds: bool, sentence: str, operations: Iterable[int] = ()) -> None:
-        """Count one judgement of `rule`, and add a violation unless the rule `holds`.
-
-        `sentence` describes the violation.
+        """Count one judgement of `rule`. If the rule does not hold, add a violation with
+        `sentence`.
         """
         self.look(rule)
         if not holds:
@@ -86,9 +84,9 @@ class Findings:
     def violate(
         self, rule: str, sentence: str, *operations: int, permit: str | None = None
     ) -> None:
-        """Add a violation of `rule`; with a `permit`, count a use of the permit instead.
+        """Add a violation of `rule`. With a `permit`, count a use of the permit instead.
 
-        Such a use concerns the last of `operations`.
+        This use concerns the last of `operations`.
         """
         if permit is not None:
             about = operations[-1] if operations else None
@@ -116,9 +114,8 @@ class Findings:
     def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:
         """Return the checker's result; `valid` is the reason if the verdict is `valid`.
 
-        The verdict is the first that applies: `invalid` if there are violations that the profile
-        does not permit, `unknown` if there are gaps, `permitted` if a permit was used, and
-        otherwise `valid`.
+        The verdict is the first that applies: `invalid` if there are violations, `unknown` if there
+        are gaps, `permitted` if a permit was used, and otherwise `valid`.
         """
         permitted = {permit: len(noted) for permit, noted in self.permitted.items()}
         every: dict[str, Any] = {

@@ -1,10 +1,8 @@
-"""One table of the named invariants, I1 to I9, of a replicated catalog with rows.
+"""The table of the named invariants, I1 to I9, of a replicated catalog with rows.
 
 There are many small checks, but users ask about invariants. So a violation first names its
 invariant, then the check. Results count the judgements of each invariant (`counted_by_name`), so
-that an invariant without a judgement is not reported as held. The checker `catalog-invariants`
-judges I1 to I8, `linearizable-catalog` judges I4, the checkers of rows judge I8, and `crash` judges
-I9; the certificate of a run adds up the judgements of all these checkers.
+that an invariant without a judgement is not reported as held.
 
 `tests/checkers/catalog/test_named_invariants.py` has, for each invariant, a mutated history that
 violates no other invariant.
@@ -20,7 +18,7 @@ KEY: Final = "invariants"
 
 
 class Invariant(NamedTuple):
-    """A named invariant; `says` is the promise, and `checks` are the names of its checks.
+    """A named invariant. `says` is the promise, and `checks` are the names of its checks.
 
     `sources` are the parts of a history that the checks read.
     """

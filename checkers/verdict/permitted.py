@@ -40,7 +40,7 @@ def gone_nodes(
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """Return a permit for which the node's log contains a sign, if the node ended by itself."""
+    """Return a permit whose sign the node's log shows, if the node ended by itself."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]
@@ -98,7 +98,7 @@ def permitted_result(
 def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> str | None:
     """Return the name of a permit that lets the target break a checker's rule, or `None`.
 
-    If there are several such permits, the permit for power cuts comes first.
+    Of several such permits, the permit for power cuts comes first.
     """
     able = [permit for permit in permits.values() if rule in permit.rules.get(checker, ())]
     return min(able, key=lambda permit: permit.after != "power-cut").name if able else None
@@ -107,8 +107,7 @@ def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> st
 def permit_rules(broken: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
     """Turn the result `broken` into `permitted` if permits let the target break every broken rule.
 
-    The broken rules and their counts are in `details["by_invariant"]`; without this entry, the
-    broken rule is `details["rule"]`.
+    The broken rules are in `details["by_invariant"]`, or else in `details["rule"]`.
     """
     if broken.verdict is not Verdict.INVALID or not permits:
         return broken

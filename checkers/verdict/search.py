@@ -2,7 +2,7 @@
 
 A checker first tries searches that are likely to be short, each within a share of the budget
 (`first_order`). Then it searches without additional assumptions. If no order explains the history,
-the checker judges the history again under the permits of the profile (`under_permits`).
+the checker judges it again under the permits of the profile (`under_permits`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SearchChecker(Checker):
 
 
 class Attempt(NamedTuple):
-    """A search under additional assumptions; an order that it finds is also valid without them.
+    """A search under additional assumptions. An order that it finds is also valid without them.
 
     `share` is the attempt's share of the steps, and `timeout_s` its time limit.
     """
@@ -85,8 +85,8 @@ def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutco
 class Relaxed(NamedTuple):
     """The result of a search for an order under permits.
 
-    `counts` has the number of uses of each permit, and `operations` the operations that needed
-    them. If no order was found, `counts` is `None`; if none exists, `exhausted` is set as well.
+    `counts` has the number of uses of each permit, and `operations` the operations that needed a
+    permit. If no order was found, `counts` is `None`. If none exists, `exhausted` is also set.
     `stuck` is an operation that the search could not place.
     """
 
@@ -98,7 +98,9 @@ class Relaxed(NamedTuple):
 
 
 def undecided(strict: CheckResult) -> CheckResult:
-    """Turn the invalid result `strict` into `unknown`: the search under permits hit a limit."""
+    """Turn the invalid result `strict` into `unknown`, because the search under permits hit a
+    limit.
+    """
     reason = f"{strict.reason}; whether the profile permits this could not be decided in time"
     details = {**strict.details, "rule": UNDECIDED, "limited": True}
     return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
@@ -113,8 +115,8 @@ def under_permits(
 ) -> CheckResult:
     """Revise the invalid result `strict` under the permits called `names`.
 
-    `relaxed` is the result of the search under these permits, or `None` if no permit is about the
-    order of operations.
+    `relaxed` is the result of the search under these permits. It is `None` if no permit is about
+    the order of operations.
     """
     if relaxed is not None and relaxed.counts is None:
         if not relaxed.exhausted:
@@ -132,7 +134,7 @@ def rest_of_core(
 ) -> list[str]:
     """Describe the operations that contradict the failing operation `blamed[0]`.
 
-    The last few of these operations get a sentence each; the others are only listed.
+    The last few of them get a sentence each. The others are only listed.
     """
     rest = sorted(blamed[1:])
     if not rest:

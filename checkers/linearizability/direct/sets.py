@@ -23,7 +23,9 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """One addition; `end` is infinite without a return, `is_new` if it reported a new element."""
+    """One addition. `end` is infinite without a return. `is_new` is true if it reported a new
+    element.
+    """
 
     id: int
     call: float
@@ -42,7 +44,7 @@ class Look(NamedTuple):
 
 
 class _Ranked(NamedTuple):
-    """An operation with its rank; if `late`, it may also follow operations of higher ranks."""
+    """An operation with its rank. If `late`, it may also follow operations of higher ranks."""
 
     rank: int
     operation: Addition | Look
@@ -50,10 +52,7 @@ class _Ranked(NamedTuple):
 
 
 def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Decision | None:
-    """Return the verdict on a set that is empty at first; `None` if only a search can decide.
-
-    The history of the set consists of `additions` and `looks` (reads of all elements).
-    """
+    """Return the verdict on a set that is empty at first; `None` if only a search can decide."""
     chain: list[Look] = []  # one read for each distinct result
     for look in sorted(looks, key=lambda look: len(look.shown)):
         if not isinstance(look.shown, frozenset):
@@ -163,7 +162,8 @@ def _violation(
                 return _illegal([early, first], [first.element])
             more = frozenset(first.shown) - frozenset(early.shown)
             return _illegal([early, first], [_first(more)])
-        # If `early` reported its element as new, no other addition of it can have come before.
+        # If `early` reported its element as new, no other addition of this element can have come
+        # before.
         core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
             return _illegal(core, [early.element])
@@ -174,7 +174,6 @@ def _violation(
 
 
 def _ordered(ranked: Iterable[_Ranked]) -> Decision | None:
-    """Return a legal order, or `None` if the late additions do not fit."""
     fixed = sorted(
         (each for each in ranked if not each.late),
         key=lambda each: (each.rank, each.operation.call),

@@ -1,26 +1,19 @@
 """Decides histories of registers whose values are unique, by zones (Gibbons and Korach 1997).
 
 If only one operation can have written a value, the register held the value for a single interval,
-from this operation to the last operation that observed the value. A successful compare-and-set ends
-the interval of one value and begins the interval of the next value. So values that compare-and-sets
+from this operation to the last operation that observed the value. A compare-and-set ends the
+interval of one value and begins the interval of the next value. So values that compare-and-sets
 connect form a *block*, which also occupies a single interval. The operations of a block are ranked
 (write, reads, compare-and-set, reads, ...). Block A must come before block B if an operation of A
-returned before an operation of B was called. So
+returned before an operation of B was called. A legal order exists if and only if
 
-* within a block, no operation may be called after an operation of a higher rank returned;
-* there must be no two blocks of which each must come before the other. Any longer cycle of blocks
-  contains such a pair: the block with the latest call, and the next block in the cycle.
+* within a block, no operation was called after an operation of a higher rank returned;
+* there are no two blocks of which each must come before the other.
 
-These conditions are also sufficient: if each block is sorted by its first return or its last call,
-whichever is earlier, the order respects real time. In Gibbons and Korach's words: no two forward
-zones overlap, and no backward zone lies within a forward zone. The method takes a few sorts.
-
-An operation of unknown outcome took effect if some operation observed a value that no other
-operation can have written; otherwise the method leaves the operation out. Only failed
-compare-and-sets could reveal that an operation is missing. The method first finds an order without
-failed compare-and-sets, and then inserts them; if they do not fit, the search decides. If an
-observed value may have been written twice, contradictions among the other values still count, but
-the method cannot prove the history valid.
+An operation of unknown outcome took effect if its value was observed. Otherwise it is left out.
+Failed compare-and-sets are inserted last. If they do not fit, the search decides. If an observed
+value may have been written twice, the method can find contradictions, but cannot prove the history
+valid.
 """
 
 from __future__ import annotations
@@ -38,7 +31,7 @@ METHOD: Final = "the zones of unique values"
 LINKS_MAX: Final = 16
 """How many compare-and-sets a core may leave out between two of its operations.
 
-The verifier can find these compare-and-sets among the optional operations.
+The verifier can find these among the optional operations.
 """
 
 
@@ -53,8 +46,7 @@ class Access(NamedTuple):
     """One operation on a register.
 
     The operation observed the value `needs`, wrote the value `makes`, and found that the register
-    did not hold the value `excludes`. `end` is infinite if the operation never returned; then the
-    operation may have had no effect.
+    did not hold the value `excludes`. `end` is infinite if the operation never returned.
     """
 
     id: int
@@ -91,7 +83,7 @@ class _Block:
     def is_forward(self) -> bool:
         """Whether the register surely held values of the block from `first_end` to `last_call`.
 
-        Gibbons and Korach call the interval of such a block "forward zone".
+        Gibbons and Korach call this interval a forward zone.
         """
         return self.first_end < self.last_call
 
@@ -140,7 +132,9 @@ class _History:
                 self._makers.setdefault(access.makes, []).append(access)
         self._known = [a for a in accesses if a.end < math.inf and a.excludes is NOTHING]
         self._witness: dict[Hashable, Access] = {}
-        """Maps each value to the operation that first proved, by its return, that it was held."""
+        """Maps each value to the operation whose return first proved that the register held the
+        value.
+        """
         self._kept = [*self._known, *self._observe()]
         self.is_exact = all(map(self._is_unique, self._witness))
 
@@ -149,7 +143,8 @@ class _History:
         return len(self._makers.get(value, ())) + (value == self._initial) == 1
 
     def _observe(self) -> list[Access]:
-        """Store in `_witness`, for each value, the first operation to show that it was held.
+        """Store in `_witness`, for each value, the first operation to show that the register held
+        it.
 
         Returns the operations of unknown outcome that must have taken effect.
         """
@@ -174,7 +169,7 @@ class _History:
         return access if access.end < math.inf else self._witness[access.makes]
 
     def blocks(self) -> list[_Block]:
-        """Group the operations on unique values into blocks; every other write is its own block."""
+        """Group the operations on unique values into blocks. Every other write is its own block."""
         readers: dict[Hashable, list[Access]] = {}
         following: dict[Hashable, Access] = {}
         loose: list[Access] = []
@@ -203,7 +198,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether `access` begins a block by making a unique value without needing one."""
+        """Whether `access` begins a block: it makes a unique value without needing one."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)
@@ -269,7 +264,7 @@ class _History:
                 raise self._clash(before, after)
         starts = [block.first_end for block in forward]
         for block in blocks:
-            # Forward zones are disjoint here, so only the last zone that begins before the block's
+            # Forward zones are disjoint here. Only the last zone that begins before the block's
             # last call can contain the block.
             at = bisect.bisect_left(starts, block.last_call) - 1
             if not block.is_forward and at >= 0 and block.first_end < forward[at].last_call:
@@ -285,7 +280,7 @@ class _History:
     def _links(self, block: _Block, ends: Sequence[Access]) -> list[Access]:
         """Return the compare-and-sets that a core needs between two operations of a block.
 
-        Returns an empty list if there are only a few, because the verifier finds a few by itself.
+        Returns an empty list if there are only a few, since the verifier finds these by itself.
         """
         ids = {access.id for access in ends}
         ranks = [rank for rank, access in block.entries if access.id in ids]

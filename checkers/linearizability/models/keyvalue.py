@@ -33,8 +33,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         """Create a model in which keys hold the values in `initial` at first.
 
         A string `initial` is the first value of every key. In a mapping, missing keys hold "". With
-        `partitioned`, each key is checked separately, since operations on different keys are
-        independent.
+        `partitioned`, each key is checked separately.
         """
         self._initial = initial
         self._partitioned = partitioned
@@ -105,8 +104,8 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
     ) -> Sequence[Operation[KeyValueInput, str | None]]:
         """Replace all values that the core does not name by one value, if no operation appends.
 
-        Of several equal operations, the core needs at most one before each of its own operations.
-        So no more of them are kept than the core has operations.
+        Of several equal operations, the core needs at most one before each of its own operations,
+        so no more of them are kept.
         """
         seen = {o.output if o.input.f == "get" else o.input.value for o in core}
         if SOMETHING in seen or any(o.input.f == "append" for o in (*core, *others)):

@@ -25,9 +25,9 @@ MutexInput = Acquire | Release
 
 
 class Mutex(Model[str | None, MutexInput, bool]):
-    """The model of a lock; its state is the holder of the lock, or `None`.
+    """The model of a lock. Its state is the holder of the lock, or `None`.
 
-    Use an empty holder in all operations if every client may release the lock.
+    If every client may release the lock, use an empty holder in all operations.
     """
 
     def init(self) -> str | None:
@@ -36,7 +36,7 @@ class Mutex(Model[str | None, MutexInput, bool]):
     def step(
         self, state: str | None, input_: MutexInput, output: bool | Unknown, /
     ) -> tuple[bool, str | None]:
-        """Grant or refuse the request; a refused request changes nothing."""
+        """Grant or refuse the request. A refused request changes nothing."""
         takes = isinstance(input_, Acquire)
         granted = state is None if takes else state == input_.holder
         after = (input_.holder if takes else None) if granted else state

@@ -69,7 +69,6 @@ class _Queue:
 
 
 def _moves(operations: Iterable[QueueOperation]) -> Moves:
-    """Group the operations by kind."""
     moves = Moves([], [], [], [])
     for operation in operations:
         end = math.inf if operation.return_time is None else operation.return_time
@@ -108,7 +107,7 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
 
 
 class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element | None]):
-    """The model of a queue whose elements leave in any order; the queue is empty at first.
+    """The model of a queue whose elements leave in any order. The queue is empty at first.
 
     A dequeue of unknown outcome may have taken any element.
     """
@@ -136,7 +135,7 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
         ]
 
     def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
-        """Decide by counting; if a dequeue found nothing, elements must be unique."""
+        """Decide by counting. If a dequeue found nothing, elements must be unique."""
         return decide_bag(_moves(operations))
 
     def partition(

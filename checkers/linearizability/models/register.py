@@ -122,7 +122,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
 
         Values stay distinct if the core names them, or if compare-and-sets can replace them by a
         value that the core names. Of several equal operations, the core needs at most one before
-        each of its own operations. So no more of them are kept than the core has operations.
+        each of its own operations, so no more of them are kept.
         """
         seen = _told_apart(core, others)
         if SOMETHING in seen:
@@ -169,8 +169,7 @@ def _told_apart(
     """Return the values that the core names, and values that compare-and-sets turn into them.
 
     The result has at most `ORIGINS_MAX` values of the second kind. A compare-and-set of any further
-    value counts as a write, which makes more histories legal. So a refutation still holds for the
-    original operations.
+    value counts as a write. This makes more histories legal, so a refutation still holds.
     """
     seen: set[Scalar] = set()
     for operation in core:
@@ -198,7 +197,8 @@ def _told_apart(
 class Txn(NamedTuple):
     """A transaction: a sequence of micro-operations ("read" | "write", key, value).
 
-    Output: the same micro-operations with the values read; a read of `None` matches any value.
+    The output has the same micro-operations with the values read. A read of `None` matches any
+    value.
     """
 
     micro: tuple[tuple[str, Key, Scalar], ...]
@@ -221,7 +221,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
     def step(
         self, state: tuple[tuple[Key, Scalar], ...], input_: Txn, output: Txn | Unknown, /
     ) -> tuple[bool, tuple[tuple[Key, Scalar], ...]]:
-        """Apply the micro-operations in order; a read that showed another value is illegal."""
+        """Apply the micro-operations in order. A read that showed another value is illegal."""
         txn = input_ if output is UNKNOWN else output
         values = dict(state)
         for f, key, value in txn.micro:
@@ -236,7 +236,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         return all(f == "read" for f, _, _ in input_.micro)
 
     def observes(self, input_: Txn, output: Txn | Unknown, /) -> bool:
-        """Whether the transaction has a read with a value; a read of `None` matches any value."""
+        """Whether the transaction has a read with a value. A read of `None` matches any value."""
         txn = input_ if output is UNKNOWN else output
         return any(f == "read" and value is not None for f, _, value in txn.micro)
 

@@ -23,14 +23,15 @@ SetOutput = bool | frozenset[Element] | tuple[Element, ...] | None
 
 
 class Add(NamedTuple):
-    """Add `element`. Output: whether it was new, or `None` if the answer does not show that."""
+    """Add `element`. Output: whether it was new, or `None` if the answer does not show this."""
 
     element: Element
     f: str = "add"
 
 
 class Remove(NamedTuple):
-    """Remove `element`. Output: whether the set had it; `None` if the answer does not show that."""
+    """Remove `element`. Output: whether the set had it, or `None` if the answer does not show this.
+    """
 
     element: Element
     f: str = "remove"
@@ -53,25 +54,23 @@ SetInput = Add | Remove | Contains | ReadAll
 SetOperation = Operation[SetInput, SetOutput]
 
 
-# the maximum number of reads in all projections; more reads would take too long
+# the maximum number of reads in all projections
 PROJECTED_MAX: Final = 200_000
 
 
 class Set(Model[int, SetInput, SetOutput]):
     """The model of a set that is empty at first.
 
-    A state is an integer with a bit for each element, numbered by first occurrence. So the state of
-    20,000 elements takes 2.5 kB, and adding an element is fast.
+    A state is an integer with a bit for each element, so the state of 20,000 elements takes 2.5 kB.
     """
 
     direct_first = True
 
     def __init__(self, shown: Sequence[frozenset[Element]] = ()) -> None:
-        """Create the model; if the set only grows, `shown` rules out steps that lead nowhere.
+        """Create the model. If the set only grows, `shown` rules out steps that lead nowhere.
 
-        `shown` has the results of all reads, each of which is contained in the next. A set that
-        only grows takes each of these values in turn, so its state is always contained in the next
-        value.
+        `shown` has the results of all reads, each of which is contained in the next. The state of
+        the set is always contained in the next result.
         """
         self._numbers: dict[Element, int] = {}
         self._states: dict[frozenset[Element], int] = {}
@@ -112,7 +111,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def _leads_on(self, state: int) -> bool:
         """Whether the set can grow from `state` to the result of the next read.
 
-        The next result is the smallest result with at least as many elements as `state`.
+        This is the smallest result with at least as many elements as `state`.
         """
         if not self._shown:
             return True
@@ -133,7 +132,7 @@ class Set(Model[int, SetInput, SetOutput]):
         if isinstance(input_, ReadAll):
             return None
         element = input_.element
-        # Python's sets take `True` and 1 for the same element, so they share a footprint.
+        # Python's sets take `True` and 1 for the same element, so both share a footprint.
         return frozenset((repr(int(element) if isinstance(element, bool) else element),))
 
     def partition(self, operations: Sequence[SetOperation], /) -> Sequence[Sequence[SetOperation]]:
@@ -189,7 +188,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def for_operations(self, operations: Sequence[SetOperation], /) -> Set:
         """Return a model that looks ahead at all reads that returned, to rule out useless steps.
 
-        The model does not look ahead if an operation can remove an element.
+        It does not look ahead if an operation can remove an element.
         """
         seen: set[frozenset[Element]] = set()
         for operation in operations:
