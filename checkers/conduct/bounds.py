@@ -141,8 +141,7 @@ class _Run:
     """
 
     def bound(self, limit: Json, more: Mapping[str, float] | None = None) -> float:
-        """Return the value of a limit, including its growth with the run's units and with `more`.
-        """
+        """Return the value of a limit, with its growth by the run's units and by `more`."""
         units = {**self.amounts, **(more or {})}
         per = (limit.get("per") or {}).items()
         return float(limit["limit"] + sum(share * units.get(unit, 0) for unit, share in per))

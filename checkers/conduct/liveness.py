@@ -46,7 +46,7 @@ together.
 class _Promise(msgspec.Struct, frozen=True):
     """A promise of the target, the fact that records its outcome, and words for both outcomes.
 
-    `open_field` is the field of the fact that lists what was still missing.
+    `open_field` is the field of the fact that lists everything that was still missing.
     """
 
     fact: str

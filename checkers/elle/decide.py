@@ -35,7 +35,7 @@ OPERATIONS_MAX: Final = 64
 CORE_SHOWN_MAX: Final = 12
 
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
-"""Anomalies that leave a history's version orders undefined, whatever the model."""
+"""Anomalies that leave a history's version orders undefined, regardless of the model."""
 
 BLIND_TO_OWN: Final = frozenset({"writes", "reads"})
 """Kinds of rules that do not compare a transaction's reads with each other or with its own writes

@@ -100,8 +100,7 @@ def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bo
 
 
 class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
-    """The strict model. Its state has (name, nonce) for each table, sorted, and is empty at first.
-    """
+    """The strict model. Its state has (name, nonce) for each table, sorted; empty at first."""
 
     def init(self) -> State:
         return ()

@@ -19,8 +19,8 @@ token is under way, or was not answered, every answer is right.
 |           | return stale answers for some time (the snapshot has this time)                     |
 | renew-gap | `refused` or `cancelled` while a renewal is under way or has an unknown outcome     |
 
-Tokens expire by the metastores' clocks, which differ from the run's clock by up to `MARGIN_MS`, plus
-the effect of clock faults. Answers within this difference of a token's end are not judged.
+Tokens expire by the metastores' clocks, which differ from the run's clock by up to `MARGIN_MS`
+plus the effect of clock faults. Answers within this difference of a token's end are not judged.
 """
 
 from __future__ import annotations

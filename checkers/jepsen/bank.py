@@ -115,8 +115,7 @@ class BankModel(StepsModel, version="1"):
         return f"{counted(len(reads), 'read')} with the total {total}{source}"
 
     def _misplaced(self, reads: Sequence[Step], findings: Findings) -> frozenset[str]:
-        """Return the unknown accounts that all reads of a run show. The run's set-up opened these.
-        """
+        """Return the unknown accounts that all reads of a run show, as its set-up opened them."""
         if not self.of_run or self.accounts is None or not reads:
             return frozenset()
         common = frozenset.intersection(*(frozenset(read.answer) for read in reads))

@@ -170,8 +170,7 @@ def _term(holder: Mapping[str, Any]) -> int | None:
 
 
 class _Reader:
-    """Converts the operations of one history to parts (of writes) and looks (answers about rows).
-    """
+    """Converts the operations of one history to parts of writes, and looks at rows."""
 
     def __init__(self, history: History) -> None:
         self.unstable = _unstable_columns(history)

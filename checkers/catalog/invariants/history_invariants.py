@@ -5,8 +5,8 @@ Op indices serve as time. The invariants are:
 * An operation invoked after an acknowledged delete of a table does not see this table.
 * The applied schema version of a table never decreases, and is at most the committed version.
 * After an answer reports an alter as done, later answers show at least its version as applied.
-* The revision and the term of an answer are at least those of every change that was acknowledged
-  before the operation's invocation.
+* The revision and the term of an answer are not below the revision and the term
+  of any change that was acknowledged before the operation's invocation.
 * At most one node leads in a term (I1 in the bug catalogue's list of invariants).
 """
 

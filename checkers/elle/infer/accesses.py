@@ -117,8 +117,7 @@ class Writers:
             )
 
     def find(self, key: IntArray, value: IntArray) -> IntArray:
-        """Return for each i the micro-operation that wrote value[i] to key[i]; -1 if there is none.
-        """
+        """Return for each i the micro-operation that wrote value[i] to key[i]; -1 if none did."""
         if not len(self.codes):
             return np.full(len(key), -1, np.int32)
         wanted = key.astype(np.int64) * self.span + value

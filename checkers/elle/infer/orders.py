@@ -259,8 +259,7 @@ class _Search:
             self._require_invisible()
 
     def _follows_one_sort(self) -> bool:
-        """Order all open pairs by a topological sort; return whether the result satisfies the rule.
-        """
+        """Order all open pairs by a topological sort; return whether this satisfies the rule."""
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]
         try:

@@ -35,8 +35,7 @@ def identity(value: Any) -> tuple[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition on values: `true`, `= goal`, or `mod modulus rest`. An absent key never matches.
-    """
+    """A condition on values: `true`, `= goal` or `mod modulus rest`. Absent keys never match."""
 
     kind: str
     goal: tuple[str, Any] = ("", None)

@@ -276,9 +276,7 @@ class VersionOrder:
         return [np.arange(nil[key], nil[key + 1]) for key in keys.tolist()]
 
     def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
-        """Return the cycles, those of the fewest sources first, each with its versions by first
-        access.
-        """
+        """Return the cycles by their number of sources, each with its versions by first access."""
         accesses = self.accesses
         first = np.full(accesses.count, len(accesses.version), np.int64)
         accessed = np.flatnonzero(accesses.version >= 0)

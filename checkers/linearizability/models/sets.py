@@ -30,8 +30,7 @@ class Add(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """Remove `element`. Output: whether the set had it, or `None` if the answer does not show this.
-    """
+    """Remove `element`. Output: whether the set had it; `None` if the answer does not say."""
 
     element: Element
     f: str = "remove"
