@@ -1,7 +1,7 @@
-"""The bundled target: a re-creation of Apache Kudu's masters and tablet servers, using `Env`.
+"""The bundled target: a re-creation of Apache Kudu's masters and tablet servers.
 
-`KuduTarget` is loaded on first access: node processes import this package too, but do not need the
-plug-in.
+`KuduTarget`, the target plug-in, is loaded on first access. Node processes import this package too,
+but they do not need the plug-in.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The limits that the checker `bounds` holds the target to.
+"""Computes the limits that the checker `bounds` enforces on calls, memory, disk and outages.
 
-The module also lists, for the checker `catalog-invariants`, limits of requests that flags of the
-target change, for example the length of a name.
+Limits follow from flags, for example from the interval of heartbeats and the election timeout. All
+limits are far above the values measured in clean runs. A run that exceeds a limit had a storm of
+calls, a leak, or a cluster that never recovered from a fault.
 
 Counters come from the dumps of the nodes. A node counts the calls that it served since its last
-start, so a restart can only hide calls. Limits follow from flags, for example from the interval of
-heartbeats and the election timeout. All limits are above the values of clean runs (an outage of 2.3
-s; 1.48 AlterSchema calls per version of a tablet; no lock held at rest; three files per tablet; 16
-MiB of memory and 1 KiB per operation; 0.3 MiB on disk, and 2 to 4 KiB written per operation). A run
-exceeds them if it has a storm of calls, a leak, or a cluster that does not recover from a fault.
+start, so a restart can only hide calls.
+
+For the checker `catalog-invariants`, this module also lists the limits of requests that flags have
+changed, for example the maximum length of a name.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to recover from; "none" is an outage without a fault."""
 SMALL_BATCH_BYTES: Final = 2000
-"""Updates of at least this size hold several entries of a catalog (at most 630 bytes each)."""
+"""Updates of at least this size hold several catalog entries, of at most 630 bytes each."""
 USUAL: Final = Flags()
 """Kudu's own flags, under which the limits of calls were measured."""
 REPLICAS_OF_MASTERS: Final = 7
 CATALOG_KIB_REPLICA: Final = 0.2
-"""KiB of the masters' snapshots per replica ever created; the measured value is 0.07."""
+"""KiB of the masters' snapshots for each replica that was ever created (measured: 0.07)."""
 ENTRIES_OF_OPERATION: Final = 3
-"""Maximum number of entries per operation in the masters' log; a create takes three."""
+"""Maximum number of entries that an operation adds to the masters' log; a create adds three."""
 USUAL_PAIRS: Final = 20
-"""How many pairs of a tablet server and a master the measured cluster had: 4 times 5."""
+"""The number of pairs of a tablet server and a master in the measured cluster: 4 times 5."""
 
 
 def describe_bounds(
@@ -51,8 +51,9 @@ def describe_bounds(
     """Build the snapshot's `limits`, `counters` by node, `calls` by method and `amounts` by name.
 
     `masters` and `tservers` map each node to its dump, or to `None` if the node did not answer. If
-    nodes may run under `changed` flags, each limit is the larger of the limits under `flags` and
-    under `changed`. `names` is how many names a master may have; a spare that replaced one has two.
+    some nodes run under the flags `changed`, each limit is the larger of the limits under both sets
+    of flags. `names` is the number of names that a master may have: two if a spare may take a lost
+    master's name.
     """
     pairs = len(masters) * len(tservers)
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
@@ -97,7 +98,6 @@ def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
-    """Count all calls by method, and the calls that tablet servers carried out (`CARRIED_OUT`)."""
     calls: dict[str, int] = {}
     for _, dump in sorted(dumps.items()):
         put_off = dump.get("put_off")
@@ -110,7 +110,7 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """Return a node's counters, with the maximum of each over its Raft groups and tablets.
+    """Return the maximum of each of a node's counters over its Raft groups and tablets.
 
     The counter `files` leaves out log segments and row files.
     """
@@ -141,9 +141,10 @@ def _counters(dump: Json) -> dict[str, int]:
 def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
     """Return the numbers of tables, tablets, replicas and changes on which the limits depend.
 
-    The rows of the catalog come from the most up-to-date master. A new replica of an existing
-    tablet is copied, and the replica that it replaces is deleted. If no master answered, the result
-    is empty: all numbers are then unknown, not 0.
+    The numbers come from the catalog of the most up-to-date master. If no master answered, the
+    result is empty: all numbers are then unknown, not 0.
+
+    A new replica of an existing tablet is copied, and the replica that it replaces is deleted.
     """
     answered = [dump for dump in masters.values() if dump is not None]
     if not answered:
@@ -171,12 +172,10 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
 
 
 def _limits(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """Return all limits under these flags; `made` counts all replicas that were ever created."""
     return [*_times(flags), *_calls(flags, pairs, made), *_kept(flags), *_used(flags, made)]
 
 
 def _larger(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Combine two limits into one, each of whose parts has the larger value."""
     per = {unit: max(share, other["per"][unit]) for unit, share in one["per"].items()}
     return {**one, "limit": max(one["limit"], other["limit"]), "per": per}
 
@@ -203,8 +202,8 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
     """Return the limits of outages and elections.
 
     An outage may last six minimal election timeouts plus one second; clean runs need 1.5 timeouts.
-    There is no limit if updates hold few entries: a follower then gets fewer entries per second
-    than clients write, and the next leader serves no client until its followers have caught up.
+    Outages are unlimited if an update holds only few entries. A follower then gets entries more
+    slowly than clients write, and a new leader cannot serve before its followers have caught up.
     """
     timeout_s = _election_ms(flags) / 1000
     outage_s = math.inf if _has_small_batches(flags) else 6 * timeout_s + 1
@@ -234,7 +233,6 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
 
 
 def _scaled(number: int, factor: Fraction) -> float:
-    """Multiply a limit by a factor; return an `int` if the result is whole."""
     scaled = number * factor
     return int(scaled) if scaled.denominator == 1 else float(scaled)
 
@@ -242,25 +240,22 @@ def _scaled(number: int, factor: Fraction) -> float:
 def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     """Return the limits of calls: a node makes each call once, and repeats it only if it fails.
 
-    Limits of heartbeats and votes grow with time, at a rate that follows from the flags. Each loss
-    of a leader allows at least as many votes as under the default flags.
+    **Heartbeats and votes** grow with time. Each tablet server sends heartbeats to each master.
+    Each loss of a leader allows at least as many votes as under the default flags.
 
-    A call that conflicts with another call for the same tablet is postponed and resent, first after
-    16 ms and then after twice the previous wait: 13 times in the first minute. With slow disks, 8.6
-    DeleteTablet calls per replica were measured, of which 1.02 were carried out.
+    **DeleteTablet.** A call that conflicts with another call for the same tablet is postponed and
+    resent, 13 times in the first minute. With slow disks, 8.6 calls per replica were measured, of
+    which 1.02 were carried out.
 
-    Each new leader resends the calls that its catalog holds as unfinished. If updates hold few
-    entries, the catalog lags, and all may be unfinished.
+    **New leaders** resend the calls that are unfinished in their catalog. If updates hold few
+    entries, the catalog lags, and all calls may be unfinished.
 
-    A move needs one ChangeConfig call, which evicts the old replica (1.03 measured). A fault may
-    hit all replicas, each of which is then added elsewhere and evicted.
+    **ChangeConfig.** A move needs one call, which evicts the old replica (1.03 measured). A fault
+    may hit all replicas, each of which is then added elsewhere and evicted.
 
-    A copied replica gets one snapshot (1.03 measured). Any other follower gets entries, unless a
-    fault kept it away until the leader had removed them. Only tablet servers count the snapshots
-    that they received completely.
-
-    A server refuses to copy a tablet that was deleted there. The tablet's leader repeats the call
-    until the masters reach the leader and delete its replica too.
+    **Snapshots.** A copied replica gets one snapshot (1.03 measured). Any other follower gets
+    entries, unless a fault kept it away until the leader had removed them. Only tablet servers
+    count the snapshots that they received completely.
     """
     service, why = "TabletServerAdminService", "a call is repeated only after it failed"
     votes = Fraction(_election_ms(USUAL)) / Fraction(_election_ms(flags))
@@ -330,7 +325,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
 
 
 def _idle_heartbeats(names: int, *flags: Flags) -> dict[str, Any]:
-    """Return the limit of a server's heartbeats without news; delayed ones may arrive at once."""
+    """Return the limit of heartbeats without news. Delayed heartbeats may arrive at once."""
     intervals = [each.heartbeat_interval_ms for each in flags]
     limit = _scaled(3 * IDLE_INTERVALS // 2 * names, Fraction(max(intervals), min(intervals)))
     return _limit(
@@ -343,9 +338,9 @@ def _idle_heartbeats(names: int, *flags: Flags) -> dict[str, Any]:
 def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
     """Return the limits of a running node's memory and disk.
 
-    An operation counts as a hundred rows of a hundred bytes in the log, in history and in a row
-    file, and each of these is written more than once. Real disks write whole pages of 4 KiB, one
-    per sync. Masters rewrite their whole state after a fixed number of log entries.
+    An operation is counted as a hundred rows of a hundred bytes, each of which is written more than
+    once: to the log, to the history and to a row file. A real disk writes whole pages of 4 KiB, one
+    per sync.
     """
     kib = 1 / 1024
     records_kib = made * CATALOG_KIB_REPLICA * ENTRIES_OF_OPERATION / flags.master_snapshot_every
@@ -370,7 +365,7 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
 
 
 def _kept(flags: Flags) -> list[dict[str, Any]]:
-    """Return the limits of a cluster at rest; there, tablet reports may still take a few locks."""
+    """Return the limits of a cluster at rest. Tablet reports may still take a few locks."""
     retained, idle = (
         flags.log_max_segments_to_retain,
         "a cluster at rest has no operation in progress",

@@ -1,12 +1,14 @@
-"""The ledger of the target: one row for each switchable defect, and the profiles.
+"""The ledger of the target: the list of its switchable defects, one `Row` each, and the profiles.
 
 The correct and the broken code path are next to each other in the target, behind one condition,
-such as `if Bug.KUDU_765 in node.bugs`. A profile is a set of rows and the defaults of some flags. A
-row names the modules that contain the switch (a test checks) and says how the harness finds the
-defect. `harness list`, the page `docs/bugs.md` and `harness exam` are generated from the rows.
+such as `if Bug.KUDU_765 in node.bugs`. A row says how the harness finds the defect, and names the
+modules that contain the condition. `harness list`, the page `docs/bugs.md` and `harness exam` are
+generated from the rows.
 
-A defect has the identifier of its issue in Kudu's tracker, if the tracker has an issue. The profile
-`legacy` is Kudu of 2016, and `modern` is Kudu of today.
+A profile is a set of defects and the defaults of some flags. The profile `legacy` is Kudu of 2016,
+and `modern` is Kudu of today.
+
+A defect has the identifier of its issue in Kudu's tracker, if there is an issue.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ STILL: Final = ("legacy", "modern")
 
 
 class Bug(Switch):
-    """All known defects. On the command line, ids have dashes: `Bug.KUDU_765` is `KUDU-765`."""
+    """The known defects. On the command line, ids have dashes: `Bug.KUDU_765` is `KUDU-765`."""
 
     NO_LEASE = Row(
         title="leaders answer reads without asking a majority",
@@ -506,9 +508,12 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         "raft_prepare_replacement_before_eviction": False,
     },
 }
-"""Map each profile to the flags whose defaults differ from the defaults in `Flags`."""
+"""For each profile, the flags whose defaults differ from those in `Flags`."""
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """Return the defects of `profile` and of `ids`. Raises `UsageError` for an unknown name."""
+    """Return the defects of `profile` plus the defects `ids`.
+
+    Raises `UsageError` for unknown names.
+    """
     return switched_on(Bug, PROFILES, profile, ids)

@@ -1,4 +1,4 @@
-"""Shared by all parts of a node: its identity, environment, flags and switches."""
+"""The data that all parts of a node share: identity, environment, flags and switched-on defects."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcClient
 
 SOFTWARE_VERSION: Final = "0.1.0"
-"""The version that servers report: the release of the harness."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """The identity, environment and settings of one running master or tablet server.
 
-    `bugs` are the defects of the profile, and the defects that are switched on in addition.
+    `bugs` are the defects of the profile and the defects that were switched on in addition.
     """
 
     env: Env
@@ -29,7 +28,7 @@ class NodeContext:
     rpc: RpcClient
 
     def check_failed(self, why: str) -> None:
-        """End this node, like a failed CHECK in Kudu; only code behind a bug switch calls this."""
+        """End this node, as a failed CHECK does in Kudu. Only defects in `Bug` call this method."""
         self.env.spawn(_raise(why), name="check-failed")
 
     def new_id(self) -> str:

@@ -1,19 +1,17 @@
-"""Decides whether a cluster is at rest, by a pure comparison of the dumps of all nodes.
+"""Decides whether a cluster is at rest, by comparing the dumps of all nodes.
 
 A cluster must come to rest some time after all faults are healed (invariant I7). At rest:
 
-* every node answers; one master leads and is ready; all masters are in its term and have applied
-  the same operations with the same results;
-* no table is ALTERING, the leader has no pending call, and no tablet waits to be created (unless
-  its table asks for more replicas than there are tablet servers);
-* every tablet has as many voters as its table asks for, and no replica that waits for promotion,
-  unless there are too few tablet servers (servers in maintenance get no replicas);
-* the catalog names the leader of every tablet;
-* every replica that the catalog names exists, runs, has a leader and the table's schema version,
-  and has the committed configuration that the catalog has;
-* no tablet server has any other replica, for example of a deleted tablet.
-
-The result describes unmet conditions in at most `PENDING_MAX` lines.
+* Every node answers.
+* One master leads and is ready. All masters are in its term and have applied the same operations.
+* No table is ALTERING, and the leader has no pending call.
+* No tablet waits to be created, unless its table asks for more replicas than there are servers.
+* Every tablet has as many voters as its table asks for, and no replica waits for promotion,
+  unless there are too few tablet servers. Servers in maintenance do not count.
+* The catalog names the leader of every tablet.
+* Every replica in the catalog exists, runs, and has a leader. Its schema version and committed
+  configuration are those in the catalog.
+* No tablet server has any other replica, for example of a deleted tablet.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from harness.plugins import NodeRole
 
 PENDING_MAX: Final = 20
 CLEANUP_MS: Final = 15_000
-"""The time after which a ready leader must have removed the rows that are due."""
+"""The time within which a ready leader must have removed the rows that are due for removal."""
 Dump: TypeAlias = Mapping[str, Any]
 
 
 class MasterView(msgspec.Struct, frozen=True):
-    """The dump and the role that one master reported; `None` if the master did not answer."""
+    """One master's dump and role; both are `None` if the master did not answer."""
 
     dump: Dump | None
     role: NodeRole | None
@@ -41,7 +39,7 @@ class MasterView(msgspec.Struct, frozen=True):
 def find_pending(
     masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
 ) -> tuple[str, ...]:
-    """Return the reasons why the cluster is not at rest; empty if it is at rest."""
+    """Return why the cluster is not at rest, in at most `PENDING_MAX` lines; empty if it is."""
     pending = list(_find(masters, tservers))
     if len(pending) > PENDING_MAX:
         more = len(pending) - PENDING_MAX
@@ -72,7 +70,6 @@ def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
 
 
 def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
-    """Yield a line for each master whose term or applied state differs from the leader's."""
     expected = dumps[leader]
     for name, dump in dumps.items():
         if dump["term"] != expected["term"]:
@@ -162,7 +159,6 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
 
 
 def _leaders(tservers: Mapping[str, Dump]) -> dict[str, str]:
-    """Map each tablet to the server that leads it in the highest term."""
     led: dict[str, tuple[int, str]] = {}
     for dump in tservers.values():
         for tablet in dump["tablets"]:

@@ -1,7 +1,6 @@
-"""The known, permanent differences from real Kudu; `harness twin` shows them with the reasons.
+"""The known, permanent differences from real Kudu, which `harness twin` reports with reasons.
 
-Everything else in which this target differs from Kudu is a defect of this target. `docs/twin.md`
-lists the same differences for readers.
+Any other difference is a defect of this target. `docs/twin.md` lists the same differences.
 """
 
 from __future__ import annotations

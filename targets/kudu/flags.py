@@ -1,13 +1,12 @@
 """The target's flags, under Kudu's names and with Kudu's defaults.
 
-Times keep Kudu's unit in their name. A case may override any flag with the target option
+Names contain the unit of times, as in Kudu. A case may override a flag with the target option
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 
-Each numeric flag has a range. Within the range, a cluster works with any values of the other flags.
-Outside, the target would be blamed for its settings, for example because elections never end or
-logs cannot grow. Limits of requests may be arbitrarily narrow, because the target may refuse
-requests that exceed them.
+Each numeric flag has a range. With all flags within their ranges, a correct cluster works. Outside,
+the target would be blamed for its settings, for example because elections never end. Limits of
+requests may be arbitrarily narrow, because the target may refuse requests that exceed them.
 """
 
 from __future__ import annotations
@@ -48,10 +47,11 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     log_min_segments_to_retain: Annotated[int, Within(1, 20)] = 1
     log_max_segments_to_retain: Annotated[int, Within(80, 10_000)] = 80
     log_cache_size_limit_kb: Annotated[int, Within(64, 64 * 1024)] = 4096
-    # Not in Kudu, which flushes by size and time: log entries between the snapshots of a node
+    # Not in Kudu, which flushes by size and time: the number of log entries between snapshots
     master_snapshot_every: Annotated[int, Within(1, 100)] = 60
     tablet_snapshot_every: Annotated[int, Within(1, 1000)] = 50
-    # Numbers of replicas during a replacement: 3-4-3 if true; 3-2-3 if false, as before Kudu 1.7.
+    # If true, a replacement adds a replica first (3-4-3 replicas). If false, it evicts a replica
+    # first (3-2-3), as before Kudu 1.7.
     raft_prepare_replacement_before_eviction: bool = True
     # Masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
@@ -89,7 +89,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     catalog_manager_check_ts_count_for_create_table: bool = True
     max_num_columns: Annotated[int, Within(1, 10_000)] = 300
     max_identifier_length: Annotated[int, Within(1, 65_535)] = 256
-    # Not in Kudu: how many answers masters keep for resent requests. The number must exceed the
+    # Not in Kudu: the number of answers that masters keep for resent requests. It must exceed the
     # number of changes during the longest delay of a frame or an operation.
     master_replies_max: Annotated[int, Within(128, 100_000)] = 4096
     rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
@@ -113,7 +113,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> Flags:
     """Parse `NAME=VALUE,NAME=VALUE`. Raises `UsageError` for unknown flags or bad values.
 
-    `usual` has the defaults of the profile where they differ from `strict`.
+    `usual` has the flags for which the profile's default differs from `strict`.
     """
     texts: dict[str, str | bool] = dict(usual)
     for part in filter(None, (item.strip() for item in text.split(","))):
@@ -162,29 +162,30 @@ DRAWN: Final[Mapping[str, Sequence[int | str]]] = {
         1024 * 1024,
         1,
         2000,
-    ),  # 1: one entry per update
+    ),
     "log_segment_size_kb": (512, 8),
     # With Kudu's own timeout (300 s), most runs end before a server counts as failed. With a
-    # shorter timeout, the masters replace an absent server's replicas on a free server.
+    # shorter timeout, the masters replace the replicas of a server that is down.
     "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
-    # Without pre-elections, candidates often share a term. Short intervals cause many elections.
+    # Without pre-elections, two candidates often use the same term. Short intervals cause many
+    # elections.
     "raft_enable_pre_election": ("true", "true", "false"),
     "raft_heartbeat_interval_ms": (500, 500, 150),
     "tablet_creation_timeout_ms": (30_000, 30_000, 10_000),
     "master_replies_max": (4096, 2048),
-    # Sizes that runs would otherwise never reach
+    # Small values of sizes that runs would otherwise never reach
     "scanner_batch_size_rows": (10_000, 2),
     "rows_loaded_at_once": (2000, 3),
     "tablet_history_max_kb": (4096, 4096, 16),
     "tablet_history_max_age_sec": (7 * 86_400, 7 * 86_400, 10),
 }
-"""Flags that soaks draw at random: sizes, intervals of snapshots and heartbeats, timeouts.
+"""Flags that soaks draw at random, with the values to draw from.
 
 Append new flags at the end, so that the draws of the other flags do not change.
 """
 
 
 def draw_flags(rng: random.Random, given: str) -> str:
-    """Draw flags, as text for `parse_flags`. Flags in `given` override the drawn flags."""
+    """Draw flags, as text for `parse_flags`. Flags in `given` override the drawn values."""
     drawn = [f"{name}={choices[rng.randrange(len(choices))]}" for name, choices in DRAWN.items()]
     return ",".join([*drawn, *([given] if given else [])])

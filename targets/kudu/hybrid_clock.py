@@ -1,14 +1,14 @@
-"""Hybrid time: the wall clock, and a counter that advances while the wall clock does not.
+"""Hybrid time: the wall clock, plus a counter that orders events within one microsecond.
 
-A timestamp is the number of microseconds since the epoch << 12 | a logical counter, as in Kudu's
-`clock/hybrid_clock.h` (after Kulkarni et al., "Logical Physical Clocks", 2014). The timestamps of a
-node always rise, even if the wall clock jumps. After the wall clock was set back, only the counter
-advances, and overflows into the microseconds, until the wall clock has caught up.
+As in Kudu's `clock/hybrid_clock.h`, a timestamp is the microseconds since the epoch, shifted left
+by 12 bits, plus a logical counter (Kulkarni et al., "Logical Physical Clocks", 2014). The
+timestamps of a node always rise, even if the wall clock is set back: only the counter advances
+then, and overflows into the microseconds, until the wall clock has caught up.
 
-Timestamps in requests advance the clock, so that later work on this node has a higher timestamp. A
-client's timestamp may be ahead of the wall clock by at most `max_clock_sync_error_usec`; otherwise
-a single wrong clock would drag all others along. A timestamp in a log is committed, and therefore
-always advances the clock.
+A timestamp in a request advances the clock, so that later work on this node has a higher timestamp.
+A request's timestamp that is too far ahead of the wall clock is refused
+(`max_clock_sync_error_usec`). Otherwise a single wrong clock would drag all others along. A
+timestamp in a log always advances the clock, because it is committed.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ class HybridClock:
     """The clock of one node, shared by all its tablets."""
 
     def __init__(self, clock: Clock, *, max_error_us: int) -> None:
-        """Accept clients' timestamps that are at most `max_error_us` ahead of `clock`."""
         self._clock = clock
         self._max_error_us = max_error_us
         self._last = 0
 
     def now(self) -> int:
-        """Return a timestamp above all timestamps that were issued, observed or accepted before."""
+        """Return a timestamp above all timestamps that this clock has issued or observed."""
         wall = from_micros(max(0, self._clock.wall_ns() // _NS_PER_US))
         self._last = max(wall, self._last + 1)
         return self._last

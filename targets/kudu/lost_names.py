@@ -1,8 +1,8 @@
-"""Names that nodes cannot resolve for a while, as in an outage of a name server.
+"""A fault: for a while, nodes cannot resolve some host names, as in an outage of a DNS server.
 
-An operator's call (`LoseNamesRequest`) names the lost hosts. The outage ends on its own, so that it
-cannot outlast a harness that is gone. Open connections survive it, and a restarted node can resolve
-all names again.
+The call `LoseNamesRequest` names the lost hosts. The outage ends on its own, so it cannot outlast a
+harness that crashed. Open connections survive the outage. A restarted node can resolve all names
+again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from targets.kudu.messages import LoseNamesRequest, LoseNamesResponse
 from targets.kudu.rpc import Caller, RpcClient, RpcError, RpcServer
 
 LOST_S: Final = 8.0
-"""The length of an outage: longer than the elections that follow the loss of a leader."""
+"""The length of an outage. It exceeds the elections that follow the loss of a leader."""
 _ASK_LIMIT_S: Final = 1.0
 
 
 def serve_lost_names(server: RpcServer, client: RpcClient) -> None:
-    """Let a node's `client` lose the names that a call to its `server` lists."""
+    """Make a node's `server` answer `LoseNamesRequest`: `client` then loses the listed names."""
 
     def lose(request: LoseNamesRequest, _peer: str) -> LoseNamesResponse:
         for address in request.addresses:
@@ -34,9 +34,10 @@ def serve_lost_names(server: RpcServer, client: RpcClient) -> None:
 async def lose_names(
     caller: Caller, lost: Sequence[str], addresses: Mapping[str, str]
 ) -> str | None:
-    """Make all other nodes lose the names in `lost`; `addresses` has all nodes.
+    """Make all nodes except those in `lost` fail to resolve the names in `lost`.
 
-    Return a sentence about the effect, or `None` if no node got the call.
+    `addresses` has all nodes. Return a sentence about the effect, or `None` if no node got the
+    call.
     """
     done = [await _lose_name(caller, name, addresses) for name in lost if name in addresses]
     return "; ".join(filter(None, done)) or None

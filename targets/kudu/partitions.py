@@ -1,15 +1,14 @@
-"""Keys: their encoding, and their mapping to tablets, for clients, masters and tablet servers.
+"""Encodes keys and maps them to tablets, for clients, masters and tablet servers.
 
 **Keys.** Encoded keys sort in the same order as their values (Kudu's `common/key_encoder.h`).
-Numbers are big-endian with the sign flipped. Text and bytes are unchanged in the last column; in
-other columns, their zeros are escaped as 00 01, and 00 00 terminates them.
+Numbers are big-endian with the sign flipped. Text and bytes are unchanged in the last column. In
+other columns, 00 01 replaces each zero byte, and 00 00 marks the end.
 
 **Partitions.** A partition key is the hash bucket as a 4-byte big-endian number (if there is more
 than one bucket), followed by the encoded range columns (`common/partition.h`). A tablet has the
-partition keys `[start, end)`. The first start and the last end are unbounded, so the tablets of a
-table cover every key exactly once. If the table's ranges are bounded, however, no tablet has the
-keys outside of them. The bucket is computed from a hash of the encoded hash columns
-(`PartitionSchema.hash_of`).
+partition keys `[start, end)`. An empty start or end is unbounded. A table's tablets cover every key
+exactly once, unless the table has bounded ranges: then no tablet has the keys outside the ranges.
+The bucket is a hash of the encoded hash columns (`PartitionSchema.hash_of`).
 """
 
 from __future__ import annotations
@@ -53,7 +52,8 @@ def encode_key(columns: Sequence[Column], values: Sequence[Value]) -> bytes:
     if len(columns) == 1 == len(values) and columns[0].type == "STRING":
         value = values[0]
         if type(value) is str:
-            return value.encode()  # the most frequent case by far: a dozen times per row
+            # the most frequent case by far: each row takes this path a dozen times
+            return value.encode()
     if len(values) != len(columns):
         raise ValueError(f"the key {values!r} has {len(values)} values; it needs {len(columns)}")
     parts = []
@@ -96,7 +96,7 @@ def decode_key(columns: Sequence[Column], key: bytes) -> tuple[Value, ...]:
         if position == len(columns) - 1:
             raw = key[offset:]
         else:
-            # An escaped zero is 00 01, so the first 00 00 is the end.
+            # The first 00 00 is the end, because an escaped zero is 00 01.
             end = key.index(_TEXT_END, offset)
             raw = key[offset:end].replace(b"\x00\x01", b"\x00")
             offset = end + len(_TEXT_END)
@@ -107,7 +107,7 @@ def decode_key(columns: Sequence[Column], key: bytes) -> tuple[Value, ...]:
 def partition_key(
     partition_schema: PartitionSchema, columns: Sequence[Column], values: Sequence[Value]
 ) -> bytes:
-    """The partition key of a row's key; `columns` are the table's key columns."""
+    """Return the partition key of a row with these key values; `columns` are the key columns."""
     buckets = partition_schema.num_hash_buckets
     if buckets == 1 and not partition_schema.range_columns:
         return b""
@@ -126,7 +126,6 @@ def partition_key(
 def _encode_some(
     names: Iterable[str] | None, columns: Sequence[Column], values: Sequence[Value]
 ) -> bytes:
-    """Encode the values of the columns with these names, or of all columns."""
     if names is None:
         return encode_key(columns, values)
     positions = {column.name: position for position, column in enumerate(columns)}

@@ -1,7 +1,6 @@
-"""Permits: exceptions from guarantees that a profile does not give (`harness.permits`).
+"""Permits: each excuses violations that a profile's known defects explain (`harness.permits`).
 
-Permits cover only the defects of a profile. A switch that is turned on in addition is never
-excused.
+A defect that was switched on in addition to the profile is never excused.
 """
 
 from __future__ import annotations
@@ -110,20 +109,19 @@ _UNDONE: Final[dict[Bug, str]] = {
     Bug.KUDU_495_SPLIT: "a table and its tablets are written separately",
     Bug.ORDER_DELETE: "replicas are deleted before the deletion is replicated",
 }
-"""Reasons why work that one leader leaves to the next may stay undone.
+"""Reasons why work that one leader leaves to the next leader may never be done.
 
-The undone work does not show which defect caused it.
+A checker that finds undone work cannot tell which of these defects caused it.
 """
 
 _UNSYNCED: Final = Permit(
     name=LOST_AFTER_POWER_CUT,
-    # If a leader lost committed entries, a replica that still has them crashes or keeps different
-    # data. A replica that would have to abort a committed entry crashes
-    # (PendingRounds::AbortOpsAfter). If the catalog lost a tablet, its replicas are never deleted:
-    # masters ignore them.
+    # Without syncs, a leader may lose committed entries. A replica that still has the entries then
+    # crashes (PendingRounds::AbortOpsAfter) or keeps different data. If the catalog lost a tablet,
+    # its replicas are never deleted, because masters ignore unknown tablets.
     why="logs are not synced",
-    # If a configuration is lost, a Raft group may get two majorities, each with its own leader.
-    # Masters that know one majority's configuration tombstone the other majority's replicas.
+    # If a configuration is lost, a Raft group may get two majorities, each with its own leader. A
+    # master that knows the configuration of one majority tombstones the replicas of the other.
     signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
     rules={
@@ -135,8 +133,8 @@ _UNSYNCED: Final = Permit(
 
 _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
-    # If the source of a copy dies, the other replicas may never form a majority again.
-    # As before Kudu 1.5, a replica without data does not vote.
+    # If the source of a copy dies, the remaining replicas may never be a majority again. As before
+    # Kudu 1.5, a replica without data does not vote.
     why="a lost replica is evicted before its replacement has the data",
     rules=UNDONE,
 )

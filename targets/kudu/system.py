@@ -1,7 +1,7 @@
-"""A running deployment of the bundled Kudu, for inspection and changes by the harness.
+"""The harness's interface to a running deployment of the bundled Kudu: inspection and changes.
 
-All queries are RPCs from the clients' environment, each with a time limit, so they work in every
-environment. A node that does not answer is missing in results, or appears as `None`.
+All queries are RPCs with a time limit, so they work in every environment. A node that does not
+answer is missing in results, or appears as `None`.
 """
 
 from __future__ import annotations
@@ -50,19 +50,20 @@ CATALOG: Final = "catalog"
 STEP_DOWN: Final = "step-down"
 LOSE_NAME: Final = "lose-name"
 AS: Final = "as"
-"""Prefix of variants: a spare master in the variant `as-m1` takes over the name of a lost `m1`."""
+"""The prefix of a variant's name: in the variant `as-m1`, a spare takes a lost master's name `m1`.
+"""
 CHANGED: Final = "changed"
 """The variant in which nodes run with `--changed-flag` and `--changed-masters`."""
 RELEARN_S: Final = 2.0
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 _CHANGE_LIMIT_S: Final = 15.0
-_ADMIN: Final = -1  # the process number of the administrator's client
+_ADMIN: Final = -1
 RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
 SPREAD: Final = 37
-"""A factor, coprime with 100, that spreads the clients that resend over the process numbers."""
+"""A factor, coprime with 100, that picks the client processes which resend mutations."""
 
 
 class Layout:
@@ -82,8 +83,8 @@ class Layout:
         self.hms = HmsLayout(settings) if options.get("hms") else None
         """The metastores, or `None`.
 
-        With metastores, clients do not resend requests: a drop or a rename through the metastore
-        has no request id in Kudu, because the metastore's event carries out the change.
+        With metastores, clients do not resend requests. In Kudu, a drop or a rename through the
+        metastore has no request id, because the metastore's event carries out the change.
         """
         self.resend_percent: int = options["resend"] if once and self.hms is None else 0
         usual = FLAGS[settings.profile]
@@ -97,16 +98,16 @@ class Layout:
             f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + spares + 1)
         }
         self.masters = dict(itertools.islice(every.items(), masters))
-        """Addresses of the initial masters, by name."""
+        """The addresses of the initial masters, by name."""
         self.all_masters = every
-        """Addresses of the initial masters and of the spare masters, by name."""
+        """The addresses of the initial masters and of the spare masters, by name."""
         self.changed_list = self._among("changed-masters", options.get("changed_masters", ""))
-        """Addresses of masters with which nodes in the variant `changed` start, if not empty."""
+        """If not empty, the masters that nodes in the variant `changed` get at their start."""
         names_spares = options.get("told_spares", True)
         self.start_list = tuple((every if names_spares else self.masters).values())
-        """Addresses of masters with which tablet servers and clients start."""
+        """The masters that tablet servers and clients get at their start."""
         self.named_twice = self._among("named-twice", options.get("named_twice", ""))
-        """Addresses of masters that the lists of tablet servers name twice."""
+        """The masters that appear twice in the tablet servers' lists."""
         if not {*self.named_twice} <= {*self.start_list}:
             raise UsageError(
                 f"--named-twice is {options['named_twice']!r}, which is not among the masters that "
@@ -116,7 +117,7 @@ class Layout:
             self.flags.master_replies_max, (self.changed or self.flags).master_replies_max
         )
         self.late_revisions_max = smallest // 2
-        """The number of changes after which clients send no late copies of a request."""
+        """The number of changes after which clients no longer send a late copy of a request."""
         self.learns_masters = self.flags.heartbeat_names_masters
         knows_all = len(self.start_list) == len(every)
         if not (knows_all or self.learns_masters or self.changed_list):
@@ -126,13 +127,13 @@ class Layout:
                 "--no-told-spares, or name the spares in --changed-masters"
             )
         self.relearn_s = RELEARN_S if self.learns_masters and not knows_all else None
-        """The interval at which clients ask for the current masters; `None` for never."""
+        """The interval at which clients ask for the current masters; `None` means never."""
         self.tservers = {
             f"t{number}": f"t{number}:{TSERVER_PORT}" for number in range(1, tservers + 1)
         }
 
     def _among(self, option: str, names: str) -> tuple[str, ...]:
-        """The addresses of the named masters; raises `UsageError` for an unknown name."""
+        """Return the addresses of the named masters. Raises `UsageError` for an unknown name."""
         named = [name.strip() for name in names.split(",") if name.strip()]
         for name in named:
             if name not in self.all_masters:
@@ -152,15 +153,16 @@ class KuduSystem(System):
         self._rpc = self._dial()
         self._metastores = None if layout.hms is None else self._open_metastores(layout.hms)
         self._members = tuple(layout.masters)
-        """Names of the voting masters in the newest known configuration."""
+        """The names of the voting masters in the newest known configuration."""
         self._changing: tuple[str, ...] = ()
-        """Names of all masters that may vote while the masters' configurations differ."""
+        """The names of all masters that may vote while the masters' configurations differ."""
         self._admin: KuduClient | None = None
 
     def client(self, process: int) -> Client:
         """Create a client with its own connections, like a separate process.
 
-        Some clients resend mutations with the same request id, in order to test exactly-once.
+        Some clients resend mutations with the same request id, to test that the target executes
+        each one exactly once.
         """
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()
@@ -184,21 +186,20 @@ class KuduSystem(System):
         return TwoSidedClient(client, self._metastores.client(process))
 
     def _dial(self, *, resolve_once: bool = False) -> Caller:
-        """Return a new RPC client, with connections of its own."""
         return RpcClient(self._env, resolve_once=resolve_once)
 
     def _open_metastores(self, layout: HmsLayout) -> Metastores:
         return Metastores(self._env, layout)
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """Draw nodes that suffice to serve: a majority of the masters, and all tablet servers.
+        """Draw enough nodes to serve: a majority of the masters, and all tablet servers.
 
-        For existing tablets, a majority of their replicas would suffice. But the liveness probe
-        also creates tables, and a new table needs as many live tablet servers as it has replicas.
+        A majority of its replicas would suffice for an existing tablet. But the liveness probe also
+        creates tables, and a new table needs as many live tablet servers as it has replicas.
         """
         masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
-        if self._changing:  # the current majority is unknown
+        if self._changing:  # the voters may have changed since the last query
             masters = [n for n in self._layout.all_masters if n in {*masters, *self._changing}]
             core = masters
         hms = [] if self._metastores is None else self._metastores.core(rng)
@@ -235,7 +236,7 @@ class KuduSystem(System):
         return {CATALOG: await self.roles()}
 
     async def roles(self) -> Roles:
-        """Return each answering master's raw Raft role, and whether a leader already serves."""
+        """Return each answering master's Raft role, and whether a leader serves requests."""
         answers = await asyncio.gather(
             *(self._role(address) for address in self._layout.all_masters.values())
         )
@@ -249,7 +250,7 @@ class KuduSystem(System):
         return Roles(members, self._members)
 
     def _note_members(self, heard: Sequence[m.GetMasterRegistrationResponse]) -> None:
-        """Update the current voters by the configurations of all masters that answered."""
+        """Update the known voters from the answers of all masters."""
         configs = [answer.committed_config for answer in heard if answer.committed_config]
         if not configs:
             return
@@ -258,7 +259,8 @@ class KuduSystem(System):
         all_addresses = {peer.address for config in configs for peer in config.peers}
         nodes = self._layout.all_masters
         self._members = tuple(name for name in nodes if nodes[name] in addresses)
-        # Key by address: a spare that took over a lost master's name answers under both names.
+        # Use addresses as keys: a spare that took over a lost master's name answers under both
+        # names.
         members = {answer.address: answer for answer in heard if answer.address in addresses}
         same = len(members) == len(addresses) == len(newest.peers) and all(
             answer.committed_config == newest and answer.active_index == newest.opid_index
@@ -301,7 +303,7 @@ class KuduSystem(System):
         }
 
     async def _dumps(self, roles: Roles) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the states of all masters and tablet servers; `None` for a silent node."""
+        """Return the dumps of all nodes; `None` for a node that does not answer."""
 
         async def dump(address: str, request: Call[m.DumpResponse]) -> Any:
             answer = await self._ask(address, request, limit_s=_DUMP_LIMIT_S)
@@ -319,12 +321,11 @@ class KuduSystem(System):
     def _awaited(
         self, leader: Mapping[str, Any] | None, tservers: dict[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the states of tablet servers that must agree with the leading master at rest."""
+        """Return the dumps of tablet servers that must agree with the leader at rest."""
         del leader
         return tservers
 
     def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the limits that apply to resources, requests, and a tablet's voters."""
         layout = self._layout
         names = 1 if layout.all_masters == layout.masters else 2
         flags, changed = layout.flags, layout.changed
@@ -346,7 +347,7 @@ class KuduSystem(System):
         return f"{', '.join(done)} stepped down" if done else None
 
     async def lose_names(self, nodes: Sequence[str]) -> str | None:
-        """Make the other nodes fail to resolve the names of `nodes` for a while."""
+        """Make all other nodes fail to resolve the names in `nodes` for a while."""
         every = {**self._layout.all_masters, **self._layout.tservers}
         return await lose_names(self._rpc, nodes, every)
 
@@ -382,7 +383,7 @@ class KuduSystem(System):
     @override
     async def tool(self, arguments: Sequence[str]) -> Said:
         """Run an action of `harness kudu`. Raises `UsageError` for unknown arguments."""
-        await self.roles()  # to update the members, since masters join and leave
+        await self.roles()  # masters join and leave, so ask for the current members first
         members = tuple(self._layout.all_masters[name] for name in self._members)
         metastores = self._metastores
         metastore = None if metastores is None else partial(metastores.metastore, members)
@@ -393,7 +394,7 @@ class KuduSystem(System):
     async def _ask(
         self, address: str, request: Call[R_co], *, limit_s: float = _ASK_LIMIT_S
     ) -> R_co | None:
-        """Make one call; return `None` if no answer comes, which is not an error here."""
+        """Make one call; return `None` if no answer comes."""
         try:
             return await self._rpc.call(address, request, timeout_s=limit_s)
         except RpcError:

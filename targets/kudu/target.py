@@ -1,6 +1,7 @@
 """The target plug-in of the bundled Kudu: its nodes and its options.
 
-Masters are `m1`..`mN` on port 7051, tablet servers `t1`..`tN` on 7050 (Kudu's own ports).
+Masters are `m1`..`mN` on port 7051. Tablet servers are `t1`..`tN` on port 7050. Both are Kudu's own
+ports.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ POINTS: Final[Mapping[str, tuple[str, ...]]] = {
         "tablet-copy-done", "tombstoned", "superblock-written state=COPYING",
     ),
 }  # fmt: skip
-"""The events at which faults strike. Events of a replacement occur only in some runs."""
+"""The points of the code at which faults can strike, in groups of related points."""
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
 """Cluster sizes that soaks draw; a fourth tablet server can replace a server that is down."""
 
@@ -111,7 +112,7 @@ class KuduTarget(
         JAVA: JAVA_DOC,
     },
 ):
-    """Target of the bundled Kudu: masters with a catalog, and tablet servers with tablets."""
+    """The target plug-in of the bundled Kudu: masters with a catalog, and tablet servers."""
 
     api_version = TARGET_API_VERSION
     name = "kudu"
@@ -172,7 +173,7 @@ class KuduTarget(
             if role == "tserver":
                 masters = [*layout.start_list, *layout.named_twice]
             elif name not in layout.masters:
-                # A spare waits to be added by an operation, so it must not join on its own.
+                # An operation adds the spare to the cluster, so the spare must not join on its own.
                 masters.append(address)
                 flags = msgspec.structs.replace(flags, master_auto_join_cluster=False)
             config = {
@@ -198,7 +199,8 @@ class KuduTarget(
                     changed_list.append(address)
                 other = {"flags": msgspec.to_builtins(changed), "masters": changed_list}
                 if layout.changed_list and "masters_kept" in config:
-                    other["masters_kept"] = False  # --changed-masters replaces the stored list
+                    # `--changed-masters` must replace the list of masters that the node has stored
+                    other["masters_kept"] = False
                 variants[CHANGED] = Variant(config=other)
             return NodeSpec(
                 name=name,
@@ -240,7 +242,7 @@ class KuduTarget(
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Draw the options for one seed of a soak; options in `given` override the draws."""
+        """Draw the options for one seed of a soak; options in `given` are not drawn."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in SIZES.items()}
         flags = draw_flags(rng, str(given.get("kudu_flag", "")))
         return {**drawn, **given, "kudu_flag": flags}
@@ -255,17 +257,16 @@ class KuduTarget(
 
 
 def _java() -> tuple[str, str]:
-    """The path of Java and the class path of Kudu's Java client; raises `UsageError`."""
+    """Return the path of Java and the class path of Kudu's Java client. Raises `UsageError`."""
     from targets.apache_kudu.javaclient.fetching import require
 
     return require()
 
 
 def _replacements(layout: Layout) -> dict[str, Variant]:
-    """Return a spare master's variants: in each, the spare runs under an initial master's name.
+    """Return a spare master's variants, one for each initial master whose name it may take.
 
-    A spare in such a variant joins the masters on its own, once the master that had the name before
-    was removed.
+    In such a variant, the spare joins the masters on its own, after the lost master was removed.
     """
     usual = {
         "masters": [*layout.masters.values()],

@@ -1,7 +1,7 @@
-"""`Wakeup`: a loop waits for its interval, or until another task wakes it earlier.
+"""`Wakeup` lets a loop sleep for its interval, or until another task wakes it earlier.
 
-A `Wakeup` replaces `asyncio.Event` and `asyncio.timeout` for a single waiting task. It costs a
-third as much, which matters because heartbeats alone wait a dozen times in a simulated second.
+It replaces `asyncio.Event` with `asyncio.timeout`, for a single waiting task, at a third of the
+cost. The cost matters because heartbeats alone wait a dozen times in a simulated second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Wakeup:
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[bool] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # the event loop of all waiting tasks
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def set(self) -> None:
         """Resume the waiting task. If no task waits, the next wait ends at once."""

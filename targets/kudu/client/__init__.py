@@ -1,4 +1,4 @@
-"""The client of the bundled target: finds the leader master, sends, and classifies outcomes."""
+"""The client of the bundled target: finds the leading master, sends, and classifies outcomes."""
 
 from targets.kudu.client.client import KuduClient
 from targets.kudu.client.hive import TwoSidedClient

@@ -1,22 +1,22 @@
-"""The vocabulary `append`: a table's columns as a list that transactions append to and read.
+"""The vocabulary `append`: transactions append to a table's list of columns, or read the list.
 
-A transaction is a list of micro-operations on one table. It is a single RPC, since nothing larger
-is atomic in a catalog:
+A transaction is a list of micro-operations on one table. It is a single RPC, the largest atomic
+unit of a catalog:
 
-* `[["append", table, column], ...]` is one AlterTable, which adds the columns in this order,
-  atomically.
+* `[["append", table, column], ...]` is one AlterTable, which adds the columns atomically, in this
+  order.
 * `[["r", table, null]]` is one GetTableSchema, whose answer has the columns.
 
-Other transactions are refused: two tables need two RPCs, and the answer of an AlterTable contains
-no columns to read. Tables are created by `create`, as in the vocabulary `ddl`.
+Other transactions are refused, because they would need several RPCs. `create` creates a table, as
+in the vocabulary `ddl`.
 
-Two answers need an explanation. First, a table that does not exist reads as the empty list. Tables
-are created once and never deleted, so before the creation nothing can have been appended, and a
-later "not found" means a lost table. Second, Kudu answers with the schema that all tablets have
-*applied*, which lags behind the committed schema while the table is being altered. Such an answer
-says nothing about columns committed since, so the read is repeated until the two schemas agree,
-just as Kudu's own client waits for an alter. Each repetition is an attempt in the history. At the
-deadline, the read fails.
+**A missing table** reads as the empty list. Tables are created once and never deleted, so nothing
+can have been appended before the creation. A later "not found" means that the table was lost.
+
+**A table that is being altered.** Kudu answers with the schema that all tablets have *applied*,
+which lags behind the committed schema. Such an answer says nothing about columns that were
+committed since. So the client repeats the read until both schemas agree, like Kudu's own client.
+Each repetition is an attempt in the history. At the deadline, the read fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ MicroOps = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transaction(Call):
-    """A transaction as one AlterTable or GetTableSchema; its value is a list of micro-ops."""
+    """A transaction as one AlterTable or GetTableSchema.
+
+    Its value is a list of micro-operations.
+    """
 
     micro_ops: MicroOps = dataclasses.field(default_factory=list)
 
@@ -47,7 +50,6 @@ class _Transaction(Call):
         del response
 
     def absence_value(self, response: m.MasterResponse) -> MicroOps | None:
-        """Let a table that does not exist read as the empty list."""
         return None if Call.absence_value(self, response) is None else self._read([])
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
@@ -78,7 +80,7 @@ def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
             f"the transaction {micro_ops!r} would take more than one RPC and so not be atomic; "
             "give it appends to one table, or a single read"
         )
-    name = min(tables)  # the only table
+    name = min(tables)
     table = m.TableIdentifier(table_name=name)
     if kinds == {"r"}:
         return _Transaction(m.GetTableSchemaRequest(table=table), False, micro_ops=micro_ops)

@@ -1,10 +1,11 @@
 """Kudu's requests for the operations of the vocabulary `ddl`, and the values of their answers.
 
 The functions are pure. A `Call` holds a request, and functions that turn an answer into a
-completion's value. Every table has one key column named `key`, which a create adds and an answer
-omits, so the vocabulary only has plain columns. Results are observations with the data that a
-checker needs: the table's id and schema version, the revision of the system tablet, and the
-master's term.
+completion's value. The value has the data that a checker needs: the table's id and schema version,
+the revision of the system tablet, and the master's term.
+
+Every table has one key column named `key`. A create adds it and answers omit it, so operations of
+the vocabulary do not mention the key column.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ def _changed(response: Any) -> dict[str, Any]:
 
 
 def _stated(number: int) -> int | None:
-    """Return `number`, or `None` for -1, which real Kudu sends if it does not report a number."""
+    """Return `number`, or `None` for -1, with which real Kudu says that it reports no number."""
     return None if number < 0 else number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """The request of one operation, which may be sent repeatedly, and the values of its answers."""
+    """One operation: its request, which may be sent repeatedly, and its value for each answer."""
 
     request: rpc.Call[m.MasterResponse]
     is_mutation: bool
     ok_value: Callable[[Any], dict[str, Any]] = _changed
 
     def answered_value(self, response: m.MasterResponse) -> Value:
-        """The completion's value for an answer that has no error."""
+        """Return the completion's value for an answer that has no error."""
         return {"result": "ok", **self.ok_value(response), **_provenance(response)}
 
     def refused_value(self, response: m.MasterResponse) -> Value | None:
-        """Return the completion's value for a refusal; `None` if no model can check it."""
+        """Return the completion's value for a refusal; `None` if no model can check the refusal."""
         error = response.error
         assert error is not None
         result = self._observation(error)
@@ -61,7 +62,7 @@ class Call:
         return {**value, **_provenance(response)}
 
     def absence_value(self, response: m.MasterResponse) -> Value | None:
-        """Return the completion's value for a read's "not found"; `None` for other errors."""
+        """Return a read's value if its answer is "not found"; `None` for other errors."""
         error = response.error
         assert error is not None
         if self._observation(error) != "not-found":
@@ -69,7 +70,7 @@ class Call:
         return Call.refused_value(self, response)
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
-        """Return the reason to repeat a read that was answered; `None` if the answer is final."""
+        """Return why a read's answer is not final and the read is repeated; `None` if final."""
         del response
         return None
 
@@ -85,12 +86,14 @@ class Call:
 
 
 def _provenance(response: m.MasterResponse) -> dict[str, Any]:
-    """Return the revision and the term of an answer; `None` for a number that it does not state."""
     return {"revision": _stated(response.meta.revision), "term": response.meta.term or None}
 
 
 def plan_call(request: Request, request_id: m.RequestId) -> Call:
-    """Return the call for `request`. Raises `UsageError` if it is not in the vocabulary."""
+    """Return the call for `request`.
+
+    Raises `UsageError` if the vocabulary has no such operation.
+    """
     call = ddl.call_of(request.f, request.value)
     match call:
         case ddl.Create():
@@ -184,7 +187,8 @@ def _altered(name: str, request_id: m.RequestId, **changes: Any) -> Call:
 
 def _schema(response: m.GetTableSchemaResponse) -> dict[str, Any]:
     proven: dict[str, Any] = {}
-    if response.applied_schema_version >= 0:  # columns of an unknown version prove nothing
+    # a table without a version cannot be compared with others, so its columns prove nothing
+    if response.applied_schema_version >= 0:
         columns = [column for column in response.schema.columns if not column.is_key]
         proven = {
             "applied_schema_version": response.applied_schema_version,
@@ -213,7 +217,7 @@ def _tablet(location: m.TabletLocations) -> dict[str, Any]:
 def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
     value = {**_changed(response), "tablets": [_tablet(t) for t in response.tablets]}
     if len(response.tablets) >= LOCATIONS_MAX:
-        value["truncated"] = True  # more tablets may follow
+        value["truncated"] = True  # the answer had the maximum number of tablets
     return value
 
 

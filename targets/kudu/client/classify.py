@@ -5,13 +5,12 @@ Codes are Kudu's `MasterErrorPB.Code`:
 * Codes 2, 5, 6 and 8 to 12 mean that nothing happened.
 * Codes 3 and 4 (table not found, table already present) also show the state of the catalog.
 * NOT_THE_LEADER means that nothing happened, unless the master lost its leadership *while writing*
-  (KUDU-591); the master then sets `indeterminate`.
-* Code 13 sets `indeterminate` too, if the metastore may have made the change.
+  (KUDU-591). In this case the master sets `indeterminate`.
+* Code 13 also comes with `indeterminate` if the metastore may have made the change.
 * A lost answer proves nothing.
 
-In doubt, the effect is `UNKNOWN`. If an operation were wrongly classified as `fail`, the checker
-would blame a correct target; if it is needlessly classified as `info`, this only costs the checker
-time.
+In doubt, the effect is `UNKNOWN`. If an operation were wrongly completed as `fail`, the checker
+would blame a correct target. An unnecessary `info` only costs the checker time.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _REFUSALS = frozenset(
         MasterErrorCode.ILLEGAL_REPLICATION_FACTOR,
         MasterErrorCode.NOT_AUTHORIZED,
         MasterErrorCode.TABLE_SOFT_DELETED,
-        MasterErrorCode.HIVE_METASTORE_ERROR,  # unless the answer is marked indeterminate
+        MasterErrorCode.HIVE_METASTORE_ERROR,
     }
 )
 _ASK_ANOTHER = frozenset(
@@ -45,7 +44,7 @@ class Effect(enum.Enum):
     """The effect of one attempt on the catalog."""
 
     DONE = "done"
-    # A leader considered and rejected the request. Nothing happened, and this is final.
+    # A leader rejected the request. Nothing happened, and this is final.
     REFUSED = "refused"
     # No leader considered the request. Nothing happened, and another attempt may succeed.
     NONE = "none"
@@ -53,7 +52,7 @@ class Effect(enum.Enum):
 
 
 def mutation_effect(error: MasterError | None) -> Effect:
-    """Return the effect of a mutation that was answered, with `error` or without an error."""
+    """Return the effect of a mutation that a master answered, with or without an error."""
     if error is None:
         return Effect.DONE
     if error.indeterminate:
@@ -78,10 +77,10 @@ def is_of_another(error: MasterError) -> bool:
 
 
 def error_text(error: MasterError) -> str:
-    """The error as `CODE/STATUS: text`, with the master's message."""
+    """Return the error as `CODE/STATUS: text`, with the master's message."""
     return f"{error.code.name}/{error.status.name}: {error.message}"
 
 
 def rpc_error_text(error: RpcError) -> str:
-    """The error as `RPC/SENT: text` or `RPC/NOT_SENT: text`."""
+    """Return the error as `RPC/SENT: text` or `RPC/NOT_SENT: text`."""
     return f"RPC/{'SENT' if error.sent else 'NOT_SENT'}: {error}"

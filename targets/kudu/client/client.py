@@ -1,10 +1,9 @@
 """One client process of the bundled target, which reports only outcomes that it can prove.
 
-The state of an operation is the list of its attempts. A mutation is sent once. It is sent again
-only after an answer that proves that the previous attempt did nothing (`RetryPolicy` lists the
-exceptions). A read is sent again as often as its deadline allows. `ConnectToMaster` calls do not
-count as attempts, since they only find the leader. Module `classify` says what each attempt proves,
-and the operation ends accordingly:
+An operation consists of attempts. A mutation is sent again only after an answer that proves that
+the previous attempt did nothing (`RetryPolicy` lists the exceptions). A read is sent again until
+its deadline. `ConnectToMaster` calls, which only find the leader, are not attempts. Module
+`classify` says what each attempt proves. The operation ends accordingly:
 
 | the attempts                                               | mutation | read |
 |------------------------------------------------------------|----------|------|
@@ -14,11 +13,11 @@ and the operation ends accordingly:
 | any of unknown outcome and none answered later             | info     | fail |
 
 A mutation that is refused *after* an attempt of unknown outcome stays `info`: the earlier attempt
-may have succeeded and so caused the refusal, or it may still arrive.
+may still arrive, or it may have succeeded and thereby caused the refusal.
 
 Operations on rows go to tablet servers (modules `row_writes`, `row_reads`, `replicas` and
-`tables`). Their requests carry the highest timestamp of all answers, so later operations of this
-client get later timestamps on any server (Kudu's `propagated_timestamp`). Reads that tolerate
+`tables`). Each request carries the highest timestamp that the client has received, so a later
+operation gets a later timestamp on any server (Kudu's `propagated_timestamp`). Reads that tolerate
 staleness go to any master (module `stale`).
 """
 
@@ -58,27 +57,25 @@ from targets.kudu.client.tables import Gone, TableCache
 from targets.kudu.rpc import Caller, RpcError
 
 LATE_LIMIT_S: Final = 2.0
-"""Time limit for finding a leader to which a late copy is sent, and for the leader's answer."""
+"""The time limit for finding a leader for a late copy, and for the leader's answer."""
 _ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
 
 
 @dataclasses.dataclass(slots=True)
 class _Operation:
-    """The state of a running operation."""
-
     call: Call
     deadline: Deadline
     attempts: list[Attempt]
-    maybe_done: bool = False  # whether the outcome of at least one attempt is unknown
-    # the outcome that the first copy proved, while the request is sent once more
+    maybe_done: bool = False
+    # the outcome of the first copy, while the client repeats the request
     done: Completion | None = None
     error: str = _NO_LEADER
     node: str | None = None
 
 
 class KuduClient:
-    """The client of one process, which sends one operation at a time and remembers the leader."""
+    """The client of one process. It sends one operation at a time and remembers the leader."""
 
     def __init__(
         self,
@@ -89,7 +86,7 @@ class KuduClient:
         process: int,
         policy: RetryPolicy | None = None,
     ) -> None:
-        """Send calls to `masters` ("node:port") over `rpc`. The client owns `rpc` and closes it."""
+        """Send calls to `masters` ("node:port") over `rpc`, which the client owns and closes."""
         self._env = env
         self._rpc = rpc
         self._policy = policy or RetryPolicy()
@@ -112,7 +109,7 @@ class KuduClient:
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Run one operation; the table in the module's docstring says how it ends.
 
-        Raises `UsageError` for operations or values outside the vocabulary.
+        Raises `UsageError` if the operation or its value is outside the vocabulary.
         """
         deadline = Deadline(self._env.clock, timeout_s)
         if request.f in _ROWS:
@@ -167,7 +164,6 @@ class KuduClient:
     # --- one attempt -------------------------------------------------------------------------
 
     async def _attempt(self, operation: _Operation) -> Completion | None:
-        """Find the leader and send the request; return `None` if another attempt is needed."""
         address = await self._leader.find(operation.deadline)
         if address is None or operation.deadline.left_s <= 0:
             return self._unanswered(operation)
@@ -214,8 +210,7 @@ class KuduClient:
             if effect is not Effect.REFUSED:
                 return self._after(operation, effect)
             if operation.done is not None and call.refused_value(response) is None:
-                # The repeated request was refused, for example by a busy server: keep the first
-                # answer.
+                # The repetition was refused, for example by a busy server: the first answer counts.
                 return self._unanswered(operation)
             if operation.maybe_done and operation.done is None:
                 return self._unanswered(operation)
@@ -230,7 +225,6 @@ class KuduClient:
         return self._complete(operation, OpType.FAIL, None, operation.error)
 
     def _is_to_repeat(self, operation: _Operation) -> bool:
-        """Whether to send an acknowledged operation a second time (`RetryPolicy.repeat`)."""
         first = operation.call.is_mutation and operation.done is None
         return first and self._policy.repeat and self._seq_no % 2 == 1
 

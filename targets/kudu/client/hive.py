@@ -1,4 +1,4 @@
-"""A client process for clusters with Hive Metastores: it uses both Kudu's and Hive's client."""
+"""A client for clusters with Hive Metastores, which combines Kudu's client and Hive's client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from targets.kudu.client.client import KuduClient
 
 
 class TwoSidedClient:
-    """A client that sends each operation to Kudu or to Hive (`harness.plugins.Client`)."""
+    """A client that sends some operations to Kudu and the others to Hive."""
 
     def __init__(self, kudu: KuduClient, hive: MetastoreClient) -> None:
         self._kudu = kudu
@@ -60,7 +60,7 @@ class TwoSidedClient:
 
     async def _get(self, operation: Operation, name: str) -> api.MetaTable:
         answer = await self._hive.call(operation, api.GetTable(*_split(name)))
-        # A real metastore answers with a table already.
+        # Only a real metastore's client returns a `MetaTable`.
         is_table = isinstance(answer, api.MetaTable)
         return answer if is_table else msgspec.convert(answer, api.MetaTable)
 

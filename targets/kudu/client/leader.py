@@ -1,10 +1,9 @@
-"""Finds the leader master by `ConnectToMaster` calls to all masters at once.
+"""Finds the leading master by `ConnectToMaster` calls to all masters at once.
 
-Kudu's client takes the first answer that claims LEADER and compares no terms
-(`client/master_rpc.cc`). A partitioned former leader can therefore win, even if the client knows
-every address. This client (in the profile `strict`) accepts a leader only if a majority of the
-masters has answered and no answer shows a higher term. A master that is not initialised yet counts
-as a follower.
+Kudu's client believes the first master that claims to lead, in any term (`client/master_rpc.cc`),
+so it may choose a former leader that is partitioned. In the profile `strict`, this client accepts a
+leader only if a majority of the masters has answered and no answer shows a higher term. A master
+that is not initialised yet counts as a follower.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from targets.kudu.messages import ConnectToMasterRequest
 from targets.kudu.rpc import Caller, RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
-# How long to wait for the other masters after a majority has answered and none of them leads.
+# The time to wait for the remaining masters after a majority has answered without a leader.
 _GRACE_STEP_S: Final = 0.2
 
 
@@ -31,7 +30,7 @@ class MasterAnswer(msgspec.Struct, frozen=True):
     address: str
     term: int
     ready_leader: bool
-    members: tuple[str, ...] = ()  # addresses of masters
+    members: tuple[str, ...] = ()
 
 
 def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
@@ -50,7 +49,7 @@ def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> Mast
 
 
 def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
-    """Return the first master that claims to lead, in any term (switch LEADER-PICK)."""
+    """Return the first master that claims to lead, in any term (the defect LEADER-PICK)."""
     return next((answer for answer in answers if answer.ready_leader), None)
 
 
@@ -63,7 +62,7 @@ class LeaderFinder:
         self._first = self._masters = tuple(masters)
         self._policy = policy
         self._cached: str | None = None
-        self._asked_ns = 0  # when the last round of calls to all masters began
+        self._asked_ns = 0  # when the latest round of calls to all masters began
         self._relearning: asyncio.Task[MasterAnswer | None] | None = None
 
     def forget(self) -> None:
@@ -94,7 +93,7 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Search for the masters in the background, if the last round began `relearn_s` ago."""
+        """Ask for the masters in the background, if the last round began `relearn_s` ago."""
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -129,7 +128,7 @@ class LeaderFinder:
                         loop = asyncio.get_running_loop()
                         limit.reschedule(min(limit.when() or 0.0, loop.time() + grace_s))
         except TimeoutError:
-            leader = None  # the next round asks again
+            leader = None
         finally:
             for task in tasks:
                 task.cancel()
@@ -137,7 +136,7 @@ class LeaderFinder:
         return leader
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
-        """From now on, call the configured masters and all masters that the newest answer names."""
+        """From now on, also call all masters that the newest answer names."""
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))

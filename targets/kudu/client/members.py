@@ -1,16 +1,16 @@
 """Membership changes by an administrator: masters join and leave, and replicas move.
 
-A client sends a change to the leader once. The operation is `fail` if the leader refused before it
-appended anything to its log. It is `info` only after a lost answer, or after an answer that is
-marked `indeterminate` (or, from a tablet's leader, ABORTED). A request certainly did nothing if it
-could not be sent, or if the answer was "not the leader"; the client then sends it to the next
-leader. Read-only requests are also sent again after a lost answer.
+A client sends a change to a leader once. The operation is `fail` if the leader refused before it
+appended anything to its log. It is `info` after a lost answer, or an answer that may mean a change
+(`indeterminate`, or ABORTED from a tablet's leader). A request that could not be sent or that
+reached a follower did nothing, so the client sends it to the next leader. A read-only request is
+also sent again after a lost answer.
 
-A replica moves as in `kudu tablet change_config move_replica`: one change of the tablet's
-configuration adds the new server, as a non-voter that will be promoted, and marks the old server
-for replacement. The masters do the rest. As in Kudu, the client begins no move while a replica of
-the tablet is joining or leaving, because a second replica marked for removal might never find a
-replacement server. The leader moves only if it is the only replica.
+A replica moves as in `kudu tablet change_config move_replica`. One configuration change adds the
+new server, as a non-voter to be promoted, and marks the old server for replacement. The masters do
+the rest. As in Kudu, the client does not begin a move while a replica of the tablet is joining or
+leaving, because a second marked replica might never find a replacement server. The leader moves
+only if it is the only replica.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class _Move(NamedTuple):
-    """A planned move of one replica of a tablet to another server."""
-
     tablet_id: str
     leader: m.ReplicaLocation
     source: m.ReplicaLocation
@@ -84,7 +82,7 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Send the call to a master; return `None` if it did nothing and can be sent again."""
+        """Send the call to a master; return `None` if nothing happened and it can be sent again."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
@@ -127,7 +125,6 @@ class MembersClient:
                 return m.ListMastersRequest()
 
     def _address(self, node: str) -> str:
-        """Return the address of a master's node; all masters use the same port."""
         port = next(iter(self._addresses.values())).rpartition(":")[2]
         return self._addresses.get(node, f"{node}:{port}")
 
@@ -145,7 +142,7 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """Draw a replica and a server to move it to, or return why no replica can move."""
+        """Draw a replica and a destination server, or return why no replica can move."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )
@@ -217,7 +214,7 @@ class MembersClient:
     ) -> Answer:
         """Send a request to a master, and return the answer if that master leads.
 
-        Raises `_AskAnotherError` if the request did nothing, and `RpcError` if a mutation may have
+        Raises `_AskAnotherError` if nothing happened, and `RpcError` if a mutation may have
         happened.
         """
         try:

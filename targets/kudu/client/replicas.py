@@ -1,11 +1,10 @@
-"""Requests to one tablet, sent to one replica after another until a replica answers.
+"""Sends requests to one tablet, trying one replica after another until a replica answers.
 
-The client tries the next replica after a network error, and after an answer that means "not here"
-(TABLET_NOT_FOUND and TABLET_NOT_RUNNING). A replica that answers that it does not lead counts as a
-follower from then on (`client/batcher.cc`, `client/meta_cache.cc`). After all replicas, the client
+The client tries the next replica after a network error, and after the answers TABLET_NOT_FOUND and
+TABLET_NOT_RUNNING. A replica that answers that it does not lead counts as a follower from then on
+(`client/batcher.cc`, `client/meta_cache.cc`). When all replicas have failed, the client pauses and
 asks a master for the tablet's locations, with a short time limit. If no master answers, the client
-tries the same replicas again after a pause, until the deadline. Every RPC is an attempt in the
-history.
+tries the same replicas again. Every RPC is an attempt in the history.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 from targets.kudu.rpc import Call, Caller, RpcError
 
 _ASK_MASTER_S: Final = 0.5
-"""The time that an operation waits for a master after all known replicas refused it."""
+"""The time limit of a call to a master, after all known replicas failed."""
 _ELSEWHERE: Final = frozenset(
     {
         m.TabletErrorCode.TABLET_NOT_FOUND,
@@ -45,7 +44,10 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet that an operation is sent to. `tried` has the replicas that failed this round."""
+    """The tablet that an operation is sent to.
+
+    `tried` has the replicas that failed in this round.
+    """
 
     name: str
     table: Table
@@ -56,15 +58,15 @@ class Target:
     tried: list[str] = dataclasses.field(default_factory=list)
     rounds: int = 0
     gone: bool = False
-    """Whether the table is gone or has been replaced, according to a master."""
+    """Whether a master reported that the table is gone or was replaced."""
 
     node: str | None = None
-    """The node of the last attempt."""
+    """The node of the latest attempt."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answered(Generic[R]):
-    """The outcome of one attempt: an answer, which may contain an error, or no answer."""
+    """The outcome of one attempt: `response`, which may contain an error, or `failure`."""
 
     response: R | None
     failure: RpcError | None
@@ -82,7 +84,10 @@ class Answered(Generic[R]):
 
 
 def _leads(response: Any) -> bool:
-    """Whether a leader answered: only leaders answer writes, and a scan's answer has the role."""
+    """Whether the leader sent the answer.
+
+    Only leaders answer writes; a scan's answer has the role.
+    """
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
@@ -98,8 +103,8 @@ class Replicas:
     async def attempt(self, target: Target, request: Call[R], limit_s: float) -> Answered[R] | None:
         """Make one RPC to the next replica; return `None` at the deadline or if the table is gone.
 
-        If the answer shows that this replica cannot serve the request, the next attempt goes to
-        another replica.
+        After an answer that this replica cannot serve the request, the next attempt uses another
+        one.
         """
         address = await self._next(target)
         if address is None or target.deadline.left_s <= 0:
@@ -129,12 +134,10 @@ class Replicas:
             target.tablet.leader = address
 
     async def pause(self, target: Target) -> None:
-        """Wait before the same replicas are tried again."""
         target.rounds += 1
         await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
-        """Return the next replica to try. After the last one, ask a master for locations."""
         address = self._untried(target)
         if address is not None:
             return address

@@ -1,7 +1,7 @@
 """Reads of rows: one row from the leader, or a scan of one tablet after another, page by page.
 
 A client repeats reads and scans until they succeed or the deadline passes. In a snapshot scan, the
-first tablet chooses a timestamp, at which all other tablets are then read.
+first tablet chooses a timestamp. All other tablets are read at this timestamp.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RowReader:
         tablet = table.tablet_of((call.key,))
         encoded = encode_key(table.key, (call.key,))
         target = Target(call.table, table, tablet, deadline, attempts)
-        # `key_end` is excluded; the smallest key above a key is that key followed by a zero byte.
+        # `key_end` is excluded, and the smallest key above a key is that key plus a zero byte.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
         part = await self._pages(target, asked)
         if isinstance(part, str):
@@ -132,7 +132,10 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Map column ids to columns. If some `ids` are unknown, first ask a master for them."""
+        """Map column ids to columns.
+
+        If some `ids` are unknown, first read the table's schema again.
+        """
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
@@ -158,7 +161,8 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
         key_end=asked.key_end,
         page_token=token,
         allow_followers=asked.allow_followers,
-        timeout_ms=max(1, int(wait_s * 900)),  # 90 % of `wait_s`, to leave time for the answer
+        # the server waits for 90 % of `wait_s` at most, to leave time for its answer
+        timeout_ms=max(1, int(wait_s * 900)),
     )
 
 

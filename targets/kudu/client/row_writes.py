@@ -1,8 +1,8 @@
 """Writes of rows: one RPC per tablet, all sent at once.
 
-The rows for one tablet are one *part* of the write, which has its own request id. The client
-resends a part under this id, as `RetryPolicy` says; the server executes the part once and repeats
-its first answer. The attempts of a part prove its outcome, as in the module `client`:
+The rows for one tablet are one *part* of the write, with its own request id. The client may resend
+a part under the same id (`RetryPolicy`). The server executes a part once, and answers each copy
+with the first result. A part's attempts decide the results of its rows, as in the module `client`:
 
 | the attempts of a part                                      | its rows    |
 |-------------------------------------------------------------|-------------|
@@ -30,8 +30,9 @@ from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 
 LATE_SEQ_NOS: Final = 50
-"""If late copies are sent, clients report their latest requests, as many as this, as unfinished, so
-that servers remember them.
+"""The number of latest requests that a client reports as unfinished if it sends late copies.
+
+Servers remember the results of unfinished requests.
 """
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,
@@ -49,8 +50,6 @@ _RESULTS: Final[Mapping[m.RowErrorCode, str]] = {
 
 @dataclasses.dataclass(slots=True)
 class _Part:
-    """The rows of a write that belong to one tablet, and their state so far."""
-
     target: Target
     request: m.WriteRequest
     positions: tuple[int, ...]
@@ -160,7 +159,6 @@ class RowWriter:
         return parts
 
     async def _send(self, part: _Part) -> None:
-        """Send one part until a server answers, as often as `RetryPolicy` allows."""
         count = 0
         limit_s = self._policy.mutation_attempt_timeout_s
         while count < self._policy.attempts_max:
@@ -191,14 +189,15 @@ class RowWriter:
             return part.maybe_done and not self._policy.resend
         if error is None:
             if part.target.deadline.left_s < 0:
-                # The caller has stopped waiting, so even a success would have a wrong time.
+                # The caller has stopped waiting, so even a success would have a wrong time in the
+                # history.
                 part.maybe_done, part.error = True, TOO_LATE
                 return True
             part.answer = answer
             self._time.learn(answer.timestamp, answer.propagated_timestamp)
             return True
         if error.code is m.TabletErrorCode.REQUEST_STALE:
-            part.maybe_done = True  # the server has forgotten its answer, if there was one
+            part.maybe_done = True  # the server no longer knows whether it executed the request
             return True
         if error.indeterminate:
             part.maybe_done = True
@@ -239,7 +238,6 @@ class RowWriter:
 def _written(
     parts: Sequence[_Part], table: Table, count: int, attempts: Sequence[Attempt]
 ) -> Completion:
-    """Build the completion of a write, as the table in the module's docstring defines it."""
     results: list[str | None] = [None] * count
     for part in parts:
         for position, result in zip(part.positions, part.results(), strict=True):

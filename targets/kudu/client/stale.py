@@ -29,7 +29,7 @@ class StaleReads:
         self._policy = policy
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Ask the masters in turn, beginning with a random one, until one answers or time is up."""
+        """Ask the masters in turn, beginning with a random one, until one answers."""
         call = _planned(follower_reads.call_of(request.f, request.value))
         attempts: list[Attempt] = []
         error = "no master was asked before the deadline"
@@ -61,7 +61,6 @@ class StaleReads:
 
 
 def _planned(asked: follower_reads.StaleCall) -> Call:
-    """Return the call of an ordinary read, with the limit of staleness added."""
     value = {"name": asked.name} if isinstance(asked, follower_reads.GetStale) else {}
     call = plan_call(Request(follower_reads.FRESH[asked.f], value), _ANY_ID)
     bounded = msgspec.structs.replace(call.request, max_staleness_ms=asked.max_staleness_ms)

@@ -1,10 +1,9 @@
 """A cache of table locations, as masters reported them.
 
-A client asks for locations once and keeps them for as long as the master specified
-(`table_locations_ttl_ms`). Expired locations are requested again in the background, while the
-operation continues with the cached ones. Rows are served by tablet servers, so clients that know
-the tablet servers should not wait for a master that is down. An operation waits for a master only
-if all known replicas refuse it, or if no replica is known.
+Locations are valid for as long as the master specified (`table_locations_ttl_ms`). Afterwards, the
+client requests them again in the background, while the operation continues with the cached ones. An
+operation waits for a master only if no replica is known or all known replicas refuse: tablet
+servers can serve rows while the masters are down.
 
 The cached leader of a tablet may be wrong. It is the replica that a master named as the leader, or
 the replica that last answered as the leader.
@@ -26,7 +25,7 @@ from targets.kudu.partitions import key_columns, partition_key, tablet_position
 from targets.kudu.rpc import Caller, RpcError
 
 TABLES_MAX: Final = 1000
-"""Maximum number of cached tables; the table read longest ago from a master is evicted."""
+"""Maximum number of tables in the cache. The table with the oldest locations is evicted."""
 TABLETS_MAX: Final = 10_000
 _REFRESH_LIMIT_S: Final = 5.0
 
@@ -37,7 +36,7 @@ class Gone(Exception):  # noqa: N818 - an answer, not an error
 
 @dataclasses.dataclass(slots=True)
 class Tablet:
-    """A tablet. `replicas` are addresses; `leader` is one of them, or `None` if it is not known."""
+    """A tablet. `replicas` are addresses. `leader` is one of these, or `None` if unknown."""
 
     tablet_id: str
     partition: m.Partition
@@ -47,7 +46,7 @@ class Tablet:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table as a master described it; its `tablets`, in key order, cover every key."""
+    """A table as a master described it; its `tablets` are in key order."""
 
     table_id: str
     schema: m.Schema
@@ -129,7 +128,6 @@ class TableCache:
             self._tables.pop(name, None)
 
     async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
-        """Ask one master for a table's schema and locations; `None` if this must be tried again."""
         most_s = self._policy.read_attempt_timeout_s
         which = m.TableIdentifier(table_name=name)
         try:
@@ -162,7 +160,7 @@ class TableCache:
         )
 
     def _refused(self, name: str, error: m.MasterError | None) -> bool:
-        """Whether to ask again because of `error`. Raises `Gone` if the table does not exist."""
+        """Whether to ask again after this error. Raises `Gone` if the table does not exist."""
         if error is None:
             return False
         code, status = error.code, error.status
