@@ -1,1 +1,1 @@
-"""Raft: a core without IO, and a shell that connects it to a clock, a disk and its peers."""
+"""Raft: a core without IO, and a shell that gives the core a clock, a disk and its peers."""

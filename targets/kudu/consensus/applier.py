@@ -1,10 +1,10 @@
 """Applies committed entries to a group's state machine, and delivers the results.
 
-During a run, each replica reports its progress, so that the harness can compare replicas
-(`harness.run.divergence`). The event `checkpoint` names the group, the last applied index and the
-digest of all entries up to that index (`journal.py`). Before a snapshot is written and after a
-snapshot is restored, the event also has a digest of the whole state. All nodes that ever applied
-the same index of a group must have reported the same digest, including nodes that no longer exist.
+Each replica reports its progress as events `checkpoint`, so that the harness can compare replicas
+during a run (`harness.run.divergence`). The event names the group, the last applied index and the
+digest of all entries up to that index (`journal.py`). When a snapshot is taken or restored, the
+event also has a digest of the whole state. All replicas of a group must report the same digest for
+the same index, including replicas that no longer exist.
 """
 
 from __future__ import annotations
@@ -41,27 +41,30 @@ class StateMachine(Protocol):
     async def restore(self, data: bytes, index: int) -> None:
         """Replace the whole state with `data`, a snapshot of the state after entry `index`.
 
-        Until this method returns, readers see the old state, and the caller applies no entry.
+        Until this method returns, readers see the old state. The caller applies no entry meanwhile.
         """
         ...
 
 
 class SnapshotFiles(Protocol):
-    """Snapshot files, for a state machine that is too large to write whole each time.
+    """Stores snapshots in files, for a state machine that is too large to write whole each time.
 
-    `save` writes the result of `StateMachine.snapshot` to files. The Raft snapshot holds only a
-    *manifest*, which names these files. Peers receive the whole state, which `StateMachine.restore`
-    requires.
+    `save` writes the result of `StateMachine.snapshot` to files. The Raft snapshot then holds only
+    a *manifest*, the names of these files. Peers get the whole state, because
+    `StateMachine.restore` requires it.
     """
 
     def digest(self) -> bytes:
-        """Return a digest of the state as of the last applied index: equal on all replicas."""
+        """Return a digest of the state as of the last applied index.
+
+        It is equal on all replicas.
+        """
         ...
 
     async def save(self, taken: bytes) -> bytes:
-        """Write `taken`, a snapshot or a whole state, to new files; return the files' manifest.
+        """Write `taken`, a snapshot or a whole state, to new files; return their manifest.
 
-        Files that only earlier manifests name stay until `sweep`.
+        Files that only earlier manifests name remain until `sweep`.
         """
         ...
 
@@ -70,15 +73,18 @@ class SnapshotFiles(Protocol):
         ...
 
     async def sweep(self) -> None:
-        """Remove files that the last manifest does not name; it must be durable already."""
+        """Remove files that the last manifest does not name.
+
+        That manifest must be durable already.
+        """
         ...
 
 
 class Waiter:
-    """A task's wait for an outcome. `finish` stores a `RaftError` as a result, and `wait` raises
-    it.
+    """The outcome that a task waits for.
 
-    The future itself never has an exception, so asyncio never warns that no task retrieved one.
+    `finish` stores even a `RaftError` as a result, and `wait` raises it. The future never has an
+    exception, so asyncio never warns about an exception that no task retrieved.
     """
 
     __slots__ = ("future", "term")
@@ -116,9 +122,8 @@ class Waiter:
 class Applier:
     """Applies committed entries to the state machine and records them in `journal`.
 
-    `group` names the group in events. After each entry the applier announces the journal's digest.
-    `digest` returns a digest of the whole state; without it, the applier hashes the machine's
-    snapshot.
+    `group` names the group in events. `digest` returns a digest of the whole state; without it, the
+    applier hashes the state machine's snapshot.
     """
 
     def __init__(
@@ -158,8 +163,8 @@ class Applier:
             if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))
             elif waiter is not None:
-                # Another entry replaced the waiter's proposal: in one step, a deposed leader may
-                # append and commit the new leader's entries, before it reports its change of role.
+                # Another entry replaced the proposal. A deposed leader may append and commit the
+                # new leader's entries in the same step in which it loses its role.
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
@@ -186,7 +191,6 @@ class Applier:
         self._announce(state=self._hash(None))
 
     def _hash(self, data: bytes | None) -> str:
-        """Return a hex digest of the machine's state; `data` is its snapshot, if already taken."""
         if self._digest is not None:
             state = self._digest()
         else:

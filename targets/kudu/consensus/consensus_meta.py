@@ -1,8 +1,8 @@
-"""A replica's vote state and snapshot on disk, and the replica's recovery from them and its log.
+"""A replica's vote state and snapshot on disk, and recovery from these files and the log.
 
-The vote state is Kudu's `consensus-metadata`. Each of the two files is replaced as a whole,
-atomically and durably (`targets.checked_file`). A pending configuration exists only in the log, so
-nothing in these files must be undone when a configuration change is aborted (KUDU-1735).
+The vote state is Kudu's `consensus-metadata`. Each file is replaced as a whole, atomically and
+durably (`targets.checked_file`). A pending configuration is only in the log, so an aborted
+configuration change leaves nothing to undo in these files (KUDU-1735).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class VoteState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state machine's state (`data`) and the digest of all entries up to `last_included`."""
+    """A snapshot of the state machine's state (`data`), with the digest of the covered entries."""
 
     last_included: OpId
     config: RaftConfig

@@ -20,16 +20,15 @@ from targets.kudu.rpc import RpcClient, RpcError
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
 """Maximum size in bytes of a snapshot that a replica sends or accepts."""
 _BYTES_PER_S_MIN: Final = 64 * 1024
-"""Bandwidth of the slowest supported link, from which a request's timeout is computed."""
 _CHUNK_RETRIES_MAX: Final = 16
 _CHUNK_BYTES_MIN: Final = 500
-"""Updates may be smaller, but a snapshot in smaller chunks would take too many requests."""
+"""The minimum size of a snapshot's chunk. Smaller chunks would take too many requests."""
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
-"""Maximum number of bytes that a message with one entry adds to the entry's payload."""
+"""The maximum size of a message with one entry, without the entry's payload."""
 
 
 def entry_limit(flags: Flags) -> int:
-    """Return the maximum payload of an entry in bytes, by which it fits a message (KUDU-3036)."""
+    """Return the maximum payload of an entry, in bytes, that fits into a message (KUDU-3036)."""
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
@@ -37,8 +36,8 @@ class Senders:
     """Carries out the core's `Send...` effects, and passes each outcome to `step` as an event.
 
     At most one update or snapshot per peer is in flight. Small requests time out earlier than
-    `consensus_rpc_timeout_ms`. Updates may be repeated safely, and after a partition has healed,
-    the wait for a lost request must not keep the peer waiting for long.
+    `consensus_rpc_timeout_ms`: updates may be repeated safely, and after a partition has healed, a
+    peer should not have to wait until a lost request times out.
     """
 
     def __init__(
@@ -75,10 +74,7 @@ class Senders:
         ] = {}  # peer uuid -> snapshot transfer to that peer
 
     def drop(self) -> None:
-        """Cancel the running transfers of snapshots.
-
-        Running updates end on their own, and the core ignores their answers.
-        """
+        """Cancel the running transfers of snapshots."""
         for transfer in self._transfers.values():
             transfer.cancel()
         self._transfers.clear()
@@ -121,7 +117,7 @@ class Senders:
             try:
                 response = await self._send_chunks(effect, snapshot)
             except RpcError:
-                response = None  # the core tries again with the next heartbeat
+                response = None
         self._step(ev.SnapshotSent(effect.peer_uuid, effect.request_id, last_included, response))
 
     async def _send_chunks(
@@ -129,7 +125,8 @@ class Senders:
     ) -> msg.InstallSnapshotResponse | None:
         """Send the snapshot in chunks until the peer has installed or refused it.
 
-        Return the peer's last response, or `None` if the peer keeps asking for chunks sent before.
+        Return the peer's last response. If the peer asks again and again for earlier chunks, give
+        up and return `None`.
         """
         flags = self._flags
         chunk_bytes = min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size)
@@ -175,7 +172,7 @@ class Senders:
                 timeout_s=self._vote_timeout_s,
             )
         except RpcError:
-            # A missing answer is no vote; the election timer will start another election.
+            # A missing answer is no vote. If the election fails, the timer starts another one.
             response = None
         self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
 

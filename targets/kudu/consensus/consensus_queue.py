@@ -1,8 +1,8 @@
 """The leader's part of the Raft core: replication, commit, confirmed reads and membership.
 
-The code follows Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, the next
-index after a mismatch, promotion of members, choice of the successor). Reads without a log entry
-follow section 6.4 of Ongaro's Raft dissertation.
+The code follows Kudu's `consensus/consensus_queue.cc`: one outstanding request per peer, the search
+for the next index after a mismatch, the promotion of members, and the choice of a successor. Reads
+without a log entry follow section 6.4 of Ongaro's Raft dissertation.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _REFUSES_COPY: Final = frozenset(
 
 @dataclasses.dataclass(slots=True)
 class _PendingRead:
-    """A read that waits for a majority to answer requests sent after the read arrived.
+    """A read that waits until a majority has answered requests sent after the read arrived.
 
-    `number` counts reads in the order of arrival. The read index `index` must also be committed.
+    `number` counts reads in the order of arrival. The entry at `index` must also be committed.
     """
 
     number: int
@@ -66,14 +66,13 @@ class _Transfer:
 
     successor_uuid: str | None  # `None` means the first voter that has caught up
     deadline_ns: int
-    asked: bool = False  # whether this leader has asked a successor to run
+    asked: bool = False
 
 
 class Leader:
     """A replica's work as leader, from `begin` to `end`: its peers' progress, and its reads.
 
-    A `Leader` may call its own `end`; the core then changes the replica's role. Responses with
-    newer terms are handled by the core itself.
+    A `Leader` may call its own `end`. The core notices this and changes the replica's role.
     """
 
     def __init__(self, state: RaftState) -> None:
@@ -83,7 +82,7 @@ class Leader:
         self.leads = False
         self.peers: dict[str, PeerProgress] = {}
         self.all_sent_ns = 0  # the time of the last send to all peers at once
-        self._term_start_index = 0  # index of the NO_OP that opened this leader's term
+        self._term_start_index = 0  # index of the NO_OP entry with which this leader's term begins
         self._request_count = 0
         self._reads: deque[_PendingRead] = deque()
         self._read_count = 0
@@ -119,7 +118,9 @@ class Leader:
             self._hand_over(peer)
 
     def _hand_over(self, peer: PeerProgress) -> None:
-        """Ask `peer` to run for leader if it is the successor and has this leader's whole log."""
+        """Ask `peer` to run for leader, if it may become the successor and has this leader's whole
+        log.
+        """
         transfer = self._transfer
         if transfer is None or transfer.asked or peer.config.member_type != VOTER:
             return
@@ -130,7 +131,6 @@ class Leader:
 
     @property
     def committed_in_term(self) -> bool:
-        """Whether this replica leads and has committed an entry of its own term."""
         return self.leads and self._log.commit_index >= self._term_start_index
 
     def _refresh_peers(self) -> None:
@@ -211,7 +211,6 @@ class Leader:
         self._append(EntryKind.CONFIG, encode_config(config))
 
     def _unfit_to_change(self) -> str | None:
-        """Return the reason why the configuration cannot be changed now, or `None` if it can."""
         if self._transfer is not None:
             return "leadership is being handed over"
         if not self.committed_in_term:
@@ -221,7 +220,7 @@ class Leader:
         return None
 
     def _promote(self, peer: PeerProgress) -> None:
-        """Promote a new member to voter if one more batch would bring it to the commit index."""
+        """Promote a new member to voter if one more batch brings it to the commit index."""
         config = peer.config
         if not config.promote or config.member_type != NON_VOTER or self._unfit_to_change():
             return
@@ -252,7 +251,7 @@ class Leader:
             return
         now_ns = self._state.now_ns
         if self._transfer is not None and now_ns >= self._transfer.deadline_ns:
-            self._transfer = None  # no successor took over
+            self._transfer = None  # the successor has not taken over in time
         oldest_ns = now_ns - self._state.options.step_down_ns
         if self._reached(now_ns, _CONTACT_NS) >= oldest_ns:
             self._tell_health()
@@ -263,8 +262,8 @@ class Leader:
     def _send_updates(self) -> None:
         """Send an update to every peer without an outstanding request.
 
-        If no peer had an outstanding request, the next heartbeat is due one interval from now, as
-        in Kudu (`Peer::SendNextRequest` postpones its heartbeater).
+        If this included every peer, the next heartbeat is due one interval from now, as in Kudu
+        (`Peer::SendNextRequest` postpones its heartbeater).
         """
         all_free = True
         for peer in self.peers.values():
@@ -350,9 +349,9 @@ class Leader:
     def _without_replica(self, peer: PeerProgress, code: ConsensusErrorCode) -> None:
         """Ask a server that has lost the tablet, or never had it, to create an empty replica.
 
-        A new non-voter is asked only after its addition has committed; otherwise a replica could
-        remain on a server that never became a member. A voter is asked at once, because a pending
-        change may need its answer to commit. A peer whose replica failed is marked `is_hopeless`.
+        A voter is asked at once, because a pending change may need its answer to commit. A new
+        non-voter is asked only after its addition has committed. Otherwise a replica could remain
+        on a server that never became a member. A peer whose replica failed is marked `is_hopeless`.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -367,7 +366,7 @@ class Leader:
             )
 
     def copy_started(self, event: ev.CopyStarted) -> None:
-        """Handle a peer's answer: it has created an empty replica, or refused to do so."""
+        """Handle a peer's answer, which says whether the peer created an empty replica."""
         peer = self._answering_peer(event)
         if peer is None:
             return
@@ -387,10 +386,11 @@ class Leader:
     def _back_off(self, peer: PeerProgress, response: UpdateConsensusResponse) -> None:
         """Choose the peer's next index after its log did not match (Kudu's `consensus_queue.cc`).
 
-        The peer's committed prefix always matches, so the search ends. If the prefix ends before
-        this log's base, the peer needs a snapshot.
+        The search ends, because the committed part of the peer's log always matches. If that part
+        ends before this log's base, the peer needs a snapshot.
         """
-        # A peer may have lost entries that it acknowledged: they no longer count as replicated.
+        # A peer may have lost entries that it acknowledged. Such entries no longer count as
+        # replicated.
         peer.match_index = min(peer.match_index, response.last_received.index)
         if self._log.holds(response.last_received):
             following = response.last_received.index + 1
@@ -426,13 +426,15 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit the entries that a majority of voters has on disk, if the last is of this term."""
+        """Commit the entries that a majority of voters has on disk, if the last one is of this
+        term.
+        """
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return
         self._state.commit_to(index)
         if not self._configs.may_run(self._state.uuid):
-            self.end()  # the change that demoted or removed this leader has committed
+            self.end()  # the committed change demoted or removed this leader
         self._resolve_reads()
 
     def _may_commit(self, index: int) -> bool:

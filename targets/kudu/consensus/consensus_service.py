@@ -1,12 +1,10 @@
 """The receiving side of consensus: one `ConsensusService` per server, `ConsensusCalls` per group.
 
-The service checks that a call is for this server (`dest_uuid`), then routes it to its group
-(`tablet_id`). A call for an earlier server at the same address is thus refused (KUDU-1613 and
-related issues).
+The service checks that a call is for this server (`dest_uuid`), and routes it to its group
+(`tablet_id`). It thereby refuses a call for a former server at the same address (KUDU-1613).
 
-No call to a replica needs a task of its own: if an answer must wait for the disk, the step that
-handles the sync sends the answer. Snapshots arrive in chunks; the receiver asks again for a missing
-chunk.
+Handling a call needs no task: if an answer must wait for the disk, the step that handles the end of
+the sync sends the answer. Snapshots arrive in chunks. The receiver asks again for a missing chunk.
 """
 
 from __future__ import annotations
@@ -36,12 +34,11 @@ _Vote = Callable[[msg.RequestConsensusVoteRequest], Answer]
 _Code = msg.ConsensusErrorCode
 
 MissingGroupHook = Callable[[msg.StartTabletCopyRequest], Awaitable[msg.ConsensusError | None]]
-"""A hook of the server's owner that creates an empty replica from `request.superblock`.
+"""A hook that creates an empty replica from `request.superblock`, with `request.config`.
 
-The hook starts the replica with the configuration `request.config`. The hook first stops the
-`TombstonedVoter` of the tablet, if there is one. It returns None, or the reason why it created no
-replica: TABLET_NOT_FOUND if the tablet was deleted on this server for good, ALREADY_INPROGRESS
-during another transition of the tablet.
+The server's owner provides the hook. The hook first stops the tablet's `TombstonedVoter`, if there
+is one. It returns None, or the reason why it created no replica: TABLET_NOT_FOUND if the tablet was
+deleted on this server for good, ALREADY_INPROGRESS during another transition of the tablet.
 """
 
 
@@ -49,7 +46,7 @@ class ConsensusService:
     """Serves `ConsensusService.*` on `rpc_server`, and routes calls to replicas.
 
     The owner sets `on_missing_group` if tablets can be copied to this server. Masters leave it
-    unset: their system tablet cannot be replaced by a copy while they run (KUDU-2748).
+    unset, because their system tablet cannot be replaced by a copy while they run (KUDU-2748).
     """
 
     def __init__(
@@ -64,8 +61,8 @@ class ConsensusService:
     ) -> None:
         """Serve no group at first.
 
-        `leaders_need_names` is the switch KUDU-2302: if the address of a peer cannot be resolved
-        during an election, the replica ends the node.
+        With `leaders_need_names` (the defect KUDU-2302), a replica ends the node if it cannot
+        resolve a peer's address during an election.
         """
         self.env = env
         self.leaders_need_names = leaders_need_names
@@ -108,7 +105,7 @@ class ConsensusService:
         if calls is not None and request.dest_uuid == self.local_uuid:
             answer = handle(calls, request)
             if isinstance(answer, msg.InstallSnapshotResponse) and not answer.installed:
-                self._put_off[request.method] += 1  # one of several chunks, or refused
+                self._put_off[request.method] += 1  # one of several chunks, or a refusal
             return answer
         if calls is None and type(request) is msg.RequestConsensusVoteRequest:
             tombstone = self._tombstones.get(request.tablet_id)
@@ -121,7 +118,6 @@ class ConsensusService:
         return answer_type(error=error)  # type: ignore[no-any-return]
 
     def _refusal(self, request: msg.ConsensusCall[Any]) -> msg.ConsensusError:
-        """Return the reason why this server cannot handle the request."""
         tablet_id = request.tablet_id
         if request.dest_uuid != self.local_uuid:
             message = f"this is {self.local_uuid}, not {request.dest_uuid}"
@@ -132,7 +128,7 @@ class ConsensusService:
         return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
-        """Return an error if the tombstone's log ended in a later term than the caller's."""
+        """Refuse a caller whose term is older than the last entry of the removed log."""
         _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
         if last.term <= request.caller_term:
             return None
@@ -142,7 +138,7 @@ class ConsensusService:
     async def _start_copy(
         self, request: msg.StartTabletCopyRequest, _peer: str
     ) -> msg.StartTabletCopyResponse:
-        """Let the server's owner create an empty replica, unless the server has a replica."""
+        """Let the server's owner create an empty replica, unless the server already has one."""
         error = None
         if request.dest_uuid != self.local_uuid:
             error = self._refusal(request)
@@ -157,7 +153,7 @@ class ConsensusService:
 
 @dataclasses.dataclass(slots=True)
 class _Incoming:
-    """A partly received snapshot."""
+    """The chunks of a snapshot that have arrived so far."""
 
     key: tuple[Any, ...]
     data: bytearray = dataclasses.field(default_factory=bytearray)
@@ -188,7 +184,10 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def _outcome(self, reply: Answer) -> Answer:
-        """Return `reply`. If it has no response yet, keep it in `_waiting` for `stop`."""
+        """Return `reply`.
+
+        If it has no response yet, keep it in `_waiting`, so that `stop` can end it.
+        """
         if reply.response is not None:
             return reply
         waiting = self._waiting
@@ -230,7 +229,7 @@ class ConsensusCalls:
         return installed or self._outcome(reply)
 
     def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
-        """Add a chunk; return the snapshot if it is complete and its checksum is right."""
+        """Add a chunk; return the snapshot once it is complete and its checksum is right."""
         key = (
             request.caller_uuid,
             request.caller_term,
@@ -316,7 +315,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def read_index(self, request: msg.ReadIndexRequest) -> Answer:
-        """Confirm leadership for a follower's read; answer once a majority has confirmed it."""
+        """Confirm for a follower's read that this replica leads, by asking a majority."""
         del request
 
         def answer_of(outcome: Any) -> msg.ReadIndexResponse:
@@ -330,7 +329,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def last_opid(self, request: msg.GetLastOpIdRequest) -> msg.GetLastOpIdResponse:
-        """Return the identity of the last entry of this log, or of the log's committed part."""
+        """Return the `OpId` of the last entry of this log, or of its committed part."""
         log = self._core.log
         if request.opid_type is msg.OpIdType.RECEIVED:
             return msg.GetLastOpIdResponse(log.last)
@@ -371,7 +370,7 @@ _HANDLERS: Final = tuple(
 
 
 class _AnswerWaiter:
-    """Like `applier.Waiter`, but the core's outcome is sent as the answer to a call."""
+    """Like `applier.Waiter`, but sends the core's outcome as the answer to a call."""
 
     def __init__(self, answer_of: Callable[[Any], msgspec.Struct]) -> None:
         self.answer = Answer()
@@ -383,7 +382,6 @@ class _AnswerWaiter:
 
 
 def _error_of(outcome: RaftError) -> msg.ConsensusError:
-    """Return the error for a configuration change that failed, or that may still commit."""
     if isinstance(outcome, ConfigRefusedError):
         code = outcome.code
     elif isinstance(outcome, IndeterminateError):

@@ -1,4 +1,4 @@
-"""Errors of a replica; their classes say whether a refused operation may still take effect."""
+"""Errors of a replica. Their classes say whether a failed operation may still take effect."""
 
 from __future__ import annotations
 

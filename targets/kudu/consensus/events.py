@@ -2,11 +2,11 @@
 
 The shell must carry out effects **in order**. `SaveMeta` and `InstallSnapshot` are barriers: until
 their data are durable, the shell carries out no later effect and handles no later event.
-`AppendLog` is not a barrier: the event `Synced` reports that its entries are durable, and until
-then the core itself holds back all effects that depend on these entries.
+`AppendLog` is not a barrier. The event `Synced` reports that its entries are durable, and until
+then the core holds back all effects that depend on these entries.
 
-A token (`reply`, `token`) is an opaque handle of the shell. The core puts it unchanged into the
-effects that answer the event.
+`reply` and `token` identify a call or a task of the shell. The core does not look into them, and
+puts them unchanged into the effects that answer the event.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class CopyStarted(Event, frozen=True):
 
 
 class Propose(Event, frozen=True):
-    """Append an entry if this replica leads; for a configuration use `ChangeConfig` instead."""
+    """Append an entry if this replica leads. `ChangeConfig` is used for configurations."""
 
     kind: EntryKind
     payload: bytes
@@ -154,7 +154,7 @@ class ForceConfig(Event, frozen=True):
 
 
 class ReadRequested(Event, frozen=True):
-    """Confirm leadership and find the index that a read must wait for (Raft dissertation, 6.4)."""
+    """Confirm leadership for a read, and find the index that it waits for (dissertation, 6.4)."""
 
     token: Any
 
@@ -199,8 +199,8 @@ class SaveMeta(Effect, frozen=True):
 class AppendLog(Effect, frozen=True):
     """Write entries to the log on disk; they replace the log's tail if their indexes overlap it.
 
-    `preceding` is the entry before the first of `entries`. By `preceding`, a recovery decides
-    whether the entries continue the snapshot on disk.
+    `preceding` is the entry before the first of `entries`. Recovery uses it to decide whether the
+    entries continue the snapshot on disk.
     """
 
     sequence: int
@@ -240,7 +240,7 @@ class SendUpdate(Effect, frozen=True):
 
 
 class SendSnapshot(Effect, frozen=True):
-    """Send the latest snapshot to a peer; the end of the transfer comes back as `SnapshotSent`."""
+    """Send the latest snapshot to a peer; the outcome comes back as `SnapshotSent`."""
 
     peer_uuid: str
     address: str
@@ -310,9 +310,9 @@ class ProposalRejected(Effect, frozen=True):
 
 
 class ReadReady(Effect, frozen=True):
-    """Report that leadership was confirmed after the read arrived, and that `index` is committed.
+    """Report that the read may proceed: leadership is confirmed, and `index` is applied.
 
-    The shell has applied `index`, because `Committed` precedes this effect.
+    The shell has applied `index`, because the effect `Committed` precedes this effect.
     """
 
     token: Any
@@ -320,7 +320,7 @@ class ReadReady(Effect, frozen=True):
 
 
 class ReadRejected(Effect, frozen=True):
-    """Report that this replica cannot confirm leadership for a read, because it does not lead."""
+    """Report that this replica does not lead, so it cannot confirm leadership for a read."""
 
     token: Any
 

@@ -1,8 +1,8 @@
 """Election timeouts, and the only timer of a replica.
 
-Every heartbeat moves a follower's deadline, and it would be costly to set a new timer of the event
-loop for each. The deadline is therefore only a number. If the timer fires before the deadline, the
-replica sets it again for the remaining time.
+Every heartbeat postpones a follower's deadline. A new timer for each heartbeat would be costly, so
+the deadline is only a number. If the timer fires before the deadline, it is set again for the
+remaining time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from targets.kudu.flags import Flags
 _BACKOFF_EXPONENT_MAX: Final = 20
 _FIRST_SHARE_MAX: Final = 0.2
 _NS: Final = 1_000_000_000
-# Event loops round deadlines; without slack a timer could fire many times before its deadline.
+# Event loops round deadlines. Without slack, a timer could fire many times before its deadline.
 _SLACK_NS: Final = 1000
 _LEADER: Final = Role.LEADER
 
@@ -29,9 +29,8 @@ class ElectionTimeouts:
     """The timeouts after which a replica that hears no heartbeat runs for leader.
 
     The timeout is uniform between `min_ns` and a maximum. Each consecutive lost election raises the
-    maximum by half, up to `leader_failure_exp_backoff_max_delta_ms`. A timeout stays in use until
-    it expires or an election fails. Heartbeats therefore only move the deadline forward, which
-    costs no timer operation.
+    maximum by half, up to `leader_failure_exp_backoff_max_delta_ms`. A drawn timeout stays in use
+    until it expires or an election fails.
     """
 
     def __init__(self, flags: Flags, random: Random) -> None:
@@ -53,14 +52,12 @@ class ElectionTimeouts:
         Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`).
         Here the timeout is random, at most a fifth of `min_ns`, so that the replicas of a group do
         not all become candidates at the same time. A short timeout is safe because it starts a
-        pre-election, which followers of a live leader refuse. One short timeout per replica is
-        enough to elect the first leader: when the last replica of a group starts, all others are
-        running.
+        pre-election, which followers of a live leader refuse.
         """
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
     def current_ns(self, failed_elections: int) -> int:
-        """Return the timeout in ns. It is drawn again after expiry or a failed election."""
+        """Return the timeout in ns. A new one is drawn after expiry or a failed election."""
         if not self._current_ns or failed_elections != self._failed_elections:
             spread_ns = self.max_ns(failed_elections) - self.min_ns
             self._current_ns = self.min_ns + int(spread_ns * self._random.random())
@@ -68,15 +65,15 @@ class ElectionTimeouts:
         return self._current_ns
 
     def redraw(self) -> None:
-        """Record that the timeout has expired; the next `current_ns` draws a new one."""
+        """Discard the timeout after it has expired; the next `current_ns` draws a new one."""
         self._current_ns = 0
 
 
 class ReplicaTimer:
     """A timer that fires `HeartbeatDue` on a leader and `ElectionTimeout` on other replicas.
 
-    The timer calls `fired` with the event. If `fired` raises an exception, the timer calls `failed`
-    with it, because not every environment ends the node after an exception in a callback.
+    The timer calls `fired` with the event. If `fired` raises an exception, the timer passes it to
+    `failed`: in some environments, an exception in a callback does not end the node.
     """
 
     def __init__(
@@ -98,7 +95,7 @@ class ReplicaTimer:
         self._stopped = False
 
     def start(self, core: RaftCore) -> None:
-        """Start waiting for an election timeout; in a new group, this time is shorter."""
+        """Start waiting for an election timeout. In a new group, the first one is shorter."""
         self._core = core
         self._loop = asyncio.get_running_loop()
         if core.is_new and self._pre_election:
@@ -108,7 +105,7 @@ class ReplicaTimer:
             self.reset()
 
     def reset(self, _: object = None) -> None:
-        """Restart the wait, for a complete election timeout; does nothing on a leader."""
+        """Restart the wait for a complete election timeout. This has no effect on a leader."""
         core = self._core
         if core.role is not _LEADER:
             timeout_ns = self._election.current_ns(core.failed_elections)
@@ -124,7 +121,7 @@ class ReplicaTimer:
             self._handle.cancel()
 
     def _set_deadline(self, deadline_ns: int) -> None:
-        """Move the deadline; replace the event loop's timer only if it would fire too late."""
+        """Set the deadline; replace the event loop's timer only if it would fire too late."""
         earlier = deadline_ns < self._deadline_ns
         self._deadline_ns = deadline_ns
         if self._handle is None:
@@ -144,7 +141,7 @@ class ReplicaTimer:
         if self._stopped:
             return
         if self._deadline_ns > self._clock.monotonic_ns() + _SLACK_NS:
-            self._arm()  # the deadline has been moved since this timer was set
+            self._arm()  # the deadline was postponed after this timer was set
             return
         try:
             self._expire()
@@ -160,7 +157,7 @@ class ReplicaTimer:
             return
         due_ns = core.all_sent_ns + self._heartbeat_ns
         if due_ns > self._clock.monotonic_ns():
-            self._set_deadline(due_ns)  # the leader's last updates served as a heartbeat
+            self._set_deadline(due_ns)  # the leader's last updates also counted as a heartbeat
             return
         self.lead()
         self._fired(ev.HeartbeatDue())

@@ -1,8 +1,7 @@
-"""The follower's part of the Raft core: append a leader's entries, and answer once durable.
+"""The follower's part of the Raft core: appends a leader's entries and answers once durable.
 
-The code follows Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`). It skips entries that the
-log already has, checks the preceding entry, drops a conflicting tail, appends, commits matched
-entries, and answers once the entries are durable.
+The code follows Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`). It checks the preceding
+entry, skips entries that the log already has, drops a conflicting tail, appends, and commits.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ class Follower:
             and self._state.is_stranger(request.caller_uuid)
             and self._contradicts(preceding, entries)
         ):
-            # An administrator removed some members by force, and the sender still leads these:
-            # refuse its entries.
+            # The sender was removed from the group by force, but still leads a part of it.
             self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
             return
         if not matches:
@@ -74,7 +72,7 @@ class Follower:
         elif request.entries:
             self._acks.append((matched, event.reply))
         else:
-            # Answer a heartbeat at once: otherwise a slow disk would make the node look dead.
+            # Answer a heartbeat at once. Otherwise a slow disk would make this node look dead.
             self._acknowledge(event.reply, self._log.durable_index)
 
     def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
@@ -91,11 +89,9 @@ class Follower:
         return self._log.base, entries[covered:]
 
     def _matches(self, preceding: OpId) -> bool:
-        """Whether the log has the entry that precedes a request (log matching, Raft 5.3)."""
         return self._log.holds(preceding)
 
     def _contradicts(self, preceding: OpId, entries: tuple[Entry, ...]) -> bool:
-        """Whether a request's entry differs from an entry that this replica has committed."""
         opids = (preceding, *(OpId(entry.term, entry.index) for entry in entries))
         return any(o.index <= self._log.commit_index and not self._log.holds(o) for o in opids)
 
@@ -109,7 +105,7 @@ class Follower:
             return
 
     def _acknowledge(self, reply: Any, matched: int) -> None:
-        # A snapshot may have replaced the entry at `matched`; then the entry's term is unknown.
+        # A snapshot may have replaced the entry at `matched`, whose term is then unknown.
         term = self._log.term_at(matched) if matched >= self._log.base.index else 0
         response = UpdateConsensusResponse(
             responder_uuid=self._state.uuid,
@@ -143,7 +139,7 @@ class Follower:
             self._acknowledge(reply, matched)
 
     def install(self, event: ev.SnapshotReceived) -> None:
-        """Install a leader's snapshot, unless this log has committed the entries it covers."""
+        """Install a leader's snapshot, unless this log has committed the entries that it covers."""
         state, last = self._state, event.last_included
         committed = self._log.term_at(self._log.commit_index)
         if last.term < committed and state.is_stranger(event.caller_uuid):

@@ -1,10 +1,9 @@
-"""Digests of the entries that a replica has applied, by which the logs of replicas are compared.
+"""Digests of the entries that a replica has applied, to compare the logs of replicas.
 
-A rolling digest covers every entry ever applied (index, term, kind, payload). It also covers
-entries that a snapshot has replaced, because a snapshot contains the digest. Two replicas have
-applied the same entries up to an index exactly if their digests at that index are equal. A bounded
-window of recent digests therefore suffices to compare replicas that have applied different numbers
-of entries.
+The digest at an index covers every entry ever applied up to that index (term, kind, payload). A
+snapshot contains the digest, so it also covers entries that a snapshot has replaced. Two replicas
+have applied the same entries up to an index exactly if their digests at that index are equal. The
+2048 newest digests suffice to compare replicas that have applied different numbers of entries.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class Journal:
-    """The identity of a replica's last applied entry, and the digests at the last 2048 indexes."""
+    """The index, term and digest of the last applied entry, and the digests at earlier indexes."""
 
     __slots__ = ("_digests", "digest", "index", "term")
 
@@ -31,8 +30,8 @@ class Journal:
         self.index = last.index
         self.term = last.term
         self.digest = digest
-        # All digests are in one buffer, which ends with the digest at `index`. As 2048 objects,
-        # they would take several times the memory in every replica.
+        # One buffer, which ends with the digest at `index`: separate objects would take several
+        # times the memory in every replica.
         self._digests = bytearray(digest)
 
     def add(self, entry: Entry) -> None:
@@ -47,12 +46,10 @@ class Journal:
             del self._digests[:_DIGEST_BYTES]
 
     def dump(self, log: MemoryLog) -> dict[str, Any]:
-        """Return the newest entries of `log` and the digests of the newest applied entries, as
-        JSON.
+        """Return the newest entries of `log` and the newest digests, as JSON.
 
-        "log" has [index, term, CRC-32 of the payload] for each of the newest entries in memory.
-        "digests" has [index, digest] for each of the newest applied entries, oldest first. Both
-        lists have at most 2048 items.
+        "log" has [index, term, CRC-32 of the payload] for each entry. "digests" has [index,
+        digest], oldest first. Both lists have at most 2048 items.
         """
         first = max(log.base.index + 1, log.last_index - _WINDOW + 1)
         size = _DIGEST_BYTES

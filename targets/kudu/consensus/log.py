@@ -4,20 +4,19 @@ A segment `wal-NNNNNNNNNN` consists of a header and records. A record is a group
 entries that were queued while the previous record was written. One sync makes the whole record
 durable.
 
-    header  magic, segment number, CRC-32
+header  magic, segment number, CRC-32
     record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
 
 A truncation is an append, as in Kudu's log: an entry whose index is at or below the last index
-replaces the log's tail from its own index on. Nothing on disk is changed in place.
+replaces the log's tail from that index on. Nothing on disk is changed in place.
 
 **Torn or corrupt?** A power cut leaves a prefix of the unsynced bytes, because the file system
-extends a file on disk only after writing the data. Only the last segment can end in a torn record,
-which recovery cuts off. Damaged bytes that *were* synced must never be cut off silently, because
-acknowledged entries would be lost. A record is therefore torn only if the file ends within it: its
-header is too short, or a correct header gives a length beyond the end of the file. A record that is
-complete but wrong is corrupt, and start-up fails with `WalCorruptionError`. (Compare Alagappan et
-al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018, which covers file systems
-without this ordering guarantee.)
+writes data before it extends the file. So the last segment may end in a torn record, which recovery
+cuts off. Damaged bytes that *were* synced must never be cut off silently, because acknowledged
+entries would be lost. A record is therefore torn only if the file ends within it. A record that is
+complete but wrong is corrupt, and start-up fails with `WalCorruptionError`. (Alagappan et al.,
+"Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018, covers file systems without this
+guarantee.)
 """
 
 from __future__ import annotations
@@ -48,8 +47,6 @@ class WalCorruptionError(Exception):
 
 
 class _Append(msgspec.Struct, frozen=True, array_like=True):
-    """Entries that were appended together, and the term of the entry before the first one."""
-
     preceding_term: int
     entries: tuple[Entry, ...]
 
@@ -60,8 +57,6 @@ _BODY_DECODER: Final = msgspec.msgpack.Decoder(tuple[_Append, ...])
 
 @dataclasses.dataclass(slots=True)
 class _Segment:
-    """A log segment on disk; `last_index` is the highest index in any record of the segment."""
-
     number: int
     path: str
     last_index: int = 0
@@ -73,7 +68,7 @@ class Wal:
 
     The caller spawns the task `run`, which calls `on_durable(sequence)` once all appends up to
     number `sequence` are durable. With `sync` off (Kudu's default), appends count as durable
-    without a sync; a power cut may then lose entries, but a kill of the process does not.
+    without a sync. A power cut may then lose entries, but a kill of the process does not.
     """
 
     def __init__(
@@ -104,9 +99,9 @@ class Wal:
     async def recover(self, base: OpId) -> list[Entry]:
         """Read the log and return the entries after `base`, the last entry of the snapshot.
 
-        Truncates a torn tail. Omits entries that do not continue the snapshot. Such entries remain
-        if the snapshot was installed over a conflicting log and the power failed before the log was
-        removed. Raises `WalCorruptionError`.
+        Truncates a torn tail. Omits entries that do not continue the snapshot. The disk has such
+        entries if the power failed after a leader's snapshot was installed and before the old log
+        was removed. Raises `WalCorruptionError`.
         """
         assert not self._segments, "the log was already recovered"
         log = _Replay(base)
@@ -123,7 +118,7 @@ class Wal:
                 self._segments.append(segment)
                 self._number_next += 1
         if self._segments:
-            # A killed process may have written entries without a sync. The replica will acknowledge
+            # A process that was killed may have left unsynced entries. The replica will acknowledge
             # all recovered entries as durable, so sync them now.
             file = await self._env.disk.open(self._segments[-1].path)
             await file.sync()
@@ -140,9 +135,9 @@ class Wal:
     async def _read_segment(self, segment: _Segment, log: _Replay, *, is_last: bool) -> bool:
         """Replay a segment; return False if the segment was empty and has been removed.
 
-        A segment is empty after a crash before its header was written (KUDU-1551), or after a power
-        cut that lost everything after the header. If such segments stayed, each such crash would
-        leave one more.
+        A segment is empty if its header was not written before a crash (KUDU-1551), or if a power
+        cut lost everything after the header. Without the removal, each such crash would leave one
+        more segment.
         """
         data = await self._env.disk.read(segment.path)
         if is_last and len(data) < _HEADER.size:
@@ -191,7 +186,7 @@ class Wal:
                 await self._wake
                 self._wake = None
                 continue
-            await self._writing.acquire()  # `async with` costs two coroutines per write
+            await self._writing.acquire()  # cheaper than `async with`, which creates two coroutines
             try:
                 queue, self._queue = self._queue, []
                 if queue:
@@ -219,7 +214,7 @@ class Wal:
         """Start the next segment.
 
         The previous segment is synced first, even with `sync` off, because recovery relies on the
-        guarantee that only the last segment can be torn.
+        fact that only the last segment can be torn.
         """
         if self._file is not None:
             await self._file.sync()
@@ -249,7 +244,7 @@ class Wal:
         self._queue.clear()
         async with self._writing:
             self.close()
-            # Remove the newest segment first: a crash in between then leaves a log without a gap.
+            # Begin with the newest segment: a crash in between then leaves a log without a gap.
             while self._segments:
                 await self._env.disk.remove(self._segments[-1].path)
                 del self._segments[-1]
@@ -263,9 +258,9 @@ class Wal:
     def counters(self, base_index: int) -> dict[str, int]:
         """Return the log's size in bytes, and its numbers of segments and of removable segments.
 
-        "garbage segments" counts the oldest segments without entries after `base_index`, which may
-        be removed. If a later segment overwrote a segment's last entries, the segment and all later
-        ones stay until a snapshot covers the overwritten indexes.
+        "garbage segments" counts the oldest segments without entries after `base_index`. A later
+        segment may have overwritten a segment's last entries. That segment and all later ones are
+        needed until a snapshot covers the overwritten indexes.
         """
         old = sum(
             1 for _ in itertools.takewhile(lambda s: s.last_index <= base_index, self._segments)
@@ -278,16 +273,17 @@ class Wal:
 
 
 class _Replay:
-    """A log that is rebuilt from records in the order in which they were written."""
+    """The log, rebuilt by replaying its records in the order in which they were written."""
 
     def __init__(self, base: OpId) -> None:
         self._base = base
         self._items: list[tuple[int, Entry]] = []  # (term of the preceding entry, entry)
 
     def add(self, append: _Append, where: str) -> None:
-        """Add one append's entries to the rebuilt log; `where` says where the append is on disk.
+        """Add one append's entries to the rebuilt log.
 
-        Raises `WalCorruptionError` if there is a gap that no snapshot covers.
+        `where` describes the append's place on disk, for errors. Raises `WalCorruptionError` if
+        there is a gap that no snapshot covers.
         """
         preceding_term = append.preceding_term
         for entry in append.entries:
@@ -328,7 +324,7 @@ def _pack_record(body: bytes) -> bytes:
 def _parse_record(data: bytes, offset: int, path: str) -> tuple[tuple[_Append, ...], int] | None:
     """Parse the record at `offset`; return its appends and the offset of its end.
 
-    Returns None if the file ends within the record. Raises `WalCorruptionError`.
+    Return None if the file ends within the record. Raises `WalCorruptionError`.
     """
     start = offset + _RECORD.size
     if start > len(data):

@@ -1,7 +1,7 @@
 """The in-memory log of the Raft core, with its durable index and its commit index.
 
 The log begins after `base`, the last entry that a snapshot covers. All entries up to `base` are
-committed. By leader completeness, the log of every later leader therefore has the same entries.
+committed, so the logs of all later leaders have the same entries (leader completeness).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from targets.kudu.consensus.quorum_util import ConfigHistory
 from targets.kudu.messages import RaftConfig
 
 COMMITTED_LOST: Final = "a committed entry was lost"
-"""The start of the message of assertions that fail if a leader lacks committed entries.
+"""The start of an assertion's message that says that a leader lacks committed entries.
 
-Apart from a bug, only a disk that loses durable data can cause such a failure.
+Apart from a bug, this happens only if a disk loses durable data.
 """
 
 _ENTRY_OVERHEAD_BYTES: Final = 16
@@ -28,19 +28,19 @@ _CONFIG: Final = EntryKind.CONFIG
 class MemoryLog:
     """A replica's log in memory: contiguous entries after `base`, and the configurations in them.
 
-    Committed entries are never truncated. `durable_index` concerns only this replica's disk: other
-    replicas may commit an entry before it is durable here.
+    Committed entries are never truncated. An entry may be committed before it is durable here, so
+    `durable_index` may be lower than the commit index.
     """
 
     def __init__(self, base: OpId, config: RaftConfig, entries: Iterable[Entry] = ()) -> None:
         """Start from a recovered log: all its entries are durable, and `base` is committed."""
         self.base = base
-        self.last = base  # term and index of the last entry; `base` if there is none
+        self.last = base  # term and index of the last entry; `base` if the log is empty
         self.last_index = base.index
         self.payload_bytes = 0
         self.configs = ConfigHistory(config)
         self.commit_index = base.index
-        self.append_sequence = 0  # the number of the latest append
+        self.append_sequence = 0
         self._entries: list[Entry] = []
         self._unsynced: deque[tuple[int, int]] = deque()  # (append sequence, last index)
         self._extend(entries)
@@ -119,7 +119,7 @@ class MemoryLog:
         assert 0 <= offset < len(self._entries), f"cannot truncate {self} from {index}"
         self._remove(slice(offset, None))
         self.durable_index = min(self.durable_index, index - 1)
-        # Appends in progress still finish, but may raise `durable_index` only up to `index - 1`.
+        # Appends in progress still finish, but must not raise `durable_index` above `index - 1`.
         self._unsynced = deque((seq, min(last, index - 1)) for seq, last in self._unsynced)
         self.configs.truncate_from(index)
 
@@ -136,7 +136,6 @@ class MemoryLog:
         return self.durable_index > durable_before
 
     def commit_to(self, index: int) -> bool:
-        """Record that `index` is committed; return whether the committed configuration changed."""
         assert self.commit_index < index <= self.last_index, f"cannot commit {index} of {self}"
         self.commit_index = index
         return self.configs.commit(index)
@@ -152,10 +151,10 @@ class MemoryLog:
         self._remove(slice(0, count))
 
     def install(self, last: OpId, config: RaftConfig) -> bool:
-        """Drop the entries that a snapshot covers, whose last entry is `last`, with `config`.
+        """Drop the entries up to `last`, because a snapshot with `config` covers them.
 
-        Return whether this log contains the entry `last`. If not, the log does not continue the
-        snapshot, and all entries are dropped.
+        Return whether this log contains the entry `last`. If not, the rest of the log does not
+        continue the snapshot, so all entries are dropped.
         """
         assert last.index > self.commit_index, (
             f"the snapshot ends at {last}, before the commit index {self.commit_index}"

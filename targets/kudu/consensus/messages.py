@@ -1,10 +1,11 @@
 """Messages of `ConsensusService`, after Kudu's `consensus/consensus.proto`.
 
-Every request names its destination server (`dest_uuid`) and the Raft group (`tablet_id`). One
-dispatcher per server can therefore serve all groups. A node that was wiped has a new uuid, and
-refuses calls to its old uuid. Kudu has no `InstallSnapshot`: it copies whole tablets instead,
-except for the masters' system tablet, which cannot be copied (KUDU-2748). Here, `StartTabletCopy`
-only creates an empty replica, which a snapshot or the leader's log then fills.
+Every request names its destination server (`dest_uuid`) and the Raft group (`tablet_id`), so one
+dispatcher per server can serve all groups. A node that was wiped has a new uuid, and refuses calls
+to its old uuid.
+
+`InstallSnapshot` does not exist in Kudu, which copies whole tablets instead. Here,
+`StartTabletCopy` only creates an empty replica, which a snapshot or the leader's log then fills.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ class EntryKind(enum.IntEnum):
     """The kind of a log entry's content."""
 
     NO_OP = 0
-    """The first entry of a leader's term; its commit commits all earlier entries (Raft 5.4.2)."""
+    """The first entry of a leader's term.
+
+    Its commit also commits all earlier entries (Raft 5.4.2).
+    """
     WRITE = 1
     """A payload for the state machine."""
     CONFIG = 2
@@ -76,11 +80,12 @@ class ConsensusErrorCode(enum.IntEnum):
     INVALID_CONFIG = 24
     """The requested change of the configuration is never allowed (Kudu: InvalidArgument)."""
     ILLEGAL_STATE = 25
-    """The change is refused for now, because another change is pending, the leader is handing over,
-    or no entry of the leader's term has committed.
+    """The change is refused for now.
+
+    Another change is pending, the leader is handing over, or no entry of its term has committed.
     """
     ABORTED = 26
-    """The change was appended, then leadership was lost; the change may still commit."""
+    """The leader appended the change and then lost its leadership; the change may still commit."""
     TABLET_FAILED = 27
     """The server has a replica that cannot run; the group must replace it."""
     ALREADY_INPROGRESS = 28
@@ -107,7 +112,7 @@ class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], f
     """A candidate's request for a vote.
 
     A request with `is_pre_election` does not change the voter's state. `ignore_live_leader` is set
-    if an operator, or a leader that hands over its role, has requested the election.
+    if an operator requested the election, or a leader that hands over its role.
     """
 
     candidate_uuid: str
@@ -223,8 +228,8 @@ class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
 class ReadIndexResponse(Message, frozen=True):
     """The leader's read index: all writes acknowledged before the request are at or below it.
 
-    After the request arrived, a majority confirmed that the leader leads (dissertation 6.4). Kudu
-    has no linearizable follower reads (KUDU-500).
+    A majority confirmed the leadership after the request arrived (dissertation 6.4). Kudu has no
+    linearizable follower reads (KUDU-500).
     """
 
     term: int = 0
@@ -354,10 +359,10 @@ class StartTabletCopyResponse(Message, frozen=True):
 class StartTabletCopyRequest(ConsensusCall[StartTabletCopyResponse], frozen=True):
     """Ask a member's server, which has no replica of the tablet, to create an empty one.
 
-    `superblock` is the description of the tablet that `Replica(copy_source=...)` returned. The new
-    replica starts from `config`, the committed configuration. If it started from the group's first
-    configuration, it might consider itself a voter or, in a group of one, the leader. The call is
-    refused if the server has a tombstone whose log ended in a term after `caller_term`.
+    `superblock` is the tablet's description from `Replica(copy_source=...)`. The new replica starts
+    from the committed configuration, `config`. With the group's first configuration, it might
+    consider itself a voter, or the leader of a group of one. The server refuses if it has a
+    tombstone whose log ended in a later term than `caller_term`.
     """
 
     caller_uuid: str

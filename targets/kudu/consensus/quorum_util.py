@@ -38,12 +38,11 @@ class BadChangeError(Exception):
 def changed_config(
     config: RaftConfig, changes: Iterable[PeerChange], *, leader_uuid: str
 ) -> RaftConfig:
-    """Return `config` after `changes`; the result still has the `opid_index` of `config`.
+    """Return `config` after `changes`, with an unchanged `opid_index`.
 
-    The rules are those of Kudu's `RaftConsensus::BulkChangeConfig`. At most one voter changes
-    at a time, because the old and the new majorities must overlap. A leader neither removes nor
-    demotes itself. A change may not add an existing member, nor remove or modify a non-member.
-    Raises `BadChangeError`.
+    The rules are those of Kudu's `RaftConsensus::BulkChangeConfig`. At most one voter changes at a
+    time, so that the old and the new majorities overlap. A leader neither removes nor demotes
+    itself. Raises `BadChangeError`.
     """
     peers = {peer.uuid: peer for peer in config.peers}
     asked = 0
@@ -63,7 +62,7 @@ def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: s
     """Return `config` with only `members`, for a change that an administrator forces on a replica.
 
     Such a change is for a group that has lost its majority for good. As in Kudu's
-    `RaftConsensus::UnsafeChangeConfig`, it only removes members, and the replica `local_uuid` must
+    `RaftConsensus::UnsafeChangeConfig`, it only removes members. The replica `local_uuid` must
     remain a voter. Raises `BadChangeError`.
     """
     uuids = [peer.uuid for peer in config.peers]
@@ -108,8 +107,8 @@ class ConfigHistory:
     """The committed configuration of a log, and the configurations appended after it.
 
     The newest configuration is active from the moment it is in the log. A truncation that removes
-    it makes its predecessor active again (Raft 6); in Kudu this once failed (KUDU-1338). `voters`
-    and `majority` refer to the active configuration.
+    it makes its predecessor active again (Raft 6; KUDU-1338). `voters` and `majority` refer to the
+    active configuration.
     """
 
     __slots__ = ("_items", "active", "committed", "majority", "voters")
@@ -130,9 +129,8 @@ class ConfigHistory:
     def may_run(self, uuid: str) -> bool:
         """Whether `uuid` is a voter in the active or in the committed configuration.
 
-        Both configurations count, because a member that a pending change demotes may have the only
-        copy of that change. Until the change commits, possibly no other member can win an election
-        (dissertation 4.2.2).
+        A member that a pending change demotes may have the only copy of that change. It must be
+        able to win an election until the change commits (dissertation 4.2.2).
         """
         return uuid in self.voters or uuid in voters_of(self.committed)
 

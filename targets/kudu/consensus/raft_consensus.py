@@ -1,15 +1,13 @@
 """One member of a Raft group: the shell that carries out the core's decisions.
 
-The shell steps the core (`raft_core.py`) synchronously, one event at a time, and carries out its
-effects in order. Two effects (`SaveMeta`, `InstallSnapshot`) are barriers: until their data are
-durable, later effects and events wait. Log writes do not block: one task commits log entries in
-groups, and the core holds back the effects that depend on these entries. An idle heartbeat
-therefore costs no task, no disk access and no timer operation: the election deadline is a number,
-which the replica's only timer reads when it fires.
+The shell steps the core (`raft_core.py`) with one event at a time, and carries out its effects in
+order. Two effects (`SaveMeta`, `InstallSnapshot`) are barriers: until their data are durable, later
+effects and events wait. Log writes do not block: one task writes log entries in groups, and the
+core holds back the effects that depend on these entries.
 
-The size of a replica is bounded. After every `snapshot_every` entries (or `log_cache_size_limit_kb`
-of log), it takes a snapshot of the state machine, and drops the covered log from memory and disk.
-Peers that need dropped entries get the snapshot.
+The log of a replica is bounded. After `snapshot_every` entries (or `log_cache_size_limit_kb` of
+log), the replica takes a snapshot of the state machine, and drops the covered log from memory and
+disk. A peer that needs dropped entries gets the snapshot.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ _WRITE: Final = msg.EntryKind.WRITE
 class Replica:
     """One member of a Raft group.
 
-    `start` recovers the replica and joins the group; `replicate` and `confirm_leadership` succeed
+    `start` recovers the replica and joins the group. `replicate` and `confirm_leadership` succeed
     only on the group's leader. The properties show the current state and may be read at any time.
     """
 
@@ -84,15 +82,17 @@ class Replica:
         """Create a member that is not started.
 
         A replica in an empty folder starts from `initial_config`. `on_role_change` is called after
-        every change of the role, term, leader or committed configuration and, on a leader, of a
-        peer's health; it must not block. A replica announces votes, changes of configuration,
-        snapshots and, as leader, appends and commits as events, at which faults may strike. With
-        `trace_steps`, every append, sync, answer, commit and apply is an event. Without
-        `needs_majority`, a leader that has lost contact with its majority continues to lead, as in
-        Kudu, instead of stepping down. `copy_source` returns the description from which a server
-        that lacks this group creates an empty replica (`ConsensusService.on_missing_group`);
-        without `copy_source`, no server is asked to create one. `files` stores the snapshots of a
-        large state machine.
+        every change of the role, term, leader or committed configuration, and on a leader also
+        after a change of a peer's health; it must not block.
+
+        A replica announces events at which faults may strike: votes, changes of configuration,
+        snapshots, and a leader's appends and commits. With `trace_steps`, every append, sync,
+        answer, commit and apply is an event.
+
+        Without `needs_majority`, a leader that loses contact with its majority continues to lead,
+        as in Kudu, instead of stepping down. `copy_source` returns a description from which a
+        server that lacks this group creates an empty replica (`ConsensusService.on_missing_group`).
+        `files` stores the snapshots of a large state machine.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -109,12 +109,14 @@ class Replica:
         self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
-        self._last_logged = msg.OpId(0, 0)  # last entry of a log that was removed (tombstone)
+        # if this replica was a tombstone: the last entry of the removed log
+        self._last_logged = msg.OpId(0, 0)
         self._calls: ConsensusCalls | None = None
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
-        self._forced: deque[ev.ConfigForced] = deque()  # their entries are not durable yet
+        # forced configurations whose entries are not durable yet
+        self._forced: deque[ev.ConfigForced] = deque()
         self._announced: tuple[Role, int] | None = None
         self._announced_vote: tuple[int, str | None] = (0, None)
         self._elections = {"started": 0, "won": 0}  # counts since the start of the node
@@ -164,7 +166,7 @@ class Replica:
 
     @property
     def core(self) -> RaftCore:
-        """The Raft core, available after the start; callers may read it but must not step it."""
+        """The Raft core, available after the start. Callers may read it, but must not step it."""
         assert self._core is not None, "the replica is not started"
         return self._core
 
@@ -199,7 +201,7 @@ class Replica:
 
     @property
     def pending_config(self) -> RaftConfig | None:
-        """The pending configuration, which is already active, or `None` if there is none."""
+        """The pending configuration, which is already active; `None` if no change is pending."""
         if self._core is None or not self._core.configs.pending:
             return None
         return self._core.config
@@ -212,8 +214,8 @@ class Replica:
     def has_what_older_terms_committed(self) -> bool:
         """Whether this replica leads and has applied an entry of its term, and thus all older ones.
 
-        The core's commit index does not show this: a disk write can come between the core's step
-        and the application of the entries that the step committed.
+        A check of the core's commit index would not suffice, because the replica may still have to
+        apply entries that the core has committed.
         """
         core = self.core
         return core.committed_in_term and core.log.term_at(self.applied_index) == core.term
@@ -301,8 +303,7 @@ class Replica:
     async def keep_last_logged(self) -> None:
         """Store the `OpId` of the last log entry in the vote state, before the log is removed.
 
-        Call this only after `start` and `stop`. As long as the log exists, the stored `OpId` has no
-        effect.
+        Call this only after `start` and `stop`.
         """
         assert self.state_text == "STOPPED", f"the replica is {self.state_text}"
         core = self.core
@@ -327,7 +328,7 @@ class Replica:
                 await self._env.disk.remove(path)
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task of this replica. `stop` cancels the task; an error in it ends the node."""
+        """Start a task that `stop` cancels. An error in the task ends the node."""
         self._task_count += 1
         key = self._task_count
         task = self._env.spawn(coro, name=f"raft {name} {self._group_label}")
@@ -350,7 +351,7 @@ class Replica:
         self._carry_on()
 
     def _carry_on(self) -> None:
-        """Carry out effects and handle queued events, until no event is left or a barrier comes."""
+        """Carry out effects and handle events, until none is left or a barrier comes."""
         if self.state_text != "RUNNING":
             return
         core, effects, events, methods = self.core, self._effects, self._events, self._carry_out
@@ -398,14 +399,13 @@ class Replica:
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce a step, such as an append or a vote, as an event at which faults may strike."""
+        """Announce a step, such as a vote, as an event at which faults may strike."""
         announce = self._env.event if self._trace_steps else self._env.point
         announce(kind, group=self._group_label, term=self.term, **data)
 
     # --- effects ----------------------------------------------------------------------------
 
     def _effect_handlers(self) -> dict[type, Callable[[Any], None]]:
-        """Map each type of effect to its handler; an effect without a handler is a barrier."""
         senders = self._senders
         return {
             ev.AppendLog: self._append_log,
@@ -474,9 +474,9 @@ class Replica:
         effect.token.finish(error)
 
     def _config_forced(self, effect: ev.ConfigForced) -> None:
-        """Announce a forced configuration before this replica stores it or tells any peer.
+        """Announce a forced configuration before this replica stores it or sends it to any peer.
 
-        From here on, entries that the removed members acknowledged may be lost.
+        From now on, entries that the removed members acknowledged may be lost.
         """
         self._forced.append(effect)
         kept = [peer.uuid for peer in effect.config.peers]
@@ -512,7 +512,6 @@ class Replica:
             self._on_role_change(self)
 
     def _announce(self) -> None:
-        """Announce a new role or term of this replica as an event."""
         core = self.core
         now = (core.role, core.term)
         if now == self._announced:
@@ -527,9 +526,9 @@ class Replica:
         self._env.event(kind, group=self._group_label, term=core.term)
 
     def _resolve_peers(self) -> None:
-        """End this node if a new leader cannot resolve the name of a peer (the switch KUDU-2302).
+        """End this node if a new leader cannot resolve the name of a peer (the defect KUDU-2302).
 
-        Without the switch, a call to such a peer fails, and the next one tries again.
+        Without the defect, a call to such a peer fails, and the next call tries again.
         """
         for peer in self.config.peers:
             resolves = self._consensus.rpc_client.resolves(peer.address)
@@ -537,7 +536,7 @@ class Replica:
                 self._panic(AssertionError(f"check failed: {NO_PROXY}: {peer.address}"))
 
     def _timer_fired(self, event: ev.Event) -> None:
-        # While a barrier waits for the disk, drop timer events: queued, all would run later.
+        # Drop timer events during a barrier. If they were queued, all of them would run after it.
         if not self._busy:
             self.step(event)
 
@@ -555,8 +554,8 @@ class Replica:
         """Replicate one write; return its index, its term and the result of `StateMachine.apply`.
 
         Raises `NotLeaderError` or `OverloadedError` if nothing was appended. Raises
-        `IndeterminateError` if the write was appended and then leadership was lost or the time ran
-        out: the write may still commit.
+        `IndeterminateError` if the write was appended and may still commit: leadership was lost, or
+        `timeout_s` has passed.
         """
         limit = entry_limit(self._flags)
         if len(payload) > limit:
@@ -582,17 +581,16 @@ class Replica:
         *,
         cas_config_opid_index: int | None = None,
     ) -> RaftConfig:
-        """Change the group's members; return the committed configuration once it has the change.
+        """Change the group's members; return the committed configuration that has the change.
 
-        At most one of `changes` may add, remove, promote or demote a voter. No other change may be
-        pending, and an operation of this leader's term must have committed (KUDU-872). If
-        `cas_config_opid_index` is given, the committed configuration must have that index. A leader
-        neither removes nor demotes itself. A member that is added as NON_VOTER with `promote`
-        becomes a voter automatically once it has caught up.
+        `quorum_util.changed_config` has the rules. No other change may be pending, and an entry of
+        this leader's term must have committed (KUDU-872). If `cas_config_opid_index` is given, the
+        committed configuration must have that index. A member that is added as NON_VOTER with
+        `promote` becomes a voter automatically once it has caught up.
 
         Raises `NotLeaderError` or `ConfigRefusedError` if nothing was appended. Raises
-        `IndeterminateError` if the change was appended and then leadership was lost: the change may
-        still commit.
+        `IndeterminateError` if the change was appended and then leadership was lost: it may still
+        commit.
         """
         self._check_running()
         waiter = Waiter()
@@ -601,11 +599,11 @@ class Replica:
         return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
-        """Confirm that this replica leads, and wait until it has applied all acknowledged writes.
+        """Confirm that this replica leads and has applied all acknowledged writes.
 
-        The wait ends when a majority has answered a request sent after this call, an entry of the
-        leader's own term has committed, and all entries up to the read index are applied. Returns
-        the read index. Raises `NotLeaderError`, `TimeoutError`.
+        Waits until a majority has answered a request sent after this call, an entry of the leader's
+        own term has committed, and all entries up to the read index are applied. Returns the read
+        index. Raises `NotLeaderError`, `TimeoutError`.
         """
         self._check_running()
         waiter = Waiter()
@@ -622,12 +620,12 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """Return `status` and the data by which the logs of replicas are compared."""
+        """Return `status` and the digests by which the logs of replicas are compared."""
         data, core = self.status(), self._core
         return data if core is None else data | self._applier.journal.dump(core.log)
 
     def status(self) -> dict[str, Any]:
-        """Return the replica's state, configuration and counters as JSON, for checkers and people.
+        """Return the replica's state, configuration and counters as JSON.
 
         `counters` has the amounts that must stay bounded: the size of the log on disk and the
         number of waiting requests.

@@ -1,14 +1,15 @@
 """Raft without input or output: `step(event, now_ns) -> effects`.
 
-The core follows Ongaro's dissertation and Kudu's `consensus/raft_consensus.cc`. It makes Kudu's
-choices: pre-elections (dissertation 9.6), votes withheld while a leader is alive (KUDU-562), and
-one outstanding request per peer. The core reads no clock, draws no random number and does no IO:
-time comes with each event, election timeouts are events, and a shell carries out the effects
-(`raft_consensus.py`; in tests, a model with a disk that loses unsynced data). The core is
-deterministic, so a schedule of events replays exactly.
+The core follows Ongaro's dissertation and Kudu's `consensus/raft_consensus.cc`. Like Kudu, it has
+pre-elections (dissertation 9.6), withholds votes while a leader is alive (KUDU-562), and has one
+outstanding request per peer.
 
-`RaftCore` decides on terms, votes and roles; `Follower` and `Leader` implement the roles within a
-term. `Follower` and `Leader` share a `RaftState` and do not refer to each other or to the core.
+The core reads no clock, draws no random number and does no IO. Time comes with each event, election
+timeouts are events, and a shell carries out the effects (`raft_consensus.py`). So the core is
+deterministic, and a schedule of events replays exactly.
+
+`RaftCore` decides on terms, votes and roles. `Follower` and `Leader` implement the roles within a
+term. Both use a shared `RaftState`, but neither each other nor the core.
 
 Guarantees, and their mechanisms:
 
@@ -22,13 +23,12 @@ Guarantees, and their mechanisms:
 * **Reads are linearizable.** A leader answers a read after a majority has answered a request sent
   after the read arrived, and after an entry of its own term has committed (dissertation 6.4).
 * **An administrator may force a configuration** if a majority is lost for good (`ForceConfig`). The
-  removed members may continue with a log of their own; the remaining members refuse messages that
+  removed members may continue with a log of their own. The remaining members refuse messages that
   contradict their committed entries.
 * **A leader without a majority steps down** after the longest election timeout (profile `strict`;
   in Kudu, the leader continues to lead forever).
 
-Assertions check the index arithmetic. A failed assertion means that there is a bug, or that a node
-lost data that it had acknowledged as durable.
+A failed assertion means a bug, or a node that lost data which it had acknowledged as durable.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from targets.kudu.consensus.state import CoreOptions, RaftState
 from targets.kudu.messages import PeerHealth, RaftConfig
 
 TWO_LEADERS: Final = "two lead term"
-"""The start of the message of an assertion that fails if a term has two leaders."""
+"""The start of the assertion message that reports two leaders in one term."""
 
 _NOTHING: Final = OpId(0, 0)
 _RESET: Final = ev.ResetElectionTimer()
@@ -73,15 +73,13 @@ class Role(enum.StrEnum):
     NON_PARTICIPANT = "NON_PARTICIPANT"
 
 
-# Every step reads these, and reading attributes of an enum is slow in Python 3.11.
+# Every step reads these members, and reading attributes of an enum is slow in Python 3.11.
 _LEADER: Final = Role.LEADER
 _CANDIDATE: Final = Role.CANDIDATE
 
 
 @dataclasses.dataclass(slots=True)
 class _Election:
-    """An election or a pre-election in which this replica is the candidate."""
-
     number: int
     term: int
     is_pre: bool
@@ -107,7 +105,7 @@ class RaftCore:
     ) -> None:
         """Start from the state recovered from disk: `entries` are durable, and `base` is committed.
 
-        If this replica was a tombstone, its log was removed, and `last_logged` is that log's end.
+        `last_logged` is the end of the removed log, if this replica was a tombstone.
         """
         self.uuid = uuid
         self.options = options or CoreOptions()
@@ -203,7 +201,7 @@ class RaftCore:
         commit_before = log.commit_index
         self._handlers[type(event)](event)
         if self.role is _LEADER and not self._leader.leads:
-            # `Leader` itself has already ended its leadership
+            # `Leader` has already ended its leadership
             self._become_follower(state.term, None)
         if configs.active is not self._config:
             self._config = configs.active
@@ -220,7 +218,7 @@ class RaftCore:
     # --- terms and roles --------------------------------------------------------------------
 
     def _passive_role(self) -> Role:
-        """Return the role that this replica has while it neither leads nor runs for leader."""
+        """Return this replica's role if it neither leads nor runs for leader."""
         if self.uuid in self.configs.voters:
             return Role.FOLLOWER
         if any(peer.uuid == self.uuid for peer in self.config.peers):
@@ -243,13 +241,13 @@ class RaftCore:
         self.leader_uuid = leader_uuid
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
-        """Follow leader `caller_uuid`; return False if its term is over or has another leader."""
+        """Follow leader `caller_uuid`; return False if its term is old or has another leader."""
         term = self._state.term
         if caller_term < term:
             return False
         leader_uuid = self.leader_uuid
         if caller_term == term and leader_uuid is not None and leader_uuid != caller_uuid:
-            # Only a member that was removed by force may lead a term that has another leader.
+            # Only a leader that was removed by force may lead a term that already has a leader.
             assert self._state.is_stranger(caller_uuid), (
                 f"{TWO_LEADERS} {caller_term}: {leader_uuid} and {caller_uuid}"
             )
@@ -269,7 +267,7 @@ class RaftCore:
         if self.role is Role.LEADER:
             return
         if self._follower.waits_for_disk:
-            # The leader is alive; it is this replica's own disk that is slow (KUDU-2947).
+            # The leader is alive: this replica's own disk is slow (KUDU-2947).
             self._state.effects.append(ev.ResetElectionTimer())
             return
         if self._election is not None:
@@ -321,7 +319,7 @@ class RaftCore:
             return
         if response.responder_term > self.term:
             # Adopt the newer term even in a pre-election. Otherwise two replicas could refuse each
-            # other forever: one for its old term, and the other for its old log.
+            # other forever, one because of its old term and the other because of its old log.
             lost = self._election is not None
             self._become_follower(response.responder_term, None)
             self.failed_elections += lost
@@ -330,7 +328,7 @@ class RaftCore:
         if election is None or election.number != event.election_id:
             return
         if response.vote_granted and not election.is_pre and response.responder_term != self.term:
-            # The answer is for an election before a restart that had the same number.
+            # This answers an earlier election with the same number, from before a restart.
             return
         election.answers[event.peer_uuid] = response.vote_granted
         self._count_votes(election)
@@ -395,9 +393,9 @@ class RaftCore:
     def _leader_is_alive(self) -> bool:
         """Whether this replica must withhold its vote because its leader is alive.
 
-        A leader always withholds its vote. Another replica withholds it for the shortest election
-        timeout after its leader's last message. If its own slow disk keeps it waiting, it still
-        counts its leader as alive (KUDU-2947).
+        A leader always withholds its vote. Another replica does so for the shortest election
+        timeout after its leader's last message, and while it waits for its own slow disk
+        (KUDU-2947).
         """
         if self.role is Role.LEADER or self._follower.waits_for_disk:
             return True
@@ -473,7 +471,7 @@ class RaftCore:
     def _on_force_config(self, event: ev.ForceConfig) -> None:
         """Append the forced configuration in a new term, and run for leader under it.
 
-        As any configuration is active once it is appended, only the remaining members decide.
+        The configuration is active at once, so only the remaining members vote on it.
         """
         try:
             config = forced_config(self.configs.committed, event.members, local_uuid=self.uuid)

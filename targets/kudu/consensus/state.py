@@ -32,23 +32,23 @@ class PeerProgress:
     """A leader's record of one peer: its progress in the log, and its health.
 
     The record follows Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`).
-    If a peer needs entries that were dropped from the log, the leader sends a snapshot. A peer is
-    therefore hopeless only if it reports a failure, or has no replica and refuses to create one.
+    Missing log entries never make a peer hopeless, because the leader can send a snapshot. A peer
+    is hopeless only if it reports a failure, or has no replica and refuses to create one.
     """
 
     uuid: str
     address: str
     config: PeerConfig
     next_index: int
-    # The time of the peer's last answer. Before the first answer: of this record's creation.
+    # The time of the peer's last answer, or of this record's creation before the first answer
     contact_ns: int
     match_index: int = 0
     in_flight: int | None = None  # the id of the only outstanding request
     read_sent: int = 0  # reads that had arrived when the outstanding request was sent
     read_acked: int = 0
-    is_heard: bool = False  # whether the peer has answered this leader
-    is_hopeless: bool = False  # its health is FAILED_UNRECOVERABLE
-    announced_health: PeerHealth = PeerHealth.UNKNOWN  # as the last `HealthChanged` reported it
+    is_heard: bool = False
+    is_hopeless: bool = False  # if set, the peer's health is FAILED_UNRECOVERABLE
+    announced_health: PeerHealth = PeerHealth.UNKNOWN  # the health in the last `HealthChanged`
 
     def note_contact(self, now_ns: int) -> None:
         """Record that the peer's replica answered at `now_ns`, so that it counts as working."""
@@ -67,7 +67,7 @@ class PeerProgress:
 
 
 class RaftState:
-    """Term, vote and log of a replica. The core's current step adds its effects to `effects`."""
+    """A replica's term, vote and log. The effects of the core's current step go to `effects`."""
 
     def __init__(
         self,

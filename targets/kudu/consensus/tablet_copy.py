@@ -1,13 +1,13 @@
-"""The snapshot of a replica's state machine: when a replica takes, installs and loads it.
+"""Takes, installs and loads the snapshots of a replica's state machine.
 
-A state machine whose snapshot would be too large keeps its state in separate files
+If a state machine is too large to write whole, its state is in separate files
 (`applier.SnapshotFiles`). The snapshot on disk then holds a manifest, which names these files.
 
-`take` and `install` exclude each other, so that the newer snapshot stays on disk. A replica can
-start after a crash at any point, because the steps have an order. First, the files that the new
-snapshot names become durable. Then the new snapshot replaces the old one atomically. Finally, the
-covered log and the files that only the old snapshot names are removed. Recovery ignores remaining
-log entries that do not continue the snapshot.
+A replica can start after a crash at any point, because the steps have an order. First, the files
+that the new snapshot names become durable. Then the new snapshot replaces the old one atomically.
+Finally, the covered log and the files of the old snapshot are removed. Recovery ignores log entries
+that do not continue the snapshot. `take` and `install` exclude each other, so that the newer
+snapshot remains on disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.kudu.consensus.log_cache import MemoryLog
 
 
 class Snapshots:
-    """The snapshot of one replica; `index` is the last index that the snapshot on disk covers."""
+    """The snapshots of one replica; `index` is the last index that the snapshot on disk covers."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Snapshots:
         """Make a snapshot due after `every` entries, or after `log_bytes_max` bytes of log in
         memory.
 
-        `announce` publishes the steps of a snapshot as events, at which faults may strike.
+        `announce` publishes the steps of a snapshot as events at which faults may strike.
         """
         self._announce = announce
         self._disk = disk
@@ -76,7 +76,8 @@ class Snapshots:
     async def take(self, log: MemoryLog) -> int:
         """Save a snapshot; return the index up to which the log in memory may be dropped.
 
-        Unless the log is too large, a tail of it stays, so that slow followers need no snapshot.
+        Unless the log is too large, the newest entries stay, so that slow followers need no
+        snapshot.
         """
         async with self._lock:
             # Skip the save if a newer snapshot was installed while this task waited for the lock.
@@ -104,12 +105,11 @@ class Snapshots:
             await self._applier.restore(snapshot)
 
     async def load(self) -> cmeta.Snapshot | None:
-        async with self._lock:  # no `sweep` may remove the files that the snapshot names
+        async with self._lock:  # keep `sweep` from removing the files that the snapshot names
             snapshot = await cmeta.load(self._disk, self._path, cmeta.Snapshot)
             return None if snapshot is None else await self._whole(snapshot)
 
     async def _whole(self, snapshot: cmeta.Snapshot) -> cmeta.Snapshot:
-        """Return `snapshot` with the machine's whole state instead of the manifest."""
         if self._files is None:
             return snapshot
         return msgspec.structs.replace(snapshot, data=await self._files.load(snapshot.data))

@@ -1,13 +1,13 @@
 """Tombstones: replicas whose data were removed, but which still vote (KUDU-871).
 
 A tombstone consists of the vote state alone: term, vote, committed configuration, and the last
-entry of the removed log. Its votes are safe, because a tombstone votes for no candidate whose log
-ends before that entry. A new replica in the tombstone's place follows the same rule, and does not
-run for leader until its own log has reached that entry. Every entry that the old replica
-acknowledged therefore still counts towards the required majority.
+entry of the removed log. A tombstone votes for no candidate whose log ends before that entry, so
+the entries that the removed replica acknowledged remain safe. A replica that is later created in
+the tombstone's place follows the same rule. It does not run for leader until its own log has
+reached that entry.
 
-Without the votes of tombstones, a group of three could be left without a leader: one member is lost
-for good, and a delayed DeleteTablet call turns a second member into a tombstone.
+Without the votes of tombstones, a group of three could be left without a leader: if one member is
+lost for good, and a delayed DeleteTablet call turns a second member into a tombstone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.kudu.rpc import Answer
 class TombstonedVoter:
     """Votes on behalf of a tombstone, from `start` to `stop`.
 
-    While a vote is being made durable, other vote requests are answered with CONSENSUS_BUSY.
+    While a vote is being saved, other vote requests are answered with CONSENSUS_BUSY.
     """
 
     def __init__(

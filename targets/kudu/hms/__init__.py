@@ -1,1 +1,1 @@
-"""The masters' part of the synchronization of Kudu's tables with a Hive Metastore (`--hms`)."""
+"""The part of the masters that keeps Kudu's tables in sync with a Hive Metastore (`--hms`)."""

@@ -1,11 +1,11 @@
 """A master's client of the metastores: Kudu's `HaClient` (`thrift/client.h`).
 
-Calls run one at a time, as on a single worker thread. The client is sticky: it stays with the
-metastore that answered last. If a metastore loses a call, or cannot be reached, it moves to the end
-of the order, and the client sends the call once more. If no metastore can be reached, the call
-fails, and all further calls fail at once during a pause, which doubles each time.
+Calls run one at a time, as on a single worker thread. The client prefers the metastore that
+answered last. A metastore that loses a call, or cannot be reached, moves to the end of the order,
+and the client sends the call once more. If no metastore can be reached, all calls fail at once
+during a pause, which doubles each time.
 
-The settings have the names of Kudu's flags:
+The settings correspond to Kudu's flags:
 
 | here          | flag of Kudu                                   | there by default |
 |---------------|------------------------------------------------|------------------|
@@ -17,8 +17,8 @@ The settings have the names of Kudu's flags:
 | batch_size    | hive_metastore_notification_log_batch_size     | 100              |
 | wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
 
-`repair_s` does not exist in Kudu: it is the interval at which the leader compares the catalogs, in
-the profile `strict`.
+`repair_s` does not exist in Kudu. In the profile `strict`, the leader compares the catalogs at this
+interval.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HmsError(Exception):
 
 
 class HaClient:
-    """A master's client of the metastores, which calls the first metastore that answers."""
+    """A master's client of the metastores; only one call runs at a time."""
 
     def __init__(self, env: Env, settings: HmsSettings) -> None:
         self._env = env
@@ -77,17 +77,17 @@ class HaClient:
         self._uris = [parse_address(address) for address in settings.addresses]
         self._turn = asyncio.Lock()
         self.changing = 0
-        """The number of running and waiting calls that change something."""
+        """The number of calls in progress or in the queue that change something."""
         self._channel: Connection | None = None
-        self._first = 0  # the position of the metastore to try first
+        self._first = 0
         self._pause_s = settings.backoff_s_min
         self._closed_until_ns = 0
 
     async def call(self, call: api.ApiCall, *, once: bool = True) -> Any:
         """Send a call and return the answer. Raises `HmsError`.
 
-        `once` means that the metastore executes the call only once, even if it gets copies. A
-        refusal of a copy then also holds for the first call.
+        `once` says that the metastore executes a call only once, even if it gets copies. If it
+        refuses a copy, it has refused the first call too.
         """
         changes = isinstance(call, api.CreateTable | api.AlterTable | api.DropTable)
         self.changing += changes
@@ -110,7 +110,7 @@ class HaClient:
             if not reply.error:
                 return reply.result
             refusal = api.MetastoreError(reply.error, reply.message)
-            # Plug-ins also refuse with a MetaException, but its message is not about the database.
+            # Plug-ins also refuse with a MetaException, but that message is not about the database.
             is_final = proof_of(refusal) is Proof.NOTHING or (
                 refusal.kind == api.META and not retries(refusal)
             )

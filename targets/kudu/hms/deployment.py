@@ -1,4 +1,4 @@
-"""The metastores of a deployment and their database: how to declare and inspect them."""
+"""The metastores of a deployment of Kudu, and their database: declared and inspected here."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from targets.kudu.tools.hms import Metastore
 
 METASTORES: Final = 2
 PROFILE: Final = "strict"
-"""The only profile for clusters with metastores: no other profile has permits for them."""
+"""The profile that clusters with metastores require: no other profile has permits for them."""
 WORKLOAD: Final = "kudu-hms"
-"""The only workload with metastores, and its vocabulary. Tables of other workloads have names
-without a database, which masters refuse.
+"""The workload that clusters with metastores require, and its vocabulary.
+
+Tables of other workloads have names without a database, which masters refuse.
 """
 
 
 def configured(target: Target, options: Mapping[str, Any]) -> Target:
-    """The target with these options: with metastores, it runs one workload only."""
+    """Return the target for these options: with metastores, it runs only one workload."""
     if not options.get("hms"):
         return target
     target = type(target)()
@@ -56,7 +57,7 @@ class HmsLayout:
     """The nodes of the metastores, and the masters' settings for them."""
 
     usual: Mapping[str, Any] = MappingProxyType({"metastores": METASTORES})
-    """Options of the metastores that differ from the defaults of the target `hive`."""
+    """Options of the metastores whose values differ from the defaults of the target `hive`."""
 
     def __init__(self, settings: TargetSettings) -> None:
         """Derive the layout. Raises `UsageError` for impossible settings."""
@@ -72,7 +73,9 @@ class HmsLayout:
         self.hive = HiveLayout(self._settings)
         bugs = bugs_of(settings.profile, settings.bugs)
         self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
-        """Whether the leading master corrects the metastore's entries and reports success."""
+        """Whether the leading master corrects the metastore's entries, and reports when all are
+        right.
+        """
         self.masters = HmsSettings(
             addresses=tuple(f"{store.node}:{store.port}" for store in self.hive.metastores),
             poll_period_s=settings.options["hms_poll_ms"] / 1000,
@@ -89,12 +92,12 @@ class Metastores:
 
     ask_s = 1.0
     bugs: frozenset[HiveBug] = frozenset()
-    """Defects of clients, in addition to the defects of the layout."""
+    """Defects of the metastores' clients, in addition to the layout's defects."""
 
     def __init__(
         self, env: ClientEnv, layout: HmsLayout, *, connect: Connect | None = None
     ) -> None:
-        """Query the metastores over `connect`, by default over connections to bundled ones."""
+        """Query the metastores over `connect`; by default, they are bundled metastores."""
         self._env = env
         self._layout = layout
         self._connect: Connect = connect or Door(env)
@@ -112,7 +115,7 @@ class Metastores:
         )
 
     def core(self, rng: random.Random) -> list[str]:
-        """Draw nodes that suffice to serve: one metastore, which clients find, and the database."""
+        """Draw enough nodes to serve: one metastore, which clients can find, and the database."""
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:

@@ -1,7 +1,7 @@
-"""Kudu's tables as entries of the metastore: names, parameters, and calls (`HmsCatalog`).
+"""Kudu's tables as entries in the metastore: their names, parameters and calls.
 
-Names have the form `database.table`, in lower case. A master that calls the metastore identifies
-itself and the table in the environment context, which Kudu's plug-in in the metastore checks
+Names have the form `database.table`, in lower case. A call of a master identifies the master and
+the table in its environment context, which Kudu's plug-in in the metastore checks
 (`targets.hive.metastore.kudu_rules`).
 """
 
@@ -20,7 +20,7 @@ from targets.kudu.master.catalog.records import TableRecord
 
 _NAME: Final = re.compile(r"([a-z0-9_/]+)\.([a-z0-9_/]+)")
 RENAMED_BY: Final = "harness.renamed_by"
-"""Parameter, not in Kudu, by which the request for a rename recognizes the event of the rename."""
+"""A parameter, not in Kudu, that ties an event of a rename to the request for the rename."""
 _EVENTS: Final = list[api.Event]
 _TABLES: Final = list[api.MetaTable]
 
@@ -77,8 +77,8 @@ async def tables_of(ask: Callable[[api.ApiCall], Awaitable[Any]]) -> list[api.Me
 class HmsCatalog:
     """A master's calls to the metastore. All of them raise `HmsError`.
 
-    `cluster_id` and `addresses` are called when needed; `addresses` returns the masters that
-    entries name. Changes carry request ids, so that a resent change takes effect once.
+    `cluster_id` and `addresses` are functions; `addresses` returns the masters that entries name.
+    Changes carry request ids, so that a resent change takes effect once.
     """
 
     def __init__(
@@ -97,7 +97,10 @@ class HmsCatalog:
     # --- changes -----------------------------------------------------------------------------
 
     async def create(self, table: TableRecord, request_id: str) -> None:
-        """Create the entry of a table. Without a `request_id`, a resent call may run twice."""
+        """Create the entry of a table.
+
+        Without a `request_id`, a resent call may be executed twice.
+        """
         entry = entry_of(table, self._cluster_id(), self.addresses())
         call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
         await self._client.call(call, once=bool(request_id))
@@ -115,7 +118,7 @@ class HmsCatalog:
     async def alter(self, name: str, table: TableRecord, *, marker: str = "") -> bool:
         """Overwrite the entry `name` with the state of `table`, if the entry belongs to `table`.
 
-        Returns whether that entry exists. If `table` has another name, the entry is renamed, and
+        Return whether such an entry exists. If `table` has another name, the entry is renamed, and
         `marker` identifies the event of the rename.
         """
         database, short = _split(name)
@@ -139,7 +142,10 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite the entry `old`, which may have any table id, with `table`; only for tools."""
+        """Overwrite `old` with the state of `table`, whatever table id `old` has.
+
+        Only tools do this.
+        """
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
@@ -165,11 +171,11 @@ class HmsCatalog:
         return int(await self._client.call(api.GetCurrentEventId()))
 
     async def entries(self) -> list[api.MetaTable]:
-        """The entries of all synchronized tables of this cluster."""
+        """Return the entries of all synchronized tables of this cluster."""
         return [table for table in await self.all_entries() if self.is_ours(table)]
 
     async def all_entries(self) -> list[api.MetaTable]:
-        """All tables of the metastore; each database is read as one snapshot."""
+        """Return all tables of the metastore; each database is read as one snapshot."""
         return await tables_of(self._client.call)
 
     def is_ours(self, table: api.MetaTable) -> bool:

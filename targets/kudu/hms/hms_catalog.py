@@ -1,16 +1,17 @@
-"""DDL with the metastore, in Kudu's order (`CatalogManager`, `hms/hms_catalog.cc`).
+"""DDL in a cluster with a metastore, in Kudu's order (`CatalogManager`, `hms/hms_catalog.cc`).
 
-* create: The listener catches up with the metastore's log, the name is reserved, and the metastore
+A *listener* on the leading master reads the metastore's log of events and carries them out.
+
+* create: The listener catches up with the log, the master reserves the name, and the metastore
   creates the entry. When the listener reaches the entry's event (`notification_log_listener`), the
   master writes the table. If the write fails, the master tries to drop the entry.
 * drop, rename: The listener catches up, the metastore makes the change, and the listener carries
   out the event. Only then does the master acknowledge the request.
 * columns: The master writes the change, and then tries to make it in the metastore as well.
 
-The metastore may refuse a change because a table of that name exists or is missing. If the reason
-is an event that the listener has not carried out yet, the master waits for the event and plans the
-request again. Every refusal therefore reflects Kudu's own catalog. Where Kudu differs from the
-profile `strict`, a switch restores Kudu's behaviour.
+The metastore may refuse a change because a table of that name exists or is missing. If an event
+that the listener has not carried out yet explains the refusal, the master waits for the event and
+plans the request again. Every refusal therefore agrees with Kudu's own catalog.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ATTEMPTS_MAX: Final = 5
 _ELSEWHERE: Final = frozenset(
     {api.ALREADY_EXISTS, api.NO_SUCH_OBJECT, api.INVALID_OPERATION, api.META}
 )
-"""Refusals due to the metastore's state, which this master's catalog may not reflect yet."""
+"""Refusals that reflect the metastore's state, which this master may not know yet."""
 
 
 class _TakenError(Exception):
@@ -58,7 +59,7 @@ class _TakenError(Exception):
 
 
 class HmsDdl(Ddl):
-    """DDL in a cluster with a metastore. Each call runs in one leadership, its `epoch`."""
+    """DDL in a cluster with a metastore. `epoch` is the leadership in which a call runs."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap, hms: HmsSide) -> None:
         super().__init__(node, tservers)
@@ -71,7 +72,7 @@ class HmsDdl(Ddl):
         return await super().create(epoch, request)
 
     async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
-        """Alter a table. A rename comes first, and is made in the metastore."""
+        """Alter a table. A rename comes first; it is made in the metastore."""
         request = msgspec.structs.replace(request, table=_lower(request.table))
         if request.new_table_name is None:
             return await self._alter_columns(epoch, request)
@@ -143,7 +144,7 @@ class HmsDdl(Ddl):
                 return await super()._commit(epoch, plan, request_id)
             except RefusedError as refusal:
                 # If the outcome is unknown, the next leader decides about the entry (`Repair`).
-                # With the switch CREATE-HMS-GHOST, this master drops the entry anyway.
+                # With the defect CREATE-HMS-GHOST, this master drops the entry anyway.
                 if not refusal.error.indeterminate or Bug.CREATE_HMS_GHOST in self._bugs:
                     await self._drop_entry(table)
                 raise
@@ -164,7 +165,8 @@ class HmsDdl(Ddl):
             await self._hms.catalog.create(table, "" if retried else table.id)
         except HmsError as error:
             if error.kind == api.ALREADY_EXISTS and retried:
-                # A retry mistakes the entry of its own first call for another client's table.
+                # A retry may find the entry that its own first call created, and take it for
+                # another client's.
                 raise RefusedError(
                     MasterErrorCode.TABLE_ALREADY_PRESENT,
                     AppStatus.ALREADY_PRESENT,
@@ -251,7 +253,7 @@ class HmsDdl(Ddl):
         except HmsError as error:
             raise _unknown(error) from error
         except RefusedError as refusal:
-            # The next leader may yet carry out the metastore's event.
+            # The next leader may still carry out the metastore's event.
             raise write_lost(refusal.error.message) from refusal
         done = self._hms.applied(epoch, table.id, marker)
         if done is None:
@@ -284,7 +286,6 @@ class HmsDdl(Ddl):
 
 
 def _refused(cause: object) -> RefusedError:
-    """Build the error for a change that the metastore did not make and will not make later."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,
@@ -293,7 +294,6 @@ def _refused(cause: object) -> RefusedError:
 
 
 def _unknown(cause: object) -> RefusedError:
-    """Build the indeterminate error for a change that the metastore may have made."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,

@@ -1,4 +1,4 @@
-"""A master's access to the metastores: one client, and a listener and a repair per leadership."""
+"""A master's access to the metastores: a client, and for each leadership a listener and a repair."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class HmsSide:
     """A master's client of the metastores, and its current listener and repair.
 
     `voters` returns the addresses of the masters in the committed configuration. `start_list` has
-    the masters with which this master was started; with the switch STALE-MASTER-ADDRS, entries name
-    these.
+    the masters with which this master was started; with the defect STALE-MASTER-ADDRS, entries name
+    the latter.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class HmsSide:
         return self._listener
 
     def dump(self) -> dict[str, Any]:
-        """Return data for snapshots: the last event, recent events, the leader's last check."""
+        """Return data for dumps: the last event, recent events, and the leader's last check."""
         leads = self._epoch is not None and self._epoch.is_current()
         checked = self._repair.checked if leads and self._repair is not None else None
         return {

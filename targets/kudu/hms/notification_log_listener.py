@@ -1,20 +1,19 @@
 """The leader's reader of the metastore's log (`master/hms_notification_log_listener.cc`).
 
-The listener polls at an interval, and at once if a request waits for it to catch up. An event that
-drops or renames one of Kudu's tables is carried out in one batch, together with the event's id. The
-id of the last event of a poll is always stored, and events up to the stored id are skipped. A drop
-or rename must match the table's id and name. The listener ends with the leadership.
+The listener polls at an interval, and at once if a request waits for it. It carries out each event
+that drops or renames one of Kudu's tables, in one batch with the event's id. The table's id and
+name must match the event. The id of the last event is always stored, and events up to that id are
+skipped. The listener ends with the leadership.
 
-The catalog thus applies the metastore's changes in the metastore's order. Creates must keep that
-order too: a table that was renamed to a name and then dropped must be gone before the next table of
-that name is written. A create therefore waits for its own event, and at that event the listener
-waits for the create (`Creating`). Events ignore the names that creates have reserved, because the
-metastore has decided whether a name was free.
+**Creates.** The catalog applies the metastore's changes in the metastore's order, and creates must
+keep that order too. For example, a table that was renamed and then dropped must be gone before the
+next table of that name is written. A create therefore waits for its own event, and at that event
+the listener waits for the create (`Creating`). Events ignore the names that creates have reserved,
+because the metastore has decided whether a name was free.
 
-Kudu, in contrast, writes its creates at once. If an event cannot be applied, Kudu's listener logs
-the obstacle and continues, so the event is lost (switch KUDU-2475). With the switch
-HMS-EXLEADER-ACK, requests that wait on a master which lost its leadership end as if the listener
-had caught up.
+**Defects.** Kudu writes its creates at once. If an event cannot be applied, Kudu's listener logs
+the obstacle and continues, so the event is lost (KUDU-2475). With HMS-EXLEADER-ACK, requests that
+wait on a former leader end as if the listener had caught up.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ from targets.kudu.wakeup import Wakeup
 
 APPLIED_MAX: Final = 1000
 AGAIN_S: Final = 0.005
-"""The pause before the listener tries again to carry out an event."""
 DROPPED: Final = "dropped"
 _NO_CLIENT: Final = RequestId("hms", 0, "")
 
@@ -53,7 +51,7 @@ Planner = Callable[[], Plan]
 
 
 class Creating:
-    """A running create. At its event, the listener sets `turn`, and then waits for `over`."""
+    """A running create. At its event, the listener resolves `turn`, and then waits for `over`."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -92,8 +90,8 @@ class Listener:
     async def wait_caught_up(self) -> None:
         """Wait until this master has carried out all events that are now in the log.
 
-        Raises `HmsError` at the deadline, or if the metastore cannot be asked, and `RefusedError`
-        once another master leads.
+        Raises `HmsError` at the deadline, or if the metastore does not answer. Raises
+        `RefusedError` once another master leads.
         """
         if not self._epoch.is_current():
             self._end_of_term()
@@ -109,7 +107,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Wait until the listener reaches the create's event; raises as `wait_caught_up` does."""
+        """Wait until the listener reaches the create's event. Raises like `wait_caught_up`."""
         if self._swallows:
             return
         self._wake.set()
@@ -122,9 +120,9 @@ class Listener:
         self._epoch.check()
 
     def applied(self, table_id: str, marker: str) -> tuple[int, int] | None:
-        """Return how the event of a rename with this `marker`, or of a drop (`DROPPED`), ended.
+        """Return the result of a rename with this `marker`, or of a drop (`DROPPED`).
 
-        The result is the log index of the operation and the table's schema version after it, or
+        The result is the log index of the operation and the table's schema version after it. It is
         `None` if no recent event matches.
         """
         return self._applied.get((table_id, marker))
@@ -224,8 +222,7 @@ class Listener:
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
         """Carry out a drop or a rename that the log reports.
 
-        Raises `RefusedError` if another master leads. With the switch KUDU-2475, it also raises if
-        a plan is refused.
+        Raises `RefusedError` if another master leads, and with KUDU-2475 also if a plan is refused.
         """
         reserved = self._epoch.catalog.reserved
         while True:
@@ -262,7 +259,7 @@ class Listener:
         finally:
             if new_name is not None and reserves:
                 epoch.catalog.release(new_name)
-        # Keep the first event with this marker: the entry keeps its marker at later renames.
+        # Keep only the first event with this marker: later renames leave the marker in the entry.
         done = applied.index, plan.schema_version
         self._applied.setdefault((plan.table_id, marker), done)
         while len(self._applied) > APPLIED_MAX:

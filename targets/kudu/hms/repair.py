@@ -1,15 +1,14 @@
 """Repair of the metastore's entries by the leader, in the profile `strict`.
 
-If a master dies after the metastore created an entry, but before the master wrote the table, an
-entry without a table remains (switch HMS-ORPHAN: Kudu leaves such entries to `kudu hms fix`). After
-a change of the masters, entries still name the former masters (switch STALE-MASTER-ADDRS). The
-leader therefore compares the catalogs periodically.
+A master may die after the metastore created an entry and before the master wrote the table. The
+entry is then an orphan; Kudu leaves it to `kudu hms fix` (HMS-ORPHAN). After a change of the
+masters, entries still name the former masters (STALE-MASTER-ADDRS). The leader therefore compares
+the catalogs periodically.
 
-An entry is an orphan under two conditions. First, its table is missing from the catalog of a leader
-that a majority confirmed *after* the entries were listed. Second, that leader has no running create
-for the table. The first condition suffices for older leaders: each of their writes is in this
-catalog, or will never be. No newer leader existed at that time. The drop names the table's id, so
-that it cannot hit another entry.
+An entry is dropped as an orphan if two conditions hold. First, a leader has no such table in its
+catalog, and a majority confirmed that leader *after* the entries were listed. So no write of an
+earlier leader can still arrive, and there was no later leader. Second, the leader itself has no
+running create for the table. The drop names the table's id, so that it cannot hit another entry.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Repair:
         self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
         self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
         self.checked: tuple[int, tuple[str, ...]] | None = None
-        """The newest event and the masters at the last check that found no mistake."""
+        """The newest event and the masters at the last check that found all entries right."""
 
     async def run(self) -> None:
         while self._epoch.is_current():
@@ -66,7 +65,6 @@ class Repair:
             self.checked = event, addresses
 
     async def _is_right(self, entry: MetaTable, addresses: tuple[str, ...]) -> bool:
-        """Whether an entry needs no correction, or only one that is switched off."""
         table_id = entry.parameters.get(TABLE_ID, "")
         table = self._epoch.catalog.tables.get(table_id)
         if table is None or not table.is_live:
@@ -78,7 +76,7 @@ class Repair:
             return False
         if not self._corrects or entry.parameters.get(MASTER_ADDRESSES) == ",".join(addresses):
             return True
-        if entry.full_name == table.name:  # otherwise the event of a rename has yet to come
+        if entry.full_name == table.name:  # otherwise the event of a rename has not arrived yet
             await self._catalog.alter(entry.full_name, table)
             self._env.event("hms-addresses-corrected", table=table_id, addresses=addresses)
         return False
