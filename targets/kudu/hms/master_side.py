@@ -1,4 +1,4 @@
-"""A master's access to the metastores: a client, and for each leadership a listener and a repair."""
+"""A master's access to the metastores: a client, and a listener and a repair per leadership."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Operators' requests to the leader: tablet servers' maintenance, and replacement of lost tablets.
+"""Operators' requests to the leader: maintenance of tablet servers, replacement of lost tablets.
 
 Each request is a single write, and an operator may repeat it. A repeated change of maintenance
-succeeds. A repeated replacement gets NOT_FOUND, because the old tablet is dead.
+succeeds. A repeated replacement gets NOT_FOUND, because the old tablet is already gone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 
 
 class Admin:
-    """Administrative operations.
-
-    Each runs in the leadership `Epoch` that it is given, and raises `RefusedError` if it must
-    refuse the request.
-    """
+    """Administrative operations, each in the leadership `epoch`. All raise `RefusedError`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
@@ -39,8 +35,8 @@ class Admin:
     async def change_tserver_state(self, epoch: Epoch, request: ChangeTServerStateRequest) -> None:
         """Turn maintenance of a tablet server on or off.
 
-        When maintenance ends, every tablet server must send a full report, so that the leader
-        reviews replicas that it ignored during maintenance (Kudu does the same).
+        At the end of maintenance, every tablet server must send a full report. The leader then
+        reviews the replicas that it ignored during maintenance, as in Kudu.
         """
         record = epoch.catalog.tservers.get(request.ts_uuid)
         if record is None and self._tservers.get(request.ts_uuid) is None:
@@ -57,7 +53,7 @@ class Admin:
         epoch.after_commit(())
 
     async def replace_tablet(self, epoch: Epoch, request: ReplaceTabletRequest) -> str:
-        """Replace a tablet with an empty tablet and return the new id; all rows are lost."""
+        """Replace a tablet with an empty tablet and return the new id. All rows are lost."""
         tablet = epoch.catalog.tablets.get(request.tablet_id)
         if tablet is not None:
             async with epoch.locked([tablet.table_id]):

@@ -1,9 +1,8 @@
-"""The state of a master as plain JSON, for snapshots that checkers judge and for people.
+"""The state of a master as plain JSON, for checkers and for people.
 
-The data come from the applied rows, so masters that applied the same operations dump the same data
-in every role. There are two exceptions. `name_map` comes from a map in memory. `unlike_rows` has
-the differences between the catalog's maps in memory and a scan of the rows, both for a ready
-leader's maps and for every master's own read maps.
+Most data come from the applied rows, so masters that applied the same operations dump the same data
+in every role. The exceptions are `name_map`, a map in memory, and `unlike_rows`, which has the
+differences between the maps in memory and a scan of the rows.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def dump_entities(
 ) -> dict[str, Any]:
     """Return the whole state of one master as JSON, sorted and bounded.
 
-    The result is `master_status` plus data for checkers: the master's log, and the differences
+    Besides `master_status`, the result has data for checkers: the master's log, and the differences
     between its maps and a scan of its rows.
     """
     epoch = leadership.epoch
@@ -65,8 +64,8 @@ def master_status(
 ) -> dict[str, Any]:
     """Return a master's status as JSON.
 
-    `calls` counts the calls that it has served, by method. `late_rows` is the number of rows of
-    dead tables and tablets that the leader should have removed.
+    `calls` has the number of calls that the master has served, by method. `late_rows` is the number
+    of rows of deleted tables and tablets that the leader should have removed.
     """
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())

@@ -1,9 +1,10 @@
-"""The errors with which a master refuses a request. Cases (a) to (d) concern its leadership.
+"""The errors with which a master refuses a request.
 
-As in Kudu: (a) the master does not lead; (b) it leads but is not ready; (c) it is not initialised;
-(d) it lost its leadership during a write. The code is CATALOG_MANAGER_NOT_INITIALIZED in case (c),
-and NOT_THE_LEADER in the other cases. In cases (a) to (c), the master did nothing. In case (d), the
-write may still commit (KUDU-591), and the error is marked `indeterminate`.
+Four cases concern the leadership, as in Kudu: (a) the master does not lead; (b) it leads but is not
+ready; (c) it is not initialised; (d) it lost its leadership during a write. The code is
+CATALOG_MANAGER_NOT_INITIALIZED in case (c), and otherwise NOT_THE_LEADER. In cases (a) to (c), the
+master did nothing. In case (d), the write may still commit (KUDU-591), and the error is marked
+`indeterminate`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class RefusedError(Exception):
 
 
 def not_initialized() -> RefusedError:
-    """Return the error of a master that is still starting: case (c) above."""
+    """Return the error of a master that is still starting (case c of the module's docstring)."""
     return RefusedError(
         _Code.CATALOG_MANAGER_NOT_INITIALIZED,
         _Status.SERVICE_UNAVAILABLE,
@@ -39,19 +40,19 @@ def not_initialized() -> RefusedError:
 
 
 def not_the_leader() -> RefusedError:
-    """Return the error of a master that does not lead: case (a) above."""
+    """Return the error of a master that does not lead (case a of the module's docstring)."""
     message = "Not the leader: this master does not lead"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.ILLEGAL_STATE, message)
 
 
 def not_yet_ready() -> RefusedError:
-    """Return the error of a leader that is still loading the catalog: case (b) above."""
+    """Return the error of a leader that is still loading the catalog (case b)."""
     message = "Leader not yet ready to serve requests"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
 def unconfirmed() -> RefusedError:
-    """Return the error of a leader that no majority confirmed in time: case (b) above.
+    """Return the error of a leader that no majority confirmed in time (case b).
 
     Only the profile `strict` confirms leadership.
     """
@@ -60,7 +61,7 @@ def unconfirmed() -> RefusedError:
 
 
 def write_lost(cause: object) -> RefusedError:
-    """Return the error of a write that may commit after leadership was lost: case (d) above."""
+    """Return the error of a write that may commit after leadership was lost (case d)."""
     return RefusedError(
         _Code.NOT_THE_LEADER,
         _Status.SERVICE_UNAVAILABLE,
@@ -96,7 +97,7 @@ def overloaded(cause: object) -> RefusedError:
 
 
 def too_stale(bound_ns: int | None, limit_ms: int) -> RefusedError:
-    """Return the error for a read whose staleness bound this master's state does not meet."""
+    """Return the error for a read that this master's state is too old to answer."""
     age = "its age is unknown" if bound_ns is None else f"its age is up to {bound_ns / 1e6:.0f} ms"
     return RefusedError(
         _Code.TOO_STALE,

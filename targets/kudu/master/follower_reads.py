@@ -1,16 +1,14 @@
 """Reads on any master, with a bound on the age of the answer (KUDU-500; Kudu has no such reads).
 
-A master asks the leader for a read index (`ConsensusService.ReadIndex`). The leader answers once a
-majority has confirmed its leadership, so all operations acknowledged *before the request was sent*
-are at or before that index. Once this master has applied that index, its state has all these
-operations. The age of the state is measured from the sending of the request, on this master's own
-monotonic clock. No other clock and no message delay can therefore make the bound too small. The
-monotonic clock may be slow, so the bound is the measured age divided by `_RATE_MIN`. A leader
-confirms its own leadership instead of sending a request.
+A master asks the leader for a read index (`ConsensusService.ReadIndex`). The leader answers after a
+majority has confirmed its leadership. All operations acknowledged *before the request was sent* are
+at or before that index. Once this master has applied the index, its state is as new as the request.
+The age of the state is measured from the sending of the request, on this master's own monotonic
+clock. So neither another clock nor a message delay can make the bound too small. The clock may be
+slow, so the bound is the measured age divided by `_RATE_MIN`.
 
-One request for the read index serves all reads that accept a state of its age; other reads share
-the next request. A read gets the state and the state's age in the same step. The transmission of
-the answer adds no staleness, because a read takes effect when it is evaluated.
+Concurrent reads share a request. A read takes effect when it is evaluated, so the delay of its
+answer adds no staleness.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _WAIT_STEP_S: Final = 0.01
 _RATE_MIN: Final = 0.5
 """The slowest assumed rate of this machine's clock, in clock seconds per true second.
 
-No real clock is so slow, but a bound that is too large does no harm.
+Real clocks are much faster. A bound that is too large does no harm.
 """
 Response = TypeVar("Response")
 
@@ -52,7 +50,7 @@ class FollowerReads:
         self._clock = node.env.clock
         self._leadership = leadership
         self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
-        # When the request for the newest applied read index was sent; None before the first.
+        # When the request for the newest applied read index was sent; None before the first one.
         self._asked_ns: int | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -81,7 +79,6 @@ class FollowerReads:
             await self._refresh(left_s)
 
     def _bound_ns(self) -> int | None:
-        """Return the maximum possible age of the applied state, in ns; None if it is unknown."""
         if self._asked_ns is None:
             return None
         return int((self._clock.monotonic_ns() - self._asked_ns) / _RATE_MIN)
@@ -92,7 +89,6 @@ class FollowerReads:
         return Meta(self._node.uuid, term, view.revision, bound_ns)
 
     async def _refresh(self, left_s: float) -> None:
-        """Wait at most `left_s` for a newer read index. Concurrent reads share one request."""
         if self._asking is None or self._asking.done():
             self._asking = self._node.env.spawn(self._ask(), name="follower-read")
         with contextlib.suppress(TimeoutError):
@@ -116,7 +112,7 @@ class FollowerReads:
     async def _read_index(self, replica: Any) -> int | None:
         """Return the leader's read index; None if the leader is unknown or does not answer.
 
-        A state that has applied this index contains all operations acknowledged before this call.
+        A state that has applied this index has all operations acknowledged before this call.
         """
         leader = replica.leader_uuid
         if leader == self._node.uuid:

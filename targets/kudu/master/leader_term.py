@@ -1,14 +1,13 @@
 """One term of a master's leadership: its catalog, its locks, its writes and its tasks.
 
-All state of a leader is in one `Epoch`, and a new leadership starts with a new `Epoch`. A request
-works on the epoch in which it began, and checks after every wait that this epoch still leads. A
-write that is replicated after a change of leadership is void, because its batch names the term in
-which it was planned. For the same purpose, Kudu has `leader_lock_`, which blocks requests while the
-maps are reloaded (commit d1d3cfe77). Here a reload creates new maps, and no request reads the old
-maps afterwards.
+All state of a leader is in one `Epoch`, and a new leadership creates a new `Epoch`. A request works
+on the epoch in which it began, and checks after every wait that this epoch still leads. A batch
+names the term in which it was planned. If it is replicated after a change of leadership, it is
+void. Kudu has `leader_lock_` for the same purpose, which blocks requests while the maps are
+reloaded (commit d1d3cfe77).
 
-A lock covers a table and its tablets (Kudu locks tablets one by one). A request takes several locks
-in the order of table ids, so requests cannot deadlock; `asyncio.Lock` is fair.
+A lock covers a table and its tablets. A request takes several locks in the order of table ids, so
+requests cannot deadlock.
 
 The write contract (at the top of Kudu's `catalog_manager.cc`) is: lock, mutate copies, replicate
 ONE batch, commit and publish, then call tablet servers. Here the step that applies the batch also
@@ -85,12 +84,12 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership still lasts, as far as this master knows."""
         replica = self._replica
-        if self._outlasts:  # with the switch RELOAD-NO-LOCK, an epoch outlasts its term
+        if self._outlasts:  # with the defect RELOAD-NO-LOCK, an epoch outlasts its term
             return replica.role == "LEADER"
         return not self._closed and replica.leads(self.term)
 
     def check(self) -> None:
-        """Raise `not_the_leader()` unless this leadership lasts. Call this after every wait."""
+        """Raise `not_the_leader()` if this leadership has ended. Call this after every wait."""
         if not self.is_current():
             raise not_the_leader()
 
@@ -98,7 +97,7 @@ class Epoch:
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:
-        """Return counters of pending work, which must fall again once the work is done."""
+        """Return counters of pending work, which must fall to zero once the work is done."""
         return {
             "locks": len(self._locks),
             "requests in flight": len(self.in_flight),
@@ -186,8 +185,8 @@ class Epoch:
     ) -> Applied:
         """Replicate one batch and wait until this master has applied and published it.
 
-        The wait has no time limit, as in Kudu. If the leadership ends first, the raised
-        `RefusedError` says whether the batch may still commit.
+        The wait has no time limit, as in Kudu. If the leadership ends first, the `RefusedError`
+        says whether the batch may still commit.
         """
         self.check()
         self._assert_locked(tables, tablets)
@@ -232,7 +231,7 @@ class Epoch:
     def _assert_locked(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Assert that all tables to write are locked, except new ones, which no request can see."""
+        """Assert that the tables to write are locked, except new ones, which no request can see."""
         for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
             if table_id in self.catalog.tables:
                 lock = self._locks.get(table_id)
@@ -242,7 +241,8 @@ class Epoch:
     def _abandon(self) -> None:
         """End this leadership after a write of unknown outcome.
 
-        The next leader, which may be this master, loads the catalog that was really committed.
+        The next leader, which may be this master again, loads the catalog that was really
+        committed.
         """
         lasts = self.is_current()
         self.close()

@@ -1,17 +1,15 @@
 """Elections of masters: when this master may serve, and with which catalog.
 
-The code follows Kudu's `PrepareForLeadershipTask`. The replica of the system tablet reports every
-change of role. If this master leads a new term, it waits until an operation of that term has
-committed and is applied, because it has then applied all operations of older terms as well. Then it
-loads the catalog. This wait is the fix of KUDU-765, and the switch KUDU-765 leaves it out. If the
-wait takes longer than `master_failover_catchup_timeout_ms`, Kudu exits; in the profile `strict`,
-the master steps down and stays up.
+The code follows Kudu's `PrepareForLeadershipTask`. If this master leads a new term, it waits until
+an operation of that term has committed and is applied, because it has then applied all operations
+of older terms as well. Then it loads the catalog, only once per term (otherwise: bug
+SPURIOUS-RELOAD). The wait is the fix of KUDU-765. If it takes longer than
+`master_failover_catchup_timeout_ms`, Kudu exits; in the profile `strict`, the master steps down and
+stays up.
 
 Every master also keeps maps for reads in any role (`view`). The master updates these maps with
-every batch that it applies, and reloads them only after a snapshot. All maps must equal a scan of
-the rows at any time, which every dump checks.
-
-A master loads the catalog of a term only once (otherwise: bug SPURIOUS-RELOAD).
+every batch that it applies, and reloads them only after a snapshot. All maps must always equal a
+scan of the rows, which every dump checks.
 """
 
 from __future__ import annotations
@@ -39,7 +37,8 @@ from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 class Leadership:
     """Keeps the current `Epoch`, following the role of the system tablet's replica.
 
-    `make_tasks` creates the `Tasks` of an epoch. `serve` is called with each epoch that is ready.
+    `make_tasks` creates the `Tasks` of an epoch. `serve` is called with each epoch that becomes
+    ready.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: Replica | None = None
-        # Set before `_is_ready`, because an epoch is needed to write the cluster id.
+        # Set before `_is_ready`, because writing the cluster id requires an epoch.
         self._epoch: Epoch | None = None
         self._is_ready = False
         self._last_term: int = -1  # newest term for which this master has begun to load the catalog
@@ -114,7 +113,7 @@ class Leadership:
         if waits and not await self._wait_caught_up(replica):
             return
         if replica.role != "LEADER" or replica.term != term:
-            return  # deposed during the wait; the next election that it wins starts another task
+            return  # this master was deposed meanwhile; if it wins again, another task starts
         catalog = Catalog.load(self._rows, term)
         if Bug.KUDU_1353 in self._node.bugs:
             catalog.heard = {}
@@ -125,7 +124,8 @@ class Leadership:
                 await epoch.write(cluster_id=self._node.new_id())
             except RefusedError:
                 if epoch.is_current():
-                    replica.step_down()  # otherwise this term would never have a ready leader
+                    # otherwise this term would have a leader that never becomes ready
+                    replica.step_down()
                 return
         if not epoch.is_current():
             return
@@ -137,14 +137,13 @@ class Leadership:
             tables=len(catalog.by_name),
             revision=catalog.revision,
         )
-        # The previous leader may have left CreateTablet calls unfinished: send all again.
+        # The previous leader may have left CreateTablet calls undone: make all of them again.
         for _, tablet in sorted(catalog.tablets.items()):
             if tablet.state is TabletState.CREATING:
                 epoch.tasks.submit(create_replicas(tablet))
         self._serve(epoch)
 
     async def _wait_caught_up(self, replica: Replica) -> bool:
-        """Wait until an operation of this master's own term has committed and is applied."""
         try:
             await replica.confirm_leadership(
                 timeout_s=self._node.flags.master_failover_catchup_timeout_ms / 1000
@@ -166,9 +165,9 @@ class Leadership:
     def _publish(self, batch: Batch, index: int, term: int) -> None:
         """Add a batch to the maps, in the step that changes the rows.
 
-        The leader's maps have all operations of older terms, because `_prepare` waited for them
-        before it loaded the maps. With the switch KUDU-765, `_prepare` did not wait, and the maps
-        miss such operations.
+        The leader's maps have all operations of older terms, because `_prepare` waited for these
+        operations. With the defect KUDU-765, `_prepare` does not wait, and the maps miss
+        operations.
         """
         self._view.publish(batch, index)
         if self._epoch is not None and self._epoch.term == term:

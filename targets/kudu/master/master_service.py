@@ -1,8 +1,8 @@
 """The RPC handlers of MasterService.
 
 In the profile `strict`, a read has three steps: check that this master leads and is ready; wait
-until a majority confirms its leadership and all operations committed by then are applied; compute
-the answer in one synchronous step. Reads that answer with an error take the same steps, because
+until a majority confirms the leadership and all operations committed by then are applied; compute
+the answer in one synchronous step. A read that answers with an error takes the same steps, because
 "not found" is an observation as well.
 
 If a handler raises `RefusedError`, `MasterService` sends its error as the answer.
@@ -39,7 +39,7 @@ from targets.kudu.rpc import Call, RpcServer
 from targets.kudu.rpc.server import request_type_of
 
 _TORN_S: Final = 0.001
-"""The pause, in seconds, before `_list_torn` reads a table; in Kudu, other threads run then."""
+"""The pause, in seconds, before `_list_torn` reads a table. In Kudu, other threads run then."""
 
 Request = TypeVar("Request", bound=Call[m.MasterResponse])
 Response = TypeVar("Response", bound=m.MasterResponse)
@@ -157,7 +157,7 @@ class MasterService:
         return await self._read(reads.list_tables, request)
 
     async def _list_torn(self, request: m.ListTablesRequest) -> m.ListTablesResponse:
-        """List the names at once, then read one table after another (switch LIST-TORN)."""
+        """List the names at once, then read one table after another (defect LIST-TORN)."""
         epoch = self._leadership.ready()
         await epoch.confirm()
         meta, tables = self._meta(epoch), []
@@ -194,7 +194,7 @@ class MasterService:
     def connect_to_master(
         self, _request: m.ConnectToMasterRequest, _peer: str
     ) -> m.ConnectToMasterResponse:
-        """Answer ConnectToMaster. This master's role is LEADER only if it leads and is ready."""
+        """Answer ConnectToMaster. The role in the answer is LEADER only if this master is ready."""
         replica = self._leadership.replica
         if replica is None:
             return m.ConnectToMasterResponse(self._meta(), error=not_initialized().error)
@@ -210,8 +210,8 @@ class MasterService:
     ) -> m.GetMasterRegistrationResponse:
         """Answer GetMasterRegistration with this master's Raft role.
 
-        A master that is still starting answers with its uuid as well, so that masters find each
-        other before the first configuration exists.
+        A master that is still starting also answers, with its uuid, so that masters find each other
+        before the first configuration exists.
         """
         replica = self._leadership.replica
         if replica is None:
@@ -286,7 +286,6 @@ class MasterService:
         }
 
     def _late_rows(self) -> int:
-        """Return how many rows of deleted tables and tablets this leader should have removed."""
         epoch = self._leadership.epoch
         if epoch is None:
             return 0

@@ -1,15 +1,16 @@
 """The masters' own membership: AddMaster, RemoveMaster, ListMasters, and auto-join.
 
 The code follows Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join
-(1.16). Each operation changes the configuration of the system tablet's Raft group. A new master
-already runs before it is added: it has the members' configuration and an empty log, but it cannot
-become leader and does not count towards majorities. It is added as a non-voter and receives the
-leader's log or snapshot. Once it has caught up, the leader promotes it.
+(1.16). Each operation changes the configuration of the system tablet's Raft group.
 
-A master follows its stored configuration, not the list of masters with which it is started. A
-master that was killed in the middle of a migration, and restarts with the old list, therefore
-remains a member. The page `/masters` shows which masters were started with a different list. Kudu
-compares list and configuration at every start (`check_start_list`).
+A new master already runs before it is added. It has the members' configuration and an empty log,
+cannot become leader, and does not count towards majorities. It is added as a non-voter, receives
+the leader's log or snapshot, and is promoted once it has caught up.
+
+A master follows its stored configuration, not the list of masters in its settings. So a master that
+was killed in the middle of a migration, and restarts with the old list, remains a member. The page
+`/masters` shows which masters have a different list. Kudu compares list and configuration at every
+start (`check_start_list`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from targets.kudu.messages import (
 from targets.kudu.rpc import RpcError, parse_address
 
 LISTS_DIFFER: Final = "the stored masters and the masters given at start-up differ"
-"""The start of the message of a master that exits because its list differs from the stored one."""
+"""The start of the error with which a master exits if its list differs from the stored one."""
 
 _AUTO_JOIN_INTERVAL_S: Final = 5.0
 _JOIN_TIMEOUT_S: Final = 10.0
@@ -69,10 +70,12 @@ def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence
     """Compare the masters in `config` with `start_list`, the list in this master's settings.
 
     `config` is stored or, at the first start, discovered. If the lists differ, the master announces
-    an event and follows `config`. Kudu's master exits if the lists differ by more than one address,
-    or if the stored list is longer (`master/sys_catalog.cc`). With the switch STORED-LIST, this
-    function raises `UsageError` in these cases. If the lists differ only by this master's own
-    address, they count as equal.
+    an event and follows `config`. If they differ only by this master's own address, they count as
+    equal.
+
+    Kudu's master exits if the lists differ by more than one address, or if the stored list is
+    longer (`master/sys_catalog.cc`). With the defect STORED-LIST, this function raises `UsageError`
+    in these cases.
     """
     stored = sorted({peer.address for peer in config.peers})
     differ = sorted({*stored} ^ {*start_list})
@@ -99,7 +102,7 @@ class Membership:
     async def add(self, request: AddMasterRequest) -> None:
         """Add a master as a non-voter; return once the change is committed.
 
-        Raises `RefusedError`. The code is MASTER_ALREADY_PRESENT if the master is a member already,
+        Raises `RefusedError`. The code is MASTER_ALREADY_PRESENT if the master is already a member,
         and NOT_THE_LEADER if the change cannot be made now (Kudu: IllegalState, ServiceUnavailable
         and Aborted). The status is INVALID_ARGUMENT for a malformed address.
         """
@@ -134,12 +137,12 @@ class Membership:
         await _change(replica, config, change, code=MasterErrorCode.NOT_THE_LEADER)
 
     async def _is_ours(self, address: str, newcomer: GetMasterRegistrationResponse) -> bool:
-        """Whether the master at `address` may join this cluster: it belongs to no other cluster.
+        """Whether the master at `address` belongs to this cluster, or to none.
 
-        A master that does not consider itself a member has the configuration of the cluster whose
-        masters are in its settings, which must be this cluster. A master that considers itself a
-        member may have been removed without noticing. As it still has its votes and its log, it may
-        return if it has the cluster id of this cluster.
+        A master that is not a member of any cluster has the configuration of the cluster that it
+        found with its settings. That must be this cluster. A master that was removed without
+        noticing still considers itself a member. It still has its votes and its log, so it may
+        return if its cluster id is that of this cluster.
         """
         if newcomer.member_type == _OUTSIDE:
             config = newcomer.committed_config
@@ -189,9 +192,9 @@ class Membership:
             raise not_supported(f"{what}: masters can change only while the cluster is down")
 
     def _leader(self) -> Replica:
-        """Return the system tablet's replica if this master leads and is ready.
+        """Return the system tablet's replica.
 
-        Raises `RefusedError` if it does not lead or is not ready.
+        Raises `RefusedError` unless this master is a ready leader.
         """
         self._leadership.ready()
         replica = self._leadership.replica
@@ -201,7 +204,7 @@ class Membership:
     async def list(self) -> tuple[MasterEntry, ...]:
         """Return the members in the committed configuration, each with its role or with an error.
 
-        The list does not come from a flag (KUDU-2309).
+        The members do not come from a flag (KUDU-2309).
         """
         return tuple(await asyncio.gather(*(self._entry(peer) for peer in self._members())))
 
@@ -246,10 +249,10 @@ async def _change(
 async def auto_join(node: NodeContext, replica: Replica, masters: Sequence[str]) -> None:
     """Get this master added to its cluster if it is not a member, as Kudu 1.16 does.
 
-    Every 5 s, this master asks all other `masters` for their registrations. If all of them answer,
-    agree on term and configuration, and their configuration lacks only this master, it asks their
-    leader for AddMaster. The task ends once this master is a member, or if its address belongs to
-    another member.
+    Every 5 s, this master asks all other `masters` for their registrations. If all agree on term
+    and configuration, and the configuration lacks only this master, it asks their leader for
+    AddMaster. The task ends once this master is a member, or if its address belongs to another
+    member.
     """
     others = [address for address in masters if address != node.address]
     while all(peer.uuid != node.uuid for peer in replica.config.peers):

@@ -1,13 +1,13 @@
 """The master process: identity, first start, and the wiring of the master's parts.
 
 At its first start a master draws its uuid and asks the other masters for their uuids until all have
-answered. Every master then creates the system tablet with the same first configuration: all
-masters, as voters, in the order of their addresses. From then on a master reads the configuration
-from disk and can start alone.
+answered. Every master then creates the system tablet with the same first configuration: all masters
+are voters, in the order of their addresses. Later, a master reads the configuration from disk and
+can start alone.
 
-If one of the other masters has a configuration already, a cluster exists. The new master then
-starts with that configuration, which does not contain the new master, and becomes a member by
-AddMaster (`membership.py`).
+If one of the other masters already has a configuration, a cluster exists. The new master then
+starts with that configuration, of which it is not a member, and joins by AddMaster
+(`membership.py`).
 
 The settings of a master (`MasterConfig`) are `masters` (the addresses of all masters, this one
 included), `address`, `flags` (a mapping of fields of `Flags`), `profile` and `bugs`. `hms` is set
@@ -211,7 +211,7 @@ async def _instance_uuid(env: Env) -> str:
 async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig:
     """Return the first configuration of this master's replica of the system tablet.
 
-    The configuration is read from disk. At the first start it comes from an existing cluster, or
+    The configuration is read from disk. At the first start, it comes from an existing cluster, or
     consists of all masters.
     """
     env = node.env
@@ -229,7 +229,7 @@ async def _discover(node: NodeContext, masters: list[str]) -> RaftConfig:
     """Ask the other masters for their uuids; return the first configuration of the system tablet.
 
     If another master has a configuration, the result is that configuration. If none has one, the
-    cluster is new: all masters must answer, and all must have been started with the same list. A
+    cluster is new: all masters must answer, and all must have the same list in their settings. A
     master with a longer list waits until the other masters have formed a cluster.
     """
     uuids = {node.address: node.uuid}

@@ -37,7 +37,7 @@ from targets.kudu.messages import (
 def is_create_table_done(
     catalog: Catalog, request: IsCreateTableDoneRequest, meta: Meta
 ) -> IsCreateTableDoneResponse:
-    """Answer whether every live tablet of a table runs."""
+    """Answer whether all live tablets of a table run."""
     table = _find_readable(catalog, request.table)
     tablets = catalog.live_tablets(table.id)
     done = table.is_running and all(t.state is TabletState.RUNNING for t in tablets)
@@ -58,7 +58,7 @@ def is_alter_table_done(
 def get_table_schema(
     catalog: Catalog, request: GetTableSchemaRequest, meta: Meta
 ) -> GetTableSchemaResponse:
-    """Answer with the schema that readers see: the newest one or, during alters, the one before."""
+    """Answer with the schema that readers see: during alters, the one before the alters."""
     table = _find_readable(catalog, request.table)
     check_ranges(table.partition_schema)
     return GetTableSchemaResponse(
@@ -140,8 +140,8 @@ def get_table_locations(
 def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord:
     """Return the running table that matches `identifier`. Raises `RefusedError`.
 
-    Tables in state UNKNOWN exist only with the switch ORDER-CREATE. They can be read as well: when
-    Kudu had this bug, its reads ignored the state, which made the bug visible.
+    A table in state UNKNOWN, which only the defect ORDER-CREATE publishes, can be read as well:
+    when Kudu had this defect, its reads ignored the state.
     """
     table = catalog.find(identifier)
     return table if table.state is TableState.UNKNOWN else catalog.find_running(identifier)

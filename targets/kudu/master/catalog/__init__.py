@@ -1,1 +1,1 @@
-"""The catalog of tables and tablets: maps, records, planners of DDL."""
+"""The catalog of tables and tablets: records, maps in memory, and the planners of DDL."""

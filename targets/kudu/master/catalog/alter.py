@@ -1,7 +1,7 @@
 """The plans of AlterTable and DeleteTable.
 
-One AlterTable may change columns, the name and the number of replicas; together they make one new
-version of the table. The table is ALTERING until every tablet has reported that version. Until
+One AlterTable may change columns, the name and the number of replicas. All these changes make one
+new version of the table. The table is ALTERING until every tablet has reported that version. Until
 then, readers see the schema that all tablets have applied. An ALTERING table may be altered again:
 the version increases, and readers still see the schema before the first alter. Column ids are never
 reused (KUDU-461).
@@ -47,10 +47,10 @@ def plan_alter(
 ) -> Plan:
     """Plan an AlterTable: the altered record, and calls to its tablets. Raises `RefusedError`.
 
-    New ranges get new tablets, with ids from `new_id`; the tablets of dropped ranges are deleted.
-    `stores_own_hash` is the switch KUDU-3723. As in Kudu, the plan has no records if the request
-    asks for no change. If the number of replicas changes, `rereplication.py` adds or evicts
-    replicas later.
+    New ranges get new tablets, with ids from `new_id`. The tablets of dropped ranges are deleted.
+    As in Kudu, the plan has no records if the request asks for no change. If the number of replicas
+    changes, `rereplication.py` adds or evicts replicas later. `stores_own_hash` is the defect
+    KUDU-3723.
     """
     table = catalog.find_running(request.table)
     if not request.steps and request.new_table_name is None and request.num_replicas is None:
@@ -115,8 +115,8 @@ def alter_done(table: TableRecord) -> TableRecord:
 def plan_delete(catalog: Catalog, request: DeleteTableRequest, *, now_ns: int) -> Plan:
     """Plan a DeleteTable: one batch marks the table REMOVED and all its tablets DELETED.
 
-    The plan's calls then delete the replicas. Before 2016, Kudu wrote the records one by one
-    (KUDU-495), and called tablet servers first (ORDER-DELETE). Raises `RefusedError`.
+    The plan's calls then delete the replicas. Kudu once wrote the records one by one (KUDU-495),
+    and called the tablet servers before the write (ORDER-DELETE). Raises `RefusedError`.
     """
     table = catalog.find(request.table)
     reason = "the table was deleted"

@@ -3,9 +3,9 @@
 A batch of many tablets repeats the same table, servers and schema. In plain msgpack, the batch that
 creates 1,000 tablets took 88 kB, and the batch that places them took 354 kB. Batches of at least
 `PACKED_FROM` tablets are therefore *packed*: ids are stored as bytes, and each repeated value is
-stored once and referred to by number. Packing reduces these batches to 39 kB and 46 kB. Smaller
-batches are plain msgpack, like all batches of earlier versions, so old logs stay readable. The
-first byte distinguishes the two formats.
+stored once and referred to by number. This reduces the two batches to 39 kB and 46 kB. Smaller
+batches are plain msgpack, like all batches of earlier versions. The first byte distinguishes the
+two formats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from targets.kudu.messages import Partition, PeerConfig, RaftConfig
 PACKED_FROM: Final = 16
 """Minimum number of tablets in a packed batch.
 
-Packing costs time on every master and saves too little space for fewer tablets.
+For fewer tablets, packing saves too little space for the time that it costs every master.
 """
 
 _TABLET_BYTES_MIN: Final = 28  # size of a packed tablet whose key range has no bounds
@@ -82,7 +82,7 @@ _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
 _hms: Final = msgspec.msgpack.Decoder(HmsBatch)
 _cleanup: Final = msgspec.msgpack.Decoder(CleanupBatch)
-# An encoded batch is an array, and each type of batch has a different number of fields.
+# An encoded batch is an array. The types of batches have different numbers of fields.
 _HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])
 _CLEANUP_HEAD: Final = bytes([0x90 + len(CleanupBatch.__struct_fields__)])
 
@@ -113,12 +113,11 @@ def decode_batch(payload: bytes) -> Batch:
 
 
 def _is_id(text: str) -> bool:
-    """Whether `text` is a hexadecimal id, which can be packed as bytes."""
     return len(text) == _ID_DIGITS and not set(text) - set("0123456789abcdef")
 
 
 class _Pool(Generic[Item]):
-    """Distinct values, numbered in the order of their first occurrence."""
+    """Numbers distinct values in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[Item, int] = {}

@@ -1,11 +1,10 @@
-"""Broken write paths of masters, which run only with a bug's switch.
+"""Broken write paths of masters, which run only if the defect is switched on.
 
 The correct path follows a contract (`leader_term.py`): lock, copy, one batch, commit, publish,
-calls. Three switches restore violations of the contract that Kudu fixed in March and April 2016
-(ORDER-CREATE, ORDER-DELETE, ORDER-REPLACE). Another switch writes an operation in several batches
-(KUDU-495). The last switch hides a table for a moment during a rename, as Kudu still does
-(RENAME-GAP). The correct path is in the caller of each function. Events let a nemesis inject a
-fault between two steps.
+calls. Three defects violate the order of these steps, as Kudu did until 2016 (ORDER-CREATE,
+ORDER-DELETE, ORDER-REPLACE). Another defect writes an operation in several batches (KUDU-495). The
+last one hides a table for a moment during a rename, as Kudu still does (RENAME-GAP). The correct
+path is in the caller of each function. Events let a nemesis inject a fault between two steps.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from targets.kudu.master.leader_term import Epoch
 from targets.kudu.messages import Schema
 
 GAP_S: Final = 0.0002
-"""The pause, in seconds, between two in-memory steps; in Kudu, other threads can run there."""
+"""The pause, in seconds, between two in-memory steps. In Kudu, other threads can run then."""
 
 
 async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:
-    """Publish a new table, then replicate it (switch ORDER-CREATE). Raises `RefusedError`.
+    """Publish a new table before it is replicated (defect ORDER-CREATE). Raises `RefusedError`.
 
     The maps show the new table at once, in state UNKNOWN and without a schema. Then the tablets and
     the table are replicated one after another. If the replication fails, the maps drop the table,
@@ -53,14 +52,14 @@ async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> 
 
 
 def send_deletes(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """Call tablet servers before the table's deletion is replicated (switch ORDER-DELETE)."""
+    """Call tablet servers before the table's deletion is replicated (defect ORDER-DELETE)."""
     epoch.tasks.abort_table(plan.table_id)
     epoch.tasks.submit(plan.calls)
     env.event("delete-rpc-sent", table=plan.table_id)
 
 
 async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """Publish new tablets before they are replicated (switch ORDER-REPLACE).
+    """Publish new tablets before they are replicated (defect ORDER-REPLACE).
 
     If the replication fails, the maps drop the new tablets and then restore the old ones. Between
     these two steps the table lacks a tablet. Raises `RefusedError`.
@@ -89,7 +88,7 @@ async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
 async def write_split(
     env: Env, epoch: Epoch, plan: Plan, reply: Reply, *, is_delete: bool
 ) -> Applied:
-    """Write an operation on a table in several batches (switch KUDU-495-SPLIT).
+    """Write an operation on a table in several batches (defect KUDU-495-SPLIT).
 
     A create writes the tablets first, then the table. A delete writes the table first, then each
     tablet. Raises `RefusedError`.
@@ -106,13 +105,14 @@ async def write_split(
         for tablet in plan.tablets:
             await epoch.write(tablets=[tablet])
             env.event("tablet-replicated", tablet=tablet.id)
-    except RefusedError as refusal:  # the table is already deleted, so the operation had an effect
+    # the table is already deleted, so the operation has taken effect
+    except RefusedError as refusal:
         raise write_lost(refusal.error.message) from refusal
     return applied
 
 
 async def rename_with_gap(epoch: Epoch, plan: Plan, reply: Reply) -> Applied:
-    """Let neither the old nor the new name of a table resolve for a moment (switch RENAME-GAP).
+    """Rename a table so that neither its old nor its new name resolves for a moment (RENAME-GAP).
 
     The table's id still resolves. Raises `RefusedError`.
     """

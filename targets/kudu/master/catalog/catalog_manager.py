@@ -1,10 +1,11 @@
 """CreateTable, AlterTable and DeleteTable: runs the planners and writes their plans.
 
-Each operation runs at most once per request id: the master repeats a stored answer, and a copy of a
-running request waits for the first copy. Some errors depend on the catalog ("already exists", "not
-found", "no such column"). The master answers with such an error only after it has confirmed its
-leadership and planned the request once more (`confirmed`). Errors that depend only on the request
-need no confirmation.
+Each operation runs at most once per request id. The master answers a copy with the stored answer,
+after waiting for the first request if that one is still running.
+
+Some errors depend on the catalog ("already exists", "not found", "no such column"). Before it
+answers with such an error, the master confirms its leadership and plans the request once more
+(`confirmed`). Errors that depend only on the request need no confirmation.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from targets.kudu.messages import (
 )
 
 IN_FLIGHT_MAX: Final = 512
-"""Maximum number of DDL requests that a leader runs at the same time."""
+"""Maximum number of DDL requests that a leader handles at the same time."""
 
 _RESOLVE_ATTEMPTS_MAX: Final = 8
-"""Maximum number of attempts of a request to lock the table that has a given name.
+"""Maximum number of attempts to lock the table that has the name in a request.
 
 An attempt fails if the name moves to another table while the request waits for the lock.
 """
@@ -55,10 +56,7 @@ Seen = TypeVar("Seen")
 
 
 class Ddl:
-    """The three DDL operations. Each one receives the `Epoch` (leadership) in which it runs.
-
-    All operations raise `RefusedError`.
-    """
+    """The three DDL operations, each in the leadership `epoch`. All raise `RefusedError`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
@@ -109,7 +107,7 @@ class Ddl:
     async def _once(
         self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        if Bug.KUDU_1537 in self._node.bugs:  # with this switch, the master ignores request ids
+        if Bug.KUDU_1537 in self._node.bugs:  # with this defect, the master ignores request ids
             return await execute()
         key = (request_id.client_id, request_id.seq_no)
         stored = epoch.catalog.find_reply(*key)
@@ -137,7 +135,8 @@ class Ddl:
             future.cancel()
             raise
         finally:
-            # Drop `future`: a refusal's traceback refers to this frame, which would be a cycle.
+            # Drop `future`: a refusal's traceback refers to this frame, so the two would form a
+            # cycle.
             del epoch.in_flight[key], future
         return reply
 
@@ -168,8 +167,8 @@ class Ddl:
     async def _wait_alive(self, epoch: Epoch, check: Callable[[int], None]) -> None:
         """Repeat `check(number of available tablet servers)` until it raises no `RefusedError`.
 
-        A refusal is final only once this leader has been ready for two heartbeat intervals, because
-        a master that has just started knows no tablet servers yet (KUDU-1358).
+        A refusal is final only once this leader has been ready for two heartbeat intervals. A
+        master that has just started does not know the tablet servers yet (KUDU-1358).
         """
         interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
         waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}
@@ -207,7 +206,7 @@ class Ddl:
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """Write the plan and its answer as one batch. Only then call tablet servers."""
+        """Write the plan and its answer as one batch; call tablet servers after the write."""
         reply = _reply(plan, request_id)
         if not plan.tables:  # an alter that changes nothing writes nothing
             await epoch.confirm()
@@ -251,10 +250,7 @@ def _unwrap(outcome: Outcome) -> Reply:
 
 
 async def confirmed(epoch: Epoch, look: Callable[[], Seen]) -> Seen:
-    """Return `look()`; if it raises `RefusedError`, confirm leadership and call `look` again.
-
-    A refusal of the second call is raised.
-    """
+    """Return `look()`; if it raises `RefusedError`, confirm leadership and call it again."""
     try:
         return look()
     except RefusedError:

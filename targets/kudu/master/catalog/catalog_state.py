@@ -1,10 +1,10 @@
 """The catalog's maps: tables by id and name, tablets by id and table, and reported versions.
 
-A leader rebuilds its maps from the rows of the system tablet when it is elected; a follower keeps
-maps for its own reads. `publish` applies a whole batch to the maps in one synchronous step. A
-rename therefore switches the old and the new name at once; in Kudu, neither name resolves for an
-instant (RENAME-GAP). A list of tables is one snapshot; in Kudu, it mixes several states
-(LIST-TORN). `revision` is the index of the last operation in the maps.
+A leader rebuilds its maps from the rows of the system tablet when it is elected. A follower keeps
+maps for its own reads. `publish` applies a whole batch to the maps in one synchronous step. So a
+rename switches both names at once; in Kudu, neither name resolves for an instant (RENAME-GAP). A
+list of tables is one snapshot; in Kudu, it mixes several states (LIST-TORN). `revision` is the
+index of the last operation in the maps.
 
 Running creates and renames reserve their new names in `Catalog.reserved`. The reservations exist
 only in memory and end with the leadership.
@@ -44,7 +44,10 @@ from targets.kudu.messages import (
 
 @dataclass(frozen=True, slots=True)
 class LeaderView:
-    """A tablet leader's report on the health of its peers, under configuration `opid_index`."""
+    """A tablet leader's report on the health of its peers.
+
+    `opid_index` is the index of the configuration to which the report belongs.
+    """
 
     leader_uuid: str
     opid_index: int
@@ -67,7 +70,7 @@ def table_not_found(identifier: TableIdentifier) -> RefusedError:
 
 
 class Catalog:
-    """The catalog's maps: for one leadership or, with `term` 0, for a master's own reads."""
+    """The catalog's maps, either for one leadership or (`term` 0) for a master's own reads."""
 
     def __init__(self, term: int) -> None:
         self.term: Final = term
@@ -75,12 +78,11 @@ class Catalog:
         self.tables: dict[str, TableRecord] = {}
         self.tablets: dict[str, TabletRecord] = {}
         self.by_name: dict[str, str] = {}  # live tables only
-        self.reserved: dict[str, str] = {}  # name -> the operation that reserved it
+        self.reserved: dict[str, str] = {}  # name -> the operation that has reserved it
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}
         # tablet -> the highest schema version that one of its replicas reported
         self.reported_versions: dict[str, int] = {}
-        # Tables with work for the background loop: tables that are ALTERING, and tables with
-        # tablets that do not run.
+        # Tables with work for the background loop: the table is ALTERING, or a tablet does not run.
         self.unsettled: dict[str, None] = {}
         self.tservers: dict[str, TServerRecord] = {}
         # tablet -> its peers' health, as the tablet's leader last reported it to this master
@@ -88,26 +90,26 @@ class Catalog:
         self.to_review: dict[str, None] = {}  # tablets that may have too few or too many replicas
         # A table's tablets, in the order in which their partitions start.
         self._live_tablets: dict[str, list[TabletRecord]] = {}
-        self.hidden: dict[str, None] = {}  # new names that do not resolve yet (switch RENAME-GAP)
+        self.hidden: dict[str, None] = {}  # new names that do not resolve yet (defect RENAME-GAP)
         self.heard: dict[str, dict[str, None]] | None = None
-        """Only with switch KUDU-1353: tablet id -> servers that reported the tablet to this leader.
+        """With the defect KUDU-1353 only: tablet id -> servers that reported the tablet.
 
-        Without the switch, `peers` returns all peers in the stored configuration.
+        Without the defect, `peers` returns all peers in the stored configuration.
         """
 
     @classmethod
     def load(cls, rows: SystemTablet, term: int) -> Catalog:
         """Build the maps from all rows that this master has applied.
 
-        No tablet has a reported schema version until a report reaches this leader. The maps leave
-        out a tablet that has no table. Kudu exits in that case (Corruption), but one-batch writes
-        create no such row, and in the profile `strict`, a master never exits on its own.
+        A tablet has no reported schema version until a report reaches this leader. A tablet without
+        a table is left out of the maps. Kudu exits in that case (Corruption), but in the profile
+        `strict`, a master never exits on its own.
         """
         catalog = cls(term)
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
         catalog.tservers = dict(rows.tservers)
-        catalog.replies = rows.replies  # shared: the same for all leaderships
+        catalog.replies = rows.replies  # all leaderships share the stored answers
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
             if table.is_live:
@@ -122,7 +124,6 @@ class Catalog:
     # --- questions ---------------------------------------------------------------------------
 
     def find_reply(self, client_id: str, seq_no: int) -> Reply | None:
-        """Return the stored answer to an earlier request; None if it is unknown or too old."""
         raw = self.replies.get((client_id, seq_no))
         return None if raw is None else decode_reply(raw)
 
@@ -170,7 +171,7 @@ class Catalog:
         return True
 
     def check_name_free(self, name: str) -> None:
-        """Raise `RefusedError` if a live table or a running operation has this name."""
+        """Raise `RefusedError` if a live table has this name or an operation has reserved it."""
         if name in self.by_name:
             raise RefusedError(
                 MasterErrorCode.TABLE_ALREADY_PRESENT,
@@ -194,7 +195,7 @@ class Catalog:
     def is_in_maintenance(self, ts_uuid: str) -> bool:
         """Whether a tablet server is in maintenance.
 
-        Such a server gets no replicas, and its silence does not count as a failure.
+        Such a server gets no replicas. Its silence does not count as a failure.
         """
         record = self.tservers.get(ts_uuid)
         return record is not None and record.in_maintenance
@@ -207,7 +208,7 @@ class Catalog:
         return tuple(peer for peer in peers if peer.uuid in heard)
 
     def differences(self, other: Catalog) -> list[str]:
-        """Describe the differences between this catalog and `other`, with one example per map."""
+        """Describe the differences between this catalog and `other`, one example for each map."""
         differences = []
         if self.revision != other.revision:
             differences.append(f"revision {self.revision}, not {other.revision}")
@@ -256,11 +257,11 @@ class Catalog:
     def publish_unlogged(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Show records before they are replicated (switches ORDER-CREATE and ORDER-REPLACE)."""
+        """Publish records before they are replicated (defects ORDER-CREATE and ORDER-REPLACE)."""
         self._put(tables, tablets)
 
     def show(self, name: str, table_id: str) -> None:
-        """Remove `name` from `hidden`, so that it resolves if the table still has this name."""
+        """Make the hidden `name` resolve again, if the table still has this name."""
         del self.hidden[name]
         table = self.tables.get(table_id)
         if table is not None and table.is_live and table.name == name:
@@ -284,7 +285,7 @@ class Catalog:
             del self.tablets[tablet.id]
 
     def note_reported_version(self, tablet_id: str, version: int) -> None:
-        """Raise a tablet's reported schema version to `version`, which a replica has reported."""
+        """Record that a replica of the tablet has reported the schema version `version`."""
         if version > self.reported_versions.get(tablet_id, -1):
             self.reported_versions[tablet_id] = version
 
@@ -317,7 +318,6 @@ class Catalog:
             del self.tables[table_id], self._live_tablets[table_id]
 
     def _settle(self, table_id: str) -> None:
-        """After a change of a table, add it to `unsettled` or remove it."""
         table = self.tables.get(table_id)
         if table is not None and (
             table.state is TableState.ALTERING

@@ -1,8 +1,8 @@
 """The plan of CreateTable: checks in Kudu's order, then a batch with the table and its tablets.
 
-The new tablets are PREPARING, and the background loop places them. The stored table is RUNNING at
-once, as in Kudu, which stores no PREPARING table; `IsCreateTableDone` says whether the table's
-tablets run. All checks raise `RefusedError`.
+The new tablets are PREPARING, and the background loop places them. The table is stored as RUNNING
+at once, as in Kudu. `IsCreateTableDone` says whether its tablets run. All checks raise
+`RefusedError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from targets.kudu.partitions import partition_count, partitions_of, range_partit
 
 
 def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
-    """Return the requested replication factor; -1 in the request means the flag's default."""
+    """Return the requested number of replicas; in a request, -1 means the flag's default."""
     return flags.default_num_replicas if request.num_replicas == -1 else request.num_replicas
 
 
@@ -56,7 +56,7 @@ def check_create(request: CreateTableRequest, flags: Flags) -> None:
     if problem is not None:
         raise invalid_schema(problem)
     tablets, limit = _tablet_count(request), tablets_limit(flags)
-    if tablets > limit:  # refuse now, before many records exhaust the leader
+    if tablets > limit:  # refuse now: so many records would exhaust the leader's memory
         raise invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
             "most (flag rpc_max_message_size)"
@@ -92,7 +92,7 @@ def check_placement(request: CreateTableRequest, flags: Flags, live_tservers: in
     """Check that `live_tservers` tablet servers are enough for the table's replicas.
 
     The flag `catalog_manager_check_ts_count_for_create_table` turns this check off. After a
-    refusal, the caller may check again, because more servers may have reported.
+    refusal, the caller may check again, because more servers may have registered since.
     """
     replicas = _replicas_of(request, flags)
     if flags.catalog_manager_check_ts_count_for_create_table:

@@ -1,8 +1,8 @@
 """Plans of operations: records for one batch, and the calls to tablet servers that follow.
 
-Planners are pure: they take a catalog and a request and return a `Plan`, or raise `RefusedError`.
+Planners are pure: they take a catalog and a request, and return a `Plan` or raise `RefusedError`.
 The shell takes the locks, replicates the batch, and makes the calls only when the batch is
-committed (the strict-ordering contract at the top of Kudu's `master/catalog_manager.cc`).
+committed. This is the strict-ordering contract at the top of Kudu's `master/catalog_manager.cc`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CreateReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity; only one call with this identity may be pending (KUDU-2992)."""
+        """The call's identity. At most one call with this identity may be pending (KUDU-2992)."""
         return ("create", self.tablet_id, self.ts_uuid)
 
 
@@ -54,7 +54,7 @@ class DeleteReplica:
 
 @dataclass(frozen=True, slots=True)
 class AlterTablet:
-    """A call to a tablet's leader that updates the tablet to its table's newest schema."""
+    """A call to a tablet's leader that brings the tablet to its table's newest schema."""
 
     tablet_id: str
 
@@ -72,9 +72,9 @@ def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
 class ChangeConfig:
     """A call to a tablet's leader that carries out one decision of re-replication.
 
-    `server` is the server chosen for an addition. The tablet's leader carries out the decision only
-    if its configuration still has the index `cas_config_opid_index`; the decision is based on that
-    configuration.
+    `server` is the server chosen for an addition. `cas_config_opid_index` is the index of the
+    configuration on which the decision is based. If the configuration has changed since, the leader
+    refuses the call.
     """
 
     tablet_id: str
@@ -84,7 +84,7 @@ class ChangeConfig:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity: only one change per configuration may be pending."""
+        """The call's identity. At most one change per configuration may be pending."""
         return config_key(self.tablet_id, self.cas_config_opid_index)
 
     @property
@@ -104,7 +104,7 @@ Call = CreateReplica | DeleteReplica | AlterTablet | ChangeConfig
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of one logical operation: records for one batch, then calls to tablet servers."""
+    """The plan of one operation: records for one batch, then calls to tablet servers."""
 
     table_id: str
     schema_version: int

@@ -1,14 +1,14 @@
-"""The steps of an alter that add and drop ranges of a table, and the hash schema of each new range.
+"""The steps of an alter that add and drop ranges of a table.
 
 The rules follow Kudu's `CatalogManager::ApplyAlterPartitioningSteps`. A new range may have its own
 number of hash buckets (KUDU-2671). The stored partition schema lists only the ranges whose hash
-schema differs from the table's. If a client spells out the table's own hash schema for a range, the
-stored schema omits the range.
+schema differs from the table's.
 
-Kudu once stored such a range as well (KUDU-3723). When the range is dropped, Kudu looks up its hash
-schema, finds the table's own, and so never removes the entry. When the range is added again, there
-is a second entry. From then on, the partition schema is invalid, because its ranges overlap:
-clients cannot open the table, and masters refuse to alter it.
+With the defect KUDU-3723, a range is also listed if a client spelled out the table's own hash
+schema for it. Dropping such a range does not remove its entry: Kudu looks up the hash schema, finds
+the table's own, and does nothing. Adding the range again makes a second entry. From then on, the
+partition schema is invalid because its ranges overlap: clients cannot open the table, and masters
+refuse to alter it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def change_ranges(
 ) -> RangeChange:
     """Apply the steps that add and drop ranges to a table with these live `tablets`.
 
-    `stores_own` is the switch KUDU-3723. Raises `RefusedError`.
+    `stores_own` is the defect KUDU-3723. Raises `RefusedError`.
     """
     check_ranges(table.partition_schema)
     schema, now = table.partition_schema, list(tablets)
@@ -83,7 +83,7 @@ def change_ranges(
 
 
 def check_ranges(schema: PartitionSchema) -> None:
-    """Refuse a stored partition schema that has a range twice; only KUDU-3723 creates one."""
+    """Refuse a stored partition schema that lists a range twice (see KUDU-3723 above)."""
     overlapped = _overlapped(schema.custom_ranges)
     if overlapped is not None:
         words = _words(overlapped.start, overlapped.end)
@@ -103,7 +103,7 @@ def bad_ranges(schema: PartitionSchema, ranges: Sequence[RangeHash]) -> str | No
 
 
 def _overlapped(ranges: Iterable[RangeHash]) -> RangeHash | None:
-    """Return the first range that the next one overlaps; `None` if there is none."""
+    """Return the first range that overlaps the next one; `None` if no ranges overlap."""
     pairs = itertools.pairwise(sorted(ranges, key=_start))
     return next((lower for lower, upper in pairs if upper.start < lower.end), None)
 
@@ -115,7 +115,7 @@ def _start(each: RangeHash) -> bytes:
 def _add(
     schema: PartitionSchema, tablets: Sequence[TabletRecord], step: AlterStep, *, stores_own: bool
 ) -> tuple[PartitionSchema, tuple[Partition, ...]]:
-    """Return the partition schema with one more range, and the range's partitions."""
+    """Return the partition schema with a new range, and the partitions of that range."""
     for tablet in tablets:
         start, end = range_of(schema, tablet.partition)
         if (start, end) == (step.start, step.end):
@@ -137,9 +137,9 @@ def _taken(why: str, start: bytes, end: bytes) -> RefusedError:
 
 
 def _without(schema: PartitionSchema, start: bytes, end: bytes) -> PartitionSchema:
-    """Remove the hash schema of a range, if it has one of its own, from the partition schema.
+    """Remove a range's entry from the partition schema, if the range has its own hash schema.
 
-    As in Kudu, an entry with the table's own hash schema is not found, and stays (KUDU-3723).
+    As in Kudu, an entry with the table's own hash schema remains (KUDU-3723).
     """
     kept = tuple(
         each
@@ -151,7 +151,6 @@ def _without(schema: PartitionSchema, start: bytes, end: bytes) -> PartitionSche
 
 
 def _bad_hash(schema: PartitionSchema, buckets: int) -> str | None:
-    """Return the reason why a range cannot have this number of hash buckets."""
     if buckets == schema.num_hash_buckets:
         return None
     if schema.num_hash_buckets == 1:

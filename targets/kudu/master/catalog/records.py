@@ -1,13 +1,13 @@
-"""The records of the system tablet: tables, tablets and stored answers; and the batch of a write.
+"""The records of the system tablet: tables, tablets and stored answers, and batches of records.
 
 States and their codes are Kudu's (`master/master.proto`: SysTablesEntryPB, SysTabletsEntryPB).
-Every record is immutable; a change creates a new record. One logical operation is one `Batch` (the
-fix of KUDU-495). The batch contains the answer to the request, so that a resent request gets the
-first answer (Kudu stores no answers: KUDU-1537).
+Records are immutable: a change creates a new record. One operation is one `Batch` (the fix of
+KUDU-495). The batch contains the answer to the request, so that a resent request gets the first
+answer (Kudu stores no answers: KUDU-1537).
 
 Rows of deleted tables and tablets are kept for a long time, so that masters recognise a late report
 about a replica of such a tablet. `buried` removes most fields of these rows. In the end, the leader
-forgets the rows (`CleanupBatch`).
+removes the rows (`CleanupBatch`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SYSTEM_TABLET_ID: Final = "0" * 32
 
 
 class TableState(enum.IntEnum):
-    """The states of a table. PREPARING (which is unused) and UNKNOWN are never stored."""
+    """The states of a table. UNKNOWN is never stored, and PREPARING is unused."""
 
     UNKNOWN = 0
     PREPARING = 1
@@ -56,9 +56,9 @@ class ConsensusState(_Record, frozen=True):
 
 
 class TableRecord(_Record, frozen=True):
-    """A table's row. While the table is ALTERING, readers see `applied_schema`.
+    """A table's row.
 
-    `applied_version` is the version of that schema.
+    While the table is ALTERING, readers see `applied_schema`, whose version is `applied_version`.
     """
 
     id: str
@@ -72,7 +72,7 @@ class TableRecord(_Record, frozen=True):
     applied_schema: Schema | None = None
     applied_version: int = 0
     state_msg: str = ""
-    create_ns: int = 0  # this and the next two: the leader's wall clock at that time
+    create_ns: int = 0  # all three are times on the leader's wall clock
     alter_ns: int = 0
     delete_ns: int = 0
     owner: str = ""
@@ -114,7 +114,7 @@ class Origin(_Record, frozen=True):
     """The table name and schema with which every replica of a tablet is created.
 
     The tablet's log has all later changes. If each CreateTablet call used the table's current
-    schema instead, replicas could start with different schemas.
+    schema instead, replicas could begin with different schemas.
     """
 
     table_name: str
@@ -125,8 +125,8 @@ class Origin(_Record, frozen=True):
 class TabletRecord(_Record, frozen=True):
     """A tablet's row. `consensus` and `origin` are `None` before placement and after deletion.
 
-    `created_ns` is the wall clock at which the tablet became CREATING. The time is stored, so that
-    a failover does not restart the creation timeout (bug BG-CLOCK-RESET).
+    `created_ns` is the wall-clock time at which the tablet became CREATING. The time is stored, so
+    that a failover does not restart the creation timeout (bug BG-CLOCK-RESET).
     """
 
     id: str
@@ -162,14 +162,14 @@ class TServerRecord(_Record, frozen=True):
 
     uuid: str
     in_maintenance: bool
-    changed_ns: int  # the wall clock of the leader that changed `in_maintenance`
+    changed_ns: int  # the wall-clock time at which `in_maintenance` changed
 
 
 class Reply(_Record, frozen=True):
     """The stored answer to one DDL request. A resent request gets this answer and changes nothing.
 
-    `index` and `term` identify the log entry that contains the answer. They are filled in when the
-    entry is applied and have no meaning before.
+    `index` and `term` identify the log entry that contains the answer. They are set when the entry
+    is applied.
     """
 
     client_id: str
@@ -191,9 +191,9 @@ decode_reply: Final = msgspec.msgpack.Decoder(Reply).decode
 class Batch(_Record, frozen=True):
     """One write to the system tablet: complete records, which atomically replace older ones.
 
-    `leader_term` is the term of the catalog on which the batch was planned. If the log entry of the
-    batch has another term, the batch is void: an operation must not commit if it was planned on a
-    catalog that was loaded for another leadership (bug RELOAD-NO-LOCK).
+    `leader_term` is the term of the catalog on which the batch was planned. If the log entry has
+    another term, the batch is void: it was planned on the catalog of an earlier leadership (bug
+    RELOAD-NO-LOCK).
     """
 
     leader_term: int
@@ -206,10 +206,9 @@ class Batch(_Record, frozen=True):
 
 
 class HmsBatch(Batch, frozen=True):
-    """A batch that applies an event of the Hive metastore's notification log, or skips events.
+    """A batch that applies or skips an event of the Hive metastore's notification log.
 
-    `hms_event` is the id of the last event that the batch applies or skips. The encoding of other
-    batches does not have this field.
+    `hms_event` is the id of the last such event. The encoding of other batches lacks this field.
     """
 
     hms_event: int = 0
@@ -226,6 +225,6 @@ class Forgotten(_Record, frozen=True):
 
 
 class CleanupBatch(HmsBatch, frozen=True):
-    """A batch that only removes rows, recognized by its number of fields in the encoding."""
+    """A batch that only removes rows. Its number of fields distinguishes its encoding."""
 
     forgotten: Forgotten = Forgotten()

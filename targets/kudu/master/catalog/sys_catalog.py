@@ -1,13 +1,12 @@
 """The system tablet: the rows that all masters replicate, as a deterministic state machine.
 
 Kudu keeps rows of (entry type, entry id, metadata) in one Raft tablet, `sys.catalog`
-(`master/sys_catalog.h`). `SystemTablet` has the same rows, in one map per entry type. A node that
-applies a batch does not read its own clock: the batch contains the leader's wall clock.
+(`master/sys_catalog.h`). `SystemTablet` has the same rows, in one map per entry type. A batch
+contains the leader's wall clock, because a node that applies the batch must not read its own clock.
 
-The newest `replies_max` answers are kept for resent requests. The limit is a number and not an age,
-because an age depends on clocks, which may be skewed; an answer that is dropped too early would let
-an operation run twice. The number of dropped answers is part of the state and of every dump.
-Answers are kept encoded, as in snapshots, because they are rarely requested.
+The newest `replies_max` answers are kept for resent requests. If an answer were dropped too early,
+an operation could run twice. The limit is a number and not an age, because an age would depend on
+clocks, which may be skewed. The number of dropped answers is part of the state and of every dump.
 
 `observer` is called with every batch, in the same step that changes the rows. It publishes the
 batch to the maps of leaders and followers, so that reads see all applied batches.
@@ -35,7 +34,6 @@ from targets.kudu.master.catalog.records import (
 
 REPLIES_MAX: Final = 4096
 HMS_EVENTS_MAX: Final = 4096
-"""Maximum length of `SystemTablet.hms_events`."""
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
@@ -50,9 +48,9 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class ForgottenCounts(msgspec.Struct, frozen=True, array_like=True):
-    """The numbers of rows that were ever removed, and of their tablets' replicas and alters.
+    """How many rows were ever removed, and how many replicas and alters these rows had.
 
-    `altered` adds up the schema versions of the tablets' tables.
+    `altered` is the sum of the schema versions of the tablets' tables.
     """
 
     tables: int = 0
@@ -94,15 +92,16 @@ class SystemTablet:
         self.tables: dict[str, TableRecord] = {}
         self.tablets: dict[str, TabletRecord] = {}
         self.tservers: dict[str, TServerRecord] = {}
-        self.replies: dict[tuple[str, int], msgspec.Raw] = {}  # in the order of application
+        self.replies: dict[tuple[str, int], msgspec.Raw] = {}  # oldest first
         self.replies_forgotten = 0
         self.running_since: dict[str, int] = {}
         """Tablet id -> index of the operation that made the tablet RUNNING.
 
-        With these indexes in a dump, a checker finds IsCreateTableDone answers that came too early.
+        A checker uses these indexes in a dump to find IsCreateTableDone answers that came too
+        early.
         """
         self.hms_event = 0
-        """Id of the last event of the Hive metastore's log that was applied or skipped."""
+        """The id of the last event of the Hive metastore's log that was applied or skipped."""
         self.hms_events: list[tuple[int, int]] = []
         """Pairs (metastore event id, index of the operation that stored the id), oldest first."""
         self.forgotten = ForgottenCounts()
@@ -143,7 +142,6 @@ class SystemTablet:
         return Applied(index, void=False)
 
     def _forget(self, rows: Forgotten) -> None:
-        """Remove rows of dead tables and tablets. A tablet is removed before or with its table."""
         count = self.forgotten
         replicas = altered = 0
         for tablet_id in rows.tablets:
@@ -181,7 +179,8 @@ class SystemTablet:
         return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
-        stored = _snapshots.decode(data)  # fields that an older snapshot lacks get their defaults
+        # an older snapshot may lack fields, which then get their defaults
+        stored = _snapshots.decode(data)
         assert stored.last_index <= index, (
             f"a snapshot at index {index} holds the later operation {stored.last_index}"
         )

@@ -1,11 +1,11 @@
-"""Rules for names, schemas and partitions of tables; their errors are INVALID_SCHEMA, as in Kudu.
+"""Rules for names, schemas and partitions of tables.
 
-There is one exception. Kudu cannot even read a schema (`SchemaFromPB`) in which a column has no
-name or a name that is already used, or in which a key column follows another column. Kudu has no
-code for this error, so the code is UNKNOWN_ERROR.
+The errors are INVALID_SCHEMA, as in Kudu, with one exception. Kudu cannot even read a schema
+(`SchemaFromPB`) if a column has no name or a duplicate name, or if a key column follows another
+column. It has no code for this error, so the code is UNKNOWN_ERROR.
 
-Masters assign column ids and ignore the ids that a client sends. (Kudu refuses a schema with ids,
-but this target's messages always have an id field.) Masters make key columns not nullable.
+Masters assign column ids, and ignore the ids that a client sends. Masters make key columns not
+nullable.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def bad_column(column: Column, flags: Flags) -> str | None:
 
 
 def unreadable_schema(schema: Schema) -> str | None:
-    """Return the reason why Kudu could not read such a schema; `None` if it could."""
+    """Return the reason why Kudu could not read the schema at all; `None` if it could."""
     for before, column in itertools.pairwise(schema.columns):
         if column.is_key and not before.is_key:
             return f"the key column {column.name!r} comes after another column; keys come first"
-    seen: set[str] = set()  # the schema may be huge: its size is checked only later
+    seen: set[str] = set()  # a set, because the schema may be huge: its size is checked later
     for column in schema.columns:
         if not column.name:
             return "the column name is empty; give it a name"

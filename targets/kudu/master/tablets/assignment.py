@@ -1,10 +1,10 @@
 """The background loop's plans for one table: place tablets, replace tablets, complete an alter.
 
-PREPARING tablets become CREATING on chosen tablet servers. If a tablet stays CREATING beyond
-`tablet_creation_timeout_ms`, it is REPLACED by a new tablet with the same partition. The timeout is
-counted from the time in the stored record, so that failovers do not postpone the replacement
-forever (bug BG-CLOCK-RESET). That time may be in the future, if the clock of the leader that stored
-it ran ahead; the timeout is then counted from the start of this leadership.
+PREPARING tablets become CREATING on chosen tablet servers. A tablet that stays CREATING beyond
+`tablet_creation_timeout_ms` is REPLACED by a new tablet with the same partition. The timeout counts
+from the time in the stored record, so that failovers do not postpone the replacement forever (bug
+BG-CLOCK-RESET). If that time is in the future, because another leader's clock ran ahead, the
+timeout counts from the start of this leadership.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Moment:
     """The clock readings for one decision about timeouts.
 
     `ready_ns` is the monotonic time at which this leadership began to serve. With
-    `counts_own_time_only` (switch BG-CLOCK-RESET), time before `ready_ns` does not count.
+    `counts_own_time_only` (defect BG-CLOCK-RESET), time before `ready_ns` does not count.
     """
 
     wall_ns: int
@@ -50,7 +50,7 @@ class Moment:
 
 
 def tables_with_work(catalog: Catalog) -> list[str]:
-    """Return the ids of tables with an unfinished alter or with tablets that do not run, sorted."""
+    """Return the ids of tables with an unfinished alter or a tablet that does not run, sorted."""
     return sorted(catalog.unsettled)
 
 
@@ -66,7 +66,7 @@ def plan_assignments(
 ) -> Plan:
     """Plan the placements and replacements of one table's tablets as one batch.
 
-    The plan stops at `ASSIGNED_MAX` tablets; the next call plans the rest. The plan is empty if no
+    The plan has at most `ASSIGNED_MAX` tablets; the next call plans the rest. It is empty if no
     tablet needs a change, or if too few tablet servers are alive.
     """
     changed: list[TabletRecord] = []
@@ -78,7 +78,7 @@ def plan_assignments(
             fresh = TabletRecord(new_id(), table.id, tablet.partition, TabletState.PREPARING)
             placed = _place(fresh, table, alive, moment, rng)
             if placed is None:
-                # There are no servers for a new tablet yet, and the old tablet may still start.
+                # No servers are free for a new tablet yet, and the old tablet may still start.
                 continue
             reason = f"not created in time; replaced by {placed.id}"
             changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
@@ -108,7 +108,7 @@ def lacks_servers(
 
 
 def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
-    """Plan the replacement of a live tablet by an empty one; `None` if the old tablet is dead.
+    """Plan the replacement of a live tablet by an empty one; `None` if the old one is gone.
 
     All rows of the old tablet are lost. Operators request this if a majority of the tablet's
     replicas is lost for good.
@@ -128,7 +128,7 @@ def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int)
 
 
 def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
-    """Plan the end of an alter; `None` unless every tablet has reported the new schema version."""
+    """Plan the end of an alter; `None` unless all tablets have reported the new schema version."""
     if table.state is not TableState.ALTERING or not catalog.is_fully_altered(table):
         return None
     return Plan(table.id, table.version, tables=(alter_done(table),))

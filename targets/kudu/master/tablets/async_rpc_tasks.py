@@ -1,18 +1,18 @@
 """Calls to tablet servers, retried for a limited time until they take effect or are obsolete.
 
 The code follows Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`). Each attempt looks up the
-target again. If the tablet server or the tablet's leader is unknown, it waits instead of giving up
-(KUDU-1991). A call that is already pending is not queued again (KUDU-2992). Pending calls are not
-stored: the next leader finds unfinished work in tablet reports.
+target again, and builds its message from the catalog committed at that moment. If the tablet server
+or the tablet's leader is unknown, the call waits instead of giving up (KUDU-1991). A call that is
+already pending is not queued again (KUDU-2992). Pending calls are not stored: the next leader finds
+unfinished work in tablet reports.
 
-CreateTablet is retried even if the tablet already runs on a majority. Without these retries, a
-replica whose tablet server never received the call would be missing until the tablet's leader
-copies it. (Kudu gives up after `tablet_creation_timeout_ms` and relies on the copy.)
+**CreateTablet** is retried even if the tablet already runs on a majority. Otherwise a replica whose
+tablet server never received the call would be missing until the tablet's leader copies it. (Kudu
+gives up after `tablet_creation_timeout_ms` and relies on the copy.)
 
-The message of each attempt is built from the catalog committed at that moment. A change of a
-tablet's configuration is retried without a time limit. It ends when the change is done, or when the
-newest report of the tablet's leader calls for a different change or none; the background loop then
-decides again.
+**A change of a tablet's configuration** is retried without a time limit. It ends when the change is
+done, or when the newest report of the tablet's leader calls for a different change or none. The
+background loop then decides again.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from targets.kudu.wakeup import Wakeup
 PENDING_MAX: Final = 10_000
 """Maximum number of pending calls.
 
-Further calls are dropped. Tablet reports and the creation timeout later trigger such calls again.
+Further calls are dropped. Tablet reports and the creation timeout will request them again.
 """
 
 _DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
 _DONE_DELETE: Final = (
-    # Unlike in Kudu, ALREADY_INPROGRESS is not final: a deletion during the replica's creation also
-    # gets this code, and without a retry the created replica would never be deleted.
+    # ALREADY_INPROGRESS is not final, unlike in Kudu. A deletion during the replica's creation also
+    # gets this code, and without a retry the replica would never be deleted.
     TabletErrorCode.TABLET_NOT_FOUND,
     TabletErrorCode.CAS_FAILED,  # the replica has a newer configuration, so the call is outdated
     TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server no longer exists (KUDU-3341)
@@ -82,7 +82,7 @@ _DONE_CONFIG: Final = (
 
 class _Step(enum.Enum):
     DONE = "done"
-    AGAIN = "again"  # the table has a newer schema version by now: send it at once
+    AGAIN = "again"  # the table already has a newer schema version: send it at once
     RETRY = "retry"
 
 
@@ -97,7 +97,7 @@ class _Pending:
 def retry_delay_ms(retry: int, rng: random.Random) -> int:
     """Return the wait before retry number `retry` (from 1), in ms.
 
-    The wait is 2^(`retry` + 3) ms (from the 13th retry on, a minute), plus a random 0 to 49 ms.
+    The wait is 2^(`retry` + 3) ms plus a random 0 to 49 ms. From the 13th retry on, it is a minute.
     """
     base = 60_000 if retry > 12 else 1 << (retry + 3)
     return base + rng.randrange(50)
@@ -302,8 +302,7 @@ class Tasks:
     ) -> raft.ConsensusError | None:
         """Send `call` to a tablet's leader; return the error of the answer or of the RPC.
 
-        A lost answer counts as a failure and may be retried: the compare-and-set prevents a second
-        request from taking effect.
+        A call whose answer is lost may be retried: the compare-and-set prevents a second effect.
         """
         request = _config_request(call, leader_uuid)
         timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
@@ -321,12 +320,12 @@ class Tasks:
     ) -> _Step:
         server = self._tservers.get(ts_uuid)
         if server is None:
-            return _Step.RETRY  # the server is not registered with this master yet (KUDU-1991)
+            return _Step.RETRY  # the server has not registered with this master yet (KUDU-1991)
         timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
         try:
             response = await self._client.call(server.address, request, timeout_s=timeout_s)
         except RpcError:
-            # Retry even if the server may have handled the call: every kind of call is idempotent.
+            # Retry even if the server may have handled the call, because all calls are idempotent.
             return _Step.RETRY
         if response.error is None or response.error.code in final:
             return _Step.DONE

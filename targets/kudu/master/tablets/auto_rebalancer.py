@@ -2,16 +2,15 @@
 
 The code follows Kudu's `master/auto_rebalancer.cc`, which is off by default
 (`auto_rebalancing_enabled`). Each round plans moves, asks the tablets' leaders for them, and waits
-until every move has ended. A move marks the old replica `replace` and adds the new one as a
-non-voter that will be promoted; the masters' re-replication then evicts the old one.
+until every move has ended. A move marks the old replica `replace`, and adds the new one as a
+non-voter that will be promoted. The masters' re-replication then evicts the old replica. If the
+answer to the request for a move is lost, the move counts as not begun, as in Kudu.
 
 A move has failed once its new replica is no longer a member, for example because its server died.
-The old replica must then lose its mark, or the masters would still replace it. The tablet's leader
-may be busy or out of reach at that moment, so if the first attempts fail, later rounds remove the
-mark. Kudu tried only once (KUDU-3789). If a former leader of the masters set a mark, it is not
-removed, as in Kudu: the masters complete such a replacement.
-
-If the answer to the request for a move is lost, the move counts as not begun, as in Kudu.
+The mark must then be removed, or the masters would still replace the old replica. The tablet's
+leader may be busy or unreachable at that moment, so later rounds try again. (Kudu tried only once:
+KUDU-3789.) Marks from a former leader of the masters are not removed, as in Kudu: the masters
+complete such a replacement.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from targets.kudu.messages import PeerConfig
 from targets.kudu.rpc import R_co, RpcError
 
 CLEAR_ATTEMPTS: Final = 3
-"""The number of attempts to remove a mark in one round."""
 _CLEAR_PAUSE_S: Final = 0.1
 _NOTHING_TO_CLEAR: Final = raft.ConsensusErrorCode.INVALID_CONFIG
 
@@ -42,7 +40,7 @@ class AutoRebalancer:
         self._epoch = epoch
         self._tservers = tservers
         self._timeout_s = float(node.flags.auto_rebalancing_rpc_timeout_seconds)
-        self._marked: list[ReplicaMove] = []  # failed moves whose mark is still to be removed
+        self._marked: list[ReplicaMove] = []  # failed moves whose mark must still be removed
 
     async def run(self) -> None:
         """Run rounds until the leadership ends."""
@@ -107,8 +105,8 @@ class AutoRebalancer:
     async def _clear(self, move: ReplicaMove) -> bool:
         """Remove the mark of a failed move; return whether it is certainly gone.
 
-        The leader's own configuration is read first, and the change applies only to this
-        configuration. A mark that was set meanwhile, for another reason, therefore stays.
+        The change applies only to the leader's configuration that was read just before. A mark that
+        was set meanwhile, for another reason, therefore remains.
         """
         leader = self._leader(move.tablet_id)
         if leader is None:
@@ -145,7 +143,6 @@ class AutoRebalancer:
         return None if tablet is None or tablet.consensus is None else tablet.consensus.leader_uuid
 
     async def _ask(self, request: raft.ConsensusCall[R_co]) -> R_co | None:
-        """Return a tablet server's answer; `None` if no answer comes."""
         server = self._tservers.get(request.dest_uuid)
         if server is None:
             return None

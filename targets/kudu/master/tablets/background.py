@@ -1,12 +1,12 @@
-"""The leader's background loop. Each pass starts after an interval, or when `epoch.wake` is set.
+"""The leader's background loop. A pass begins after an interval, or when `epoch.wake` is set.
 
 A pass places PREPARING tablets, replaces tablets that stay CREATING, and completes alters that all
 tablets have reported. It handles one table at a time, under the table's lock, with one batch per
 table. Then it reviews tablets that may have too few or too many replicas, and asks their leaders to
-add or evict replicas. Finally it forgets rows of tables that were deleted long ago.
+add or evict replicas. Finally it removes the rows of tables that were deleted long ago.
 
-A tablet that lacks servers waits, and holds up no other tablet. Before KUDU-3452 was fixed, it
-ended the pass, so that no tablet of any table was placed.
+A tablet for which there are too few servers does not hold up other tablets. Before KUDU-3452 was
+fixed, such a tablet ended the pass.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) 
 
 
 def _ends_round(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> bool:
-    """Whether a tablet lacks servers, which ends the round (switch KUDU-3452)."""
+    """Whether a tablet has too few servers, which ends the pass (defect KUDU-3452)."""
     catalog = epoch.catalog
     moment, alive = _now(node, epoch, tservers)
     return any(
@@ -93,7 +93,6 @@ async def _settle(
 
 
 async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_id: str) -> None:
-    """Place a table's PREPARING tablets, and replace tablets that were not created in time."""
     catalog, flags = epoch.catalog, node.flags
     moment, alive = _now(node, epoch, tservers)
     plan = plan_assignments(
@@ -117,7 +116,6 @@ async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
 
 
 async def _clean_up(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Forget the rows of tables and tablets that were deleted long ago."""
     catalog, now_ns = epoch.catalog, node.env.clock.wall_ns()
 
     def plan() -> Forgotten:
@@ -129,7 +127,7 @@ async def _clean_up(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> No
     owners = {catalog.tablets[tablet_id].table_id for tablet_id in rows.tablets}
     try:
         async with epoch.locked(owners.union(rows.tables)):
-            if plan() == rows:  # otherwise the next round tries again
+            if plan() == rows:  # otherwise the next pass tries again
                 await epoch.write(forgotten=rows)
                 node.env.event("rows-forgotten", tables=len(rows.tables), tablets=len(rows.tablets))
     except RefusedError as refusal:
@@ -137,7 +135,6 @@ async def _clean_up(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> No
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Ask the leaders of tablets with too few or too many replicas to add or evict a replica."""
     catalog, flags, now_ns = epoch.catalog, node.flags, node.env.clock.monotonic_ns()
     if not catalog.to_review:
         return

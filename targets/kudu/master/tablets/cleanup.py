@@ -1,11 +1,13 @@
-"""The end of deleted tables: which rows of dead tables and tablets the leader may forget.
+"""Decides which rows of deleted tables and tablets the leader may remove.
 
 Kudu kept these rows forever, on disk and in the memory of every master (KUDU-3344). Since 1.16, a
 flag lets the leader remove them some time after the deletion. The flag is off in Kudu, but on in
-the profile `strict`. A master ignores reports about tablets that it does not know, so a row must
-stay until no tablet server has a replica of its tablet. Kudu hopes that the time is long enough.
-Here, the leader also waits until every tablet server has sent it a full report in its term, and
-until no call about the tablet is pending, since a reported replica leads to such a call.
+the profile `strict`.
+
+A master ignores reports about tablets that it does not know, so a row must stay until no tablet
+server has a replica of its tablet. Kudu relies on the time alone. Here, the leader also waits until
+every tablet server has sent it a full report in its term, and until no call about the tablet is
+pending, since a reported replica leads to such a call.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from targets.kudu.master.catalog.records import Forgotten
 from targets.kudu.master.tablets.ts_manager import TServerMap
 
 FORGOTTEN_MAX: Final = 1000
-"""Maximum number of tables, and of tablets, that one batch removes; later batches remove more."""
+"""Maximum numbers of tables and of tablets that one batch removes. Later batches remove more."""
 LATE_INTERVALS: Final = 5
-"""The number of cleanups after which a row that is still there counts as late."""
+"""The number of cleanups after which a row that should be gone counts as late."""
 _CLEANUPS: Final = 30
-"""The number of cleanups in the time that a row is kept."""
+"""A deleted row is kept for the duration of this number of cleanup intervals."""
 
 
 def cleanup_interval_ns(flags: Flags) -> int:
-    """Return the time between two cleanups, which is short compared with how long rows stay."""
+    """Return the time between two cleanups."""
     kept_s = flags.metadata_for_deleted_table_and_tablet_reserved_secs
     return kept_s * 1_000_000_000 // _CLEANUPS
 
@@ -41,10 +43,10 @@ def plan_cleanup(
     *,
     is_late: bool = False,
 ) -> Forgotten:
-    """Return the tables and tablets to forget at the wall-clock time `now_ns`.
+    """Return the tables and tablets to remove at the wall-clock time `now_ns`.
 
-    `in_calls` are the tablets with pending calls. With `is_late`, return only rows that should have
-    been forgotten before. A table is forgotten together with its last tablets, or later.
+    `in_calls` are the tablets with pending calls. With `is_late`, return only rows that an earlier
+    cleanup should have removed. A table is removed together with its last tablets, or later.
     """
     if not flags.enable_metadata_cleanup_for_deleted_tables_and_tablets:
         return Forgotten()

@@ -2,14 +2,14 @@
 
 Every master notes which tablet servers are alive, but only a ready leader handles reports. A leader
 asks each tablet server for a full report once in its term, so that it finds and finishes work that
-an earlier leader left undone (KUDU-1374). In Kudu, a tablet server sends a full report when the
-master's answer changes to "leader"; it misses a change during a partition (bug LEADER-FLAP-ABA).
+an earlier leader left undone (KUDU-1374). In Kudu, a tablet server sends a full report when it sees
+a new leader, and misses a change during a partition (bug LEADER-FLAP-ABA).
 
 Most heartbeats report no change. They are answered without a task, a lock or a write.
 
-The answer to a heartbeat names all masters. In Kudu it does not, so a tablet server learns of a new
-master only by a restart with the new list. Until then, a new master that becomes leader considers
-the tablet server dead, and can place no table.
+The answer to a heartbeat names all masters. In Kudu it does not, so a tablet server must be
+restarted with a new list to learn of a new master. Until then, if the new master leads, it
+considers the tablet server dead and cannot place any table.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Heartbeats:
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
-            return self._response(meta)  # with this switch, a follower ignores heartbeats
+            return self._response(meta)  # with this defect, a follower ignores heartbeats
         ours = self._leadership.cluster_id or ""
         # A master that does not know its cluster id yet cannot check the id that a server sends.
         if request.cluster_id and not ours:
@@ -116,7 +116,7 @@ class Heartbeats:
         was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
         server = self._tservers.heard(request, now_ns)
         if server is not None and was_silent:
-            # Calls to a silent server may have been dropped; a full report shows which are needed.
+            # Calls to a silent server may have been dropped. A full report shows which are needed.
             server.full_report_term = -1
             if epoch is not None:
                 epoch.tasks.kick(server.uuid)
@@ -135,7 +135,7 @@ class Heartbeats:
         try:
             await self._process(epoch, server.uuid, report.updated_tablets, draft)
             epoch.check()
-        # The heartbeat gets an error, so that the server sends its report again.
+        # Answer with an error, so that the server sends its report again.
         except RefusedError as refusal:
             return TSHeartbeatResponse(meta, error=refusal.error)
         _note_handled(epoch, server, report)
@@ -184,8 +184,8 @@ class Heartbeats:
     ) -> TSHeartbeatResponse:
         """Return a ready leader's answer to a heartbeat of `server`.
 
-        The answer requests a full report, unless the server has sent one in this term; three bug
-        switches leave this request out. A server that has joined no cluster yet receives the id of
+        The answer requests a full report, unless the server has sent one in this term; three
+        defects leave this request out. A server that has joined no cluster yet receives the id of
         this cluster.
         """
         return self._response(
@@ -211,8 +211,8 @@ class Heartbeats:
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
         """Handle the parts of a report that need no write, after the other parts have been written.
 
-        Record schema versions and peer health, make calls to tablet servers, and wake the
-        background loop if it has new work.
+        These are schema versions, peer health and calls to tablet servers. New work wakes the
+        background loop.
         """
         catalog = epoch.catalog
         for tablet_id, version in plan.versions:
@@ -236,7 +236,6 @@ def _table_of(epoch: Epoch, replica: ReportedTablet) -> str | None:
 
 
 def _is_idle(request: TSHeartbeatRequest) -> bool:
-    """Whether a heartbeat has no news: no registration, no full report and no changed tablet."""
     report = request.report
     return request.registration is None and (
         report is None

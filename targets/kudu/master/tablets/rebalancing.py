@@ -1,9 +1,9 @@
-"""Pure functions of the auto-rebalancer: which replicas move, and how far a move has come.
+"""Pure functions of the auto-rebalancer: which replicas to move, and how far a move has come.
 
 As in Kudu's `rebalance/rebalance_algo.cc`, the replicas of each table are evened out first, the
-most uneven table first. Then the replicas of each server are evened out, without making any table
-less even. Each planned move lowers one of these two differences, so the moves end. A tablet moves
-only if its members are healthy and settled; tables with one replica never move.
+most uneven table first. Then the total per server is evened out, without making any table less
+even. Each planned move lowers one of these two differences, so the moves end. A tablet moves only
+if its members are healthy and no change is in progress. Tables with one replica never move.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def plan_moves(
     """Plan the moves of one round between `servers`, which may get replicas.
 
     No server takes part in more than `auto_rebalancing_max_moves_per_server` moves, and no tablet
-    moves twice. Each planned move updates the counts for the next one.
+    moves twice. Each planned move changes the counts on which the next one is based.
     """
     by_table = _replicas(catalog, servers)
     total: Counter[str] = Counter(dict.fromkeys(servers, 0))
@@ -96,7 +96,6 @@ def plan_moves(
 
 
 def _replicas(catalog: Catalog, servers: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the replicas of each table on each server, in tables with more than one replica."""
     by_table: dict[str, Counter[str]] = {}
     for table_id, table in sorted(catalog.tables.items()):
         if not table.is_live or table.num_replicas < 2:

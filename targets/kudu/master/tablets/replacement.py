@@ -1,13 +1,13 @@
 """Pure functions that decide whether a tablet needs another replica, or which replica to evict.
 
 The rules are those of Kudu's `consensus/quorum_util.cc`. The usual scheme is 3-4-3 (the numbers of
-replicas): add a non-voter, let the leader replica promote it once it has caught up, then evict the
-replica that it replaces. The number of good copies never falls, so the tablet survives a second
-failure in between. Kudu's former scheme, 3-2-3 (`Scheme.EVICT`), evicts first. A second failure
-before the new copy is complete then loses the tablet (KUDU-1097).
+replicas): add a non-voter, wait until the leader replica has promoted it, then evict the replica
+that it replaces. The number of good copies never falls, so the tablet survives a second failure in
+between. Kudu's former scheme, 3-2-3 (`Scheme.EVICT`), evicts first. A second failure before the new
+copy is complete then loses the tablet (KUDU-1097).
 
 All input comes from the leader replica's own report, made while no configuration change was
-pending. Every decision is carried out under a compare-and-set on the configuration's index, so an
+pending. Every decision is carried out by a compare-and-set on the configuration's index, so an
 outdated decision has no effect.
 """
 
@@ -44,7 +44,7 @@ class EvictPeer:
 
 @dataclass(frozen=True, slots=True)
 class StepDownLeader:
-    """A decision that the leader must step down: it is to be evicted, but cannot remove itself."""
+    """A decision that the leader must step down, so that another leader can evict it."""
 
 
 Decision = AddPeer | EvictPeer | StepDownLeader
@@ -63,9 +63,9 @@ def decide(
 ) -> Decision | None:
     """Return the next step towards `num_replicas` good voters; `None` if no step is needed.
 
-    `health` is the leader's report on each peer, itself included; a peer that is not in the report
+    `health` is the leader's report on each peer, itself included. A peer that is not in the report
     is UNKNOWN. `spared` are servers in maintenance, whose silence is no reason to add a replica.
-    `evicts_successor` is the switch KUDU-2443.
+    `evicts_successor` is the defect KUDU-2443.
     """
     if scheme is Scheme.EVICT:
         return _decide_evicting(config, leader_uuid, health, num_replicas)
@@ -104,15 +104,14 @@ def _decide_evicting(
 ) -> Decision | None:
     """Return the next step under the scheme 3-2-3.
 
-    Failed replicas are evicted first. Then missing replicas are added as voters, and finally
-    replicas marked `replace` and surplus replicas are evicted. In Kudu's 3-2-3, the leader replica
-    evicts failed replicas by itself, in the same order and based on the same health. Kudu supports
-    `replace` only with 3-4-3; this function supports it as well.
+    Failed replicas are evicted first. Then missing replicas are added as voters. Finally, replicas
+    marked `replace` and surplus replicas are evicted. In Kudu's 3-2-3, the leader replica evicts
+    failed replicas by itself, in the same order.
     """
     others = [p.uuid for p in config.peers if p.uuid != leader_uuid]
     failed = [uuid for uuid in others if health.get(uuid) in _FAILED]
     replaced = [p.uuid for p in config.peers if p.replace]
-    leader_goes = leader_uuid in replaced  # the leader must hand over before its eviction
+    leader_goes = leader_uuid in replaced  # the leader must hand over before it is evicted
     voters = len(others) + 1
     if failed and voters > 1:
         return EvictPeer(failed[0])
@@ -159,7 +158,7 @@ class _Peers:
         return num_replicas > len(self._voters) - going + coming and self._has_majority
 
     def to_evict(self, num_replicas: int) -> str | None:
-        """Return the uuid of a member other than the leader to evict; `None` if there is none.
+        """Return a member to evict, other than the leader; `None` if no member must go.
 
         If the leader reports itself as unhealthy, no member is evicted.
         """
@@ -193,11 +192,10 @@ class _Peers:
         return worst.uuid if needless and replaced and safe else None
 
     def successor_to_evict(self, num_replicas: int) -> str | None:
-        """Return the voter that was added to replace the only replica (switch KUDU-2443).
+        """Return the voter that was added to replace the only replica (defect KUDU-2443).
 
-        Kudu counted the replicas marked `replace`, but did not check whether the only marked one
-        was the leader. Of two voters, it then evicted the one that could be evicted: the healthy
-        new one.
+        With this defect, Kudu did not check whether the replica marked `replace` was the leader,
+        which cannot be evicted. It evicted the other voter, the healthy new one.
         """
         marked = [p.uuid for p in self._voters if p.replace]
         if num_replicas != 1 or marked != [self._leader_uuid] or not self._viable:
@@ -205,8 +203,7 @@ class _Peers:
         return min(self._viable, key=self._urgency).uuid
 
     def _urgency(self, peer: PeerConfig) -> tuple[int, str]:
-        """Return a member's sort key for evictions. The member with the lowest key is evicted
-        first.
+        """Return a member's sort key for evictions; the lowest key goes first.
 
         The order is unrecoverable, failed, `replace`, unknown, others; then by uuid.
         """

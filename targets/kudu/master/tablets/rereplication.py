@@ -1,10 +1,10 @@
 """Re-replication: the next call for each tablet with too few or too many replicas.
 
 The leader replica of a tablet reports the health of its peers. `replacement.decide` chooses the
-next step, and `plan_change` turns this step into a call. The reports are not stored: a new leader
-of the masters receives all reports again. A tablet stays in `Catalog.to_review` until a report of
-the tablet's leader shows that it needs no change. If no server was free, or if the call was lost,
-the master therefore decides again.
+next step, and `plan_change` turns this step into a call. A tablet stays in `Catalog.to_review`
+until a report of its leader shows that it needs no change. So the master decides again if no server
+was free, or if the call was lost. The reports are not stored: a new leader of the masters receives
+all reports again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 def review(
     catalog: Catalog, tablet_id: str, flags: Flags, bugs: Collection[Bug] = ()
 ) -> Decision | None:
-    """Return a tablet's next step, by its leader's newest report; `None` if none is needed.
+    """Return a tablet's next step, based on its leader's newest report; `None` if none is needed.
 
     The report is ignored if the stored record has another leader or another configuration, because
     a newer report will follow.
@@ -57,7 +57,7 @@ def review(
         evicts_successor=Bug.KUDU_2443 in bugs,
     )
     if Bug.KUDU_3789 in bugs and isinstance(decision, StepDownLeader):
-        return None  # Kudu's masters had no such step until a few weeks after KUDU-3789
+        return None  # Kudu's masters lacked this step until a few weeks after KUDU-3789
     return decision
 
 

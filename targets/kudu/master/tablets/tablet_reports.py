@@ -1,10 +1,10 @@
-"""Tablet reports: how a master merges a tablet server's report on its replicas into the catalog.
+"""Tablet reports: merges a tablet server's report on its replicas into the catalog.
 
 The rules are Kudu's (`ProcessTabletReport` in `master/catalog_manager.cc`). A replica of a tablet
-that the catalog does not know is ignored (with the switch FENCE-ORPHAN, deleted). A replica of a
-dead tablet is deleted. A replica outside its tablet's configuration is tombstoned under a
+that the catalog does not know is ignored (with the defect FENCE-ORPHAN, deleted). A replica of a
+deleted tablet is deleted. A replica outside its tablet's configuration is tombstoned, by a
 compare-and-set on the configuration's index (KUDU-1129). A leader's report on its peers' health is
-kept in memory; `rereplication.py` uses it once the rest of the report is stored.
+kept in memory, for `rereplication.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReportPlan:
 
 
 def is_first_member(config: RaftConfig, ts_uuid: str) -> bool:
-    """Whether `config` is a tablet's first configuration and `ts_uuid` is one of its members.
+    """Whether `config` is a tablet's first configuration and has `ts_uuid` as a member.
 
     CreateTablet is allowed only for such a member, because its replica has never voted or stored
     data. Members of later configurations get their data by tablet copy.
@@ -76,7 +76,7 @@ def plan_report(
 ) -> ReportPlan:
     """Plan the consequences of a report by `ts_uuid` on its replicas.
 
-    `deletes_unknown` is the switch FENCE-ORPHAN.
+    `deletes_unknown` is the defect FENCE-ORPHAN.
     """
     plan = ReportPlan()
     merged: dict[str, TabletRecord] = {}
@@ -110,7 +110,7 @@ def _judge(
         return None
     config, stored = replica.committed_config, tablet.consensus
     if replica.data_state == COPYING and config is None:
-        return None  # the replica knows no configuration yet, but may be a member: keep it
+        return None  # the replica does not know its configuration yet, but may be a member: keep it
     if stored is None or _is_stray(ts_uuid, replica, stored.config):
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
@@ -123,13 +123,15 @@ def _judge(
     leader = replica.leader_uuid if _has_peer(config, replica.leader_uuid) else None
     state = tablet.state
     if state is TabletState.CREATING and replica.state == "RUNNING" and leader is not None:
-        # A tablet without a leader stays CREATING (otherwise: bug CREATE-MINORITY).
+        # A tablet with a leader runs. A tablet without one stays CREATING (otherwise: bug
+        # CREATE-MINORITY).
         state = TabletState.RUNNING
     consensus = _merge(stored, replica, config, leader, ts_uuid, plan)
     if leader == ts_uuid and replica.peer_health and not replica.has_pending_config:
         view = LeaderView(ts_uuid, config.opid_index, replica.peer_health)
         plan.views.append((tablet.id, view))
-    if consensus.config.opid_index > stored.config.opid_index:  # tombstone evicted replicas
+    # tombstone the replicas that the new configuration evicted
+    if consensus.config.opid_index > stored.config.opid_index:
         plan.calls.extend(
             _tombstone(tablet, peer.uuid, stored.config.opid_index)
             for peer in stored.config.peers
@@ -172,7 +174,8 @@ def _merge(
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
     if leader is None and replica.term == stored.term and leader_before != ts_uuid:
-        # A new follower that does not know its leader does not contradict the leader (KUDU-1069).
+        # A new follower may not know its leader yet, which does not mean that there is none
+        # (KUDU-1069).
         leader = leader_before if _has_peer(config, leader_before) else None
     return ConsensusState(replica.term, leader, config)
 
@@ -180,8 +183,8 @@ def _merge(
 def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
     """Whether a replica is outside the stored configuration and knows no newer configuration.
 
-    Kudu tombstones only replicas that know an older configuration. It therefore keeps an evicted
-    replica that knows the configuration by which it was evicted.
+    A replica that knows the configuration by which it was evicted is a stray too. Kudu keeps such a
+    replica.
     """
     if _has_peer(stored, ts_uuid):
         return False

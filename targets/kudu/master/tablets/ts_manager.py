@@ -2,7 +2,7 @@
 
 The map of tablet servers is not replicated. Every master has its own map, which is empty after a
 restart. Followers' maps are up to date as well, because tablet servers send heartbeats to all
-masters (outdated maps caused KUDU-1358). The caller passes all times, in ns of the monotonic clock.
+masters (outdated maps caused KUDU-1358). All times are in ns of the monotonic clock.
 
 A new replica goes to the less loaded of two random available servers, as in Kudu's
 `master/placement_policy.cc`. A server gets only one replica of a tablet. Locations (racks) are not
@@ -21,10 +21,10 @@ from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
-"""Maximum number of tablet servers per master; the master does not register further servers."""
+"""Maximum number of tablet servers that may register with a master."""
 
 IDLE_INTERVALS: Final = 10
-"""The number of heartbeat intervals over which a master counts idle heartbeats."""
+"""Length of the time window, in heartbeat intervals, in which idle heartbeats are counted."""
 _IDLE_BEATS_MAX: Final = 64
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
@@ -54,7 +54,7 @@ class TServer:
         return len(beats)
 
     def load(self, now_ns: int) -> float:
-        """Return the server's load: its live replicas, and its recent placements.
+        """Return the server's load: its live replicas, plus recent placements.
 
         The weight of a placement halves every minute.
         """
@@ -118,13 +118,14 @@ class TServerMap:
         self._idle_most = max(self._idle_most, beats)
 
     def counters(self) -> dict[str, int]:
-        """Return the largest number of idle heartbeats of one server within `IDLE_INTERVALS`."""
+        """Return the largest number of idle heartbeats of one server in a time window."""
         return {"idle heartbeats of a server": self._idle_most}
 
     def forget_liveness(self) -> None:
-        """Forget the times of all heartbeats, but not the servers (switch KUDU-1358).
+        """Forget the times of all heartbeats, but not the servers (defect KUDU-1358).
 
-        When tablet servers sent heartbeats only to leaders, a new leader of Kudu was in this state.
+        Kudu's tablet servers once sent heartbeats only to the leader, so a new leader was in this
+        state.
         """
         for server in self._by_uuid.values():
             server.heard_ns = _UNHEARD_NS
@@ -144,7 +145,7 @@ def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int)
 def place_replicas(
     candidates: Sequence[TServer], count: int, rng: random.Random, now_ns: int
 ) -> list[TServer] | None:
-    """Choose `count` of the `candidates` and count the placements; `None` if there are too few."""
+    """Choose `count` of the candidates and record the placements; `None` if there are too few."""
     if len(candidates) < count:
         return None
     free = list(candidates)
