@@ -12,7 +12,7 @@ Hive shuffles a random list whenever it reads it; this client only shuffles a li
 In Hive, a sequential client keeps returning to the first metastore, even if that metastore accepts
 connections but never answers. In the profile `strict`, a metastore that lost a call is tried after
 all others for a while. If several have lost calls, the one whose loss is oldest is tried first. The
-switch FAILBACK-FLAP restores Hive's behaviour.
+defect FAILBACK-FLAP restores Hive's behaviour.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ class Service:
 
 
 class _Cache:
-    """One metastore's copy of all tables, reloaded periodically (the switch CACHED-STORE).
+    """One metastore's copy of all tables, reloaded periodically (the defect CACHED-STORE).
 
     Hive's CachedStore updates itself from the log of events, by default every minute. A change
     through this metastore is visible in its own copy at once.

@@ -43,7 +43,7 @@ class Repair:
         self._catalog = catalog
         self._settings = settings
         self._creating = creating
-        # Both switches leave entries behind on purpose, so the repair must not drop them.
+        # Both defects leave entries behind on purpose, so the repair must not drop them.
         self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
         self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
         self.checked: tuple[int, tuple[str, ...]] | None = None

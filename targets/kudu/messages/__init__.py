@@ -1,10 +1,10 @@
-"""Every message of the bundled target's services, after Kudu's `master.proto` and `tserver*.proto`.
+"""The messages of the bundled target's services, after Kudu's `master.proto` and `tserver*.proto`.
 
-Messages are msgpack arrays (`array_like`), and both ends use these classes. Services and methods
-keep Kudu's names (`MasterService.CreateTable`). This target adds to every answer of a master the
-`term`, the `revision` (index of the last system-tablet operation that the answer reflects) and the
-`master_uuid`. It adds to every DDL request a `request_id`, which makes DDL exactly-once in profile
-`strict` (Kudu's DDL requests have no ids: KUDU-1537).
+Messages are msgpack arrays (`array_like`). Services and methods keep Kudu's names
+(`MasterService.CreateTable`). Two things are not in Kudu. Every answer of a master has the `term`,
+the `revision` (index of the last system-tablet operation that the answer reflects) and the
+`master_uuid`. Every DDL request has a `request_id`, which makes DDL exactly-once in the profile
+`strict` (KUDU-1537).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`TabletServerAdminService`: orders that masters give to tablet servers."""
+"""`TabletServerAdminService`: requests with which masters manage replicas on tablet servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from targets.kudu.messages.schema import Partition, PartitionSchema, RaftConfig,
 
 
 class TabletServerResponse(TabletResponse, frozen=True):
-    """A tablet server's answer to any order of a master."""
+    """A tablet server's answer to such a request."""
 
 
 class CreateTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
-    """Create a replica of a tablet. Without `partition_schema` the replica accepts every key."""
+    """Create a replica of a tablet. Without `partition_schema`, the replica accepts every key."""
 
     dest_uuid: str
     table_id: str
@@ -25,7 +25,7 @@ class CreateTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=Tr
 
 
 class DeleteTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
-    """Delete or tombstone a replica, as `delete_type` says: DELETED or TOMBSTONED.
+    """Delete a replica (`delete_type` DELETED) or turn it into a tombstone (TOMBSTONED).
 
     With `cas_config_opid_index`, the call fails with CAS_FAILED if the replica's committed
     configuration is newer (KUDU-1129).

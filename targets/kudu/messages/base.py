@@ -68,7 +68,7 @@ class TabletErrorCode(enum.IntEnum):
     CAS_FAILED = 17
     ALREADY_INPROGRESS = 18
     THROTTLED = 19
-    REQUEST_STALE = 101  # in Kudu, this code and the next two are in other enumerations
+    REQUEST_STALE = 101  # in Kudu, REQUEST_STALE and the next two codes are in other enumerations
     TIMED_OUT = 102
     CLOCK_TOO_FAR_AHEAD = 103
 
@@ -99,10 +99,10 @@ class TabletError(Message, frozen=True):
 
 
 class Meta(Message, frozen=True):
-    """The common part of all answers of masters. `revision` is -1 if the answer does not state it.
+    """The common part of all answers of masters. `revision` is -1 if it is not reported.
 
-    An answer to a read that tolerates staleness has `bound_ns`: the answer includes every change
-    that was acknowledged at least `bound_ns` before the master created the answer.
+    `bound_ns` is set if the read tolerates staleness: the answer includes every change that was
+    acknowledged at least `bound_ns` before the master created the answer.
     """
 
     master_uuid: str
@@ -151,6 +151,6 @@ class GenericCall(Call[R_co], frozen=True):
 
 
 class TabletServerAdminCall(Call[R_co], frozen=True):
-    """An order that a master gives to a tablet server."""
+    """A request with which a master manages a tablet server's replicas."""
 
     service = "TabletServerAdminService"

@@ -12,7 +12,7 @@ from targets.kudu.messages.schema import PeerHealth, RaftConfig
 
 
 class ConnectToMasterResponse(MasterResponse, frozen=True):
-    """A master's role: LEADER only if its catalog is loaded and ready in the current term."""
+    """A master's role, which is LEADER only if its catalog is loaded and ready in this term."""
 
     role: str = "FOLLOWER"
     master_addresses: tuple[str, ...] = ()
@@ -24,9 +24,9 @@ class ConnectToMasterRequest(MasterCall[ConnectToMasterResponse], frozen=True):
 
 
 class GetMasterRegistrationResponse(MasterResponse, frozen=True):
-    """A master's registration, with the master's Raft role and the wall-clock time of its start.
+    """A master's registration, with its Raft role and the wall-clock time of its start.
 
-    A master that starts on an empty disk learns from `committed_config` that a cluster exists.
+    From `committed_config`, a master that starts on an empty disk learns that a cluster exists.
     """
 
     address: str = ""
@@ -36,7 +36,7 @@ class GetMasterRegistrationResponse(MasterResponse, frozen=True):
     committed_config: RaftConfig | None = None
     active_index: int = -1  # index of the active configuration, committed or not
     software_version: str = ""
-    told_masters: tuple[str, ...] = ()  # the masters in this master's start parameters
+    told_masters: tuple[str, ...] = ()  # the masters in the answering master's settings
 
 
 class GetMasterRegistrationRequest(MasterCall[GetMasterRegistrationResponse], frozen=True):
@@ -54,7 +54,7 @@ class TabletServerEntry(Message, frozen=True):
 
 
 class ListTabletServersResponse(MasterResponse, frozen=True):
-    """All tablet servers that have registered with this master since it started."""
+    """The tablet servers that have registered with this master since it started."""
 
     servers: tuple[TabletServerEntry, ...] = ()
 
@@ -77,7 +77,7 @@ class ChangeTServerStateResponse(MasterResponse, frozen=True):
 class ChangeTServerStateRequest(MasterCall[ChangeTServerStateResponse], frozen=True):
     """Start or end the maintenance of a tablet server.
 
-    In maintenance the server gets no new replicas, and its silence is no reason to create replicas
+    In maintenance, the server gets no new replicas, and its silence is no reason to create replicas
     elsewhere.
     """
 
@@ -92,7 +92,7 @@ class TSRegistration(Message, frozen=True):
 
 
 class ReportedTablet(Message, frozen=True):
-    """A replica in a tablet report; `leader_uuid` and `term` are as this replica sees them.
+    """A replica in a tablet report, with `leader_uuid` and `term` according to this replica.
 
     Only a leader sends `peer_health`, which covers every member, itself included. Masters do not
     store it.
@@ -113,8 +113,8 @@ class ReportedTablet(Message, frozen=True):
 class TabletReport(Message, frozen=True):
     """A full or an incremental tablet report.
 
-    A tablet server reports a changed tablet again and again, until a master acknowledges a report
-    whose `sequence_number` is at least the number of the change.
+    A tablet server reports a changed tablet until a master acknowledges a report whose
+    `sequence_number` is at least the number of the change.
     """
 
     is_incremental: bool
@@ -155,7 +155,7 @@ class TSHeartbeatRequest(MasterCall[TSHeartbeatResponse], frozen=True):
 
 
 class DumpResponse(Message, frozen=True):
-    """A node's whole state as plain JSON data, for snapshots and for people."""
+    """A node's whole state as plain JSON data, for checkers and for people."""
 
     data: dict[str, Any]
 

@@ -9,14 +9,14 @@ from targets.kudu.messages.schema import Column, PartitionSchema, RangeHash, Sch
 
 
 class TableIdentifier(Message, frozen=True):
-    """A table's id, its name, or both; if both, they must belong to the same table."""
+    """A table's id, its name, or both. If both are given, they must belong to the same table."""
 
     table_id: str | None = None
     table_name: str | None = None
 
 
 class CreateTableResponse(MasterResponse, frozen=True):
-    """The answer, sent once the new table is committed, before any of its tablets runs."""
+    """The answer to a create, sent once the table is committed and before its tablets run."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -25,8 +25,8 @@ class CreateTableResponse(MasterResponse, frozen=True):
 class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
     """Create a table. If `num_replicas` is -1, the master's default applies.
 
-    `comment` contains a nonce, by which a later read recognizes this creation. `ranges` are the
-    first ranges of a table whose ranges are bounded.
+    `comment` contains a nonce, so that a later read recognizes this creation. `ranges` are the
+    first ranges of a table with bounded ranges.
     """
 
     name: str
@@ -64,10 +64,10 @@ class StepType(enum.IntEnum):
 
 
 class AlterStep(Message, frozen=True):
-    """A step of an alter. Only ADD_COLUMN uses `column`, and only RENAME_COLUMN uses `new_name`.
+    """One step of an alter. Only ADD_COLUMN uses `column`; only RENAME_COLUMN uses `new_name`.
 
-    The steps about ranges use `start` and `end`, which are encoded range keys. ADD_RANGE_PARTITION
-    also uses `num_hash_buckets`; without it, the range has the table's hash schema.
+    Steps about ranges use `start` and `end`, which are encoded range keys. ADD_RANGE_PARTITION also
+    uses `num_hash_buckets`; without it, the range has the table's hash schema.
     """
 
     type: StepType
@@ -80,7 +80,7 @@ class AlterStep(Message, frozen=True):
 
 
 class AlterTableResponse(MasterResponse, frozen=True):
-    """The answer, sent once the alter is committed. Tablets apply it later (`IsAlterTableDone`)."""
+    """The answer to an alter, sent once it is committed. Tablets apply it later."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -101,12 +101,12 @@ class AlterTableRequest(MasterCall[AlterTableResponse], frozen=True):
 
 
 class ReplaceTabletResponse(MasterResponse, frozen=True):
-    """The answer, sent once the replacement is committed, before the new tablet runs."""
+    """The answer, sent once the replacement is committed and before the new tablet runs."""
 
     replacement_tablet_id: str = ""
 
 
 class ReplaceTabletRequest(MasterCall[ReplaceTabletResponse], frozen=True):
-    """Replace an unrecoverable tablet by an empty tablet; **the rows are lost**."""
+    """Replace a lost tablet by an empty tablet; **the rows are lost**."""
 
     tablet_id: str

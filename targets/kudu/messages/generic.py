@@ -6,7 +6,7 @@ from targets.kudu.messages.base import GenericCall, Message
 
 
 class LoseNamesResponse(Message, frozen=True):
-    """The answer of a node, which from now on cannot resolve the names in the request."""
+    """The answer of a node, which from now on fails to resolve the names in the request."""
 
 
 class LoseNamesRequest(GenericCall[LoseNamesResponse], frozen=True):

@@ -6,9 +6,10 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
 
 class AddMasterResponse(MasterResponse, frozen=True):
-    """The answer, sent once the new master is a non-voter; it will vote once it has caught up.
+    """The answer, sent once the new master is a non-voter; it becomes a voter when it has caught
+    up.
 
-    After a retry, MASTER_ALREADY_PRESENT may be caused by the caller's own first request.
+    MASTER_ALREADY_PRESENT may be due to an earlier attempt of the same caller.
     """
 
 
@@ -23,7 +24,7 @@ class RemoveMasterResponse(MasterResponse, frozen=True):
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`; `master_uuid` decides if several masters have the address."""
+    """Remove the master at `address`. `master_uuid` selects one of several masters there."""
 
     address: str
     master_uuid: str | None = None
@@ -32,7 +33,7 @@ class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
 class MasterEntry(Message, frozen=True):
     """A member of the committed configuration, with the role that it has just reported.
 
-    If the member gave no proper answer, `role` is "UNKNOWN_ROLE", and `error` says why.
+    If the member did not report its role, `role` is "UNKNOWN_ROLE", and `error` says why.
     """
 
     uuid: str

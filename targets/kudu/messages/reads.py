@@ -8,7 +8,7 @@ from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
 
 
 class IsCreateTableDoneResponse(MasterResponse, frozen=True):
-    """The answer: `done` says whether every live tablet of the table runs."""
+    """The answer, in which `done` says whether every live tablet of the table runs."""
 
     table_id: str = ""
     done: bool = False
@@ -21,7 +21,7 @@ class IsCreateTableDoneRequest(MasterCall[IsCreateTableDoneResponse], frozen=Tru
 
 
 class IsAlterTableDoneResponse(MasterResponse, frozen=True):
-    """The answer: `done` says whether every tablet has the newest schema (`schema_version`)."""
+    """The answer, in which `done` says whether every tablet has the newest schema."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -119,7 +119,7 @@ class GetTableLocationsResponse(MasterResponse, frozen=True):
 class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
     """Ask for the locations of the tablets in a key range.
 
-    The locations include the voters. With `any_replica`, they also include non-voters, from which
+    The locations are those of voters. With `any_replica`, they include non-voters, from which
     clients cannot read yet (Kudu: `replica_type_filter`).
     """
 

@@ -1,10 +1,10 @@
 """`TabletServerService`: writes of rows to the leader of a tablet, and reads from its replicas.
 
 The messages follow Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`). Kudu
-keeps a scanner on the server. In this target, a page ends with a token that contains the scanner's
-whole state, so any replica of the tablet can continue the scan at the same timestamp.
+keeps a scanner on the server. Here, each page of a scan comes with a token that contains the
+scanner's whole state, so any replica of the tablet can continue the scan at the same timestamp.
 
-Timestamps are hybrid (`hybrid_clock.py`): microseconds << 12 | logical. 0 means "none".
+Timestamps are hybrid (`hybrid_clock.py`). 0 means "none".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RowOperation(Message, frozen=True):
 
 
 class RowErrorCode(enum.IntEnum):
-    """The reason why a row was not written. It follows from the log, so all replicas agree."""
+    """The reason why a row was not written. All replicas derive the same reason from the log."""
 
     NOT_FOUND = 1  # UPDATE, DELETE: the row does not exist
     INVALID_ARGUMENT = 4  # a column was dropped meanwhile, or must not be null
@@ -56,18 +56,17 @@ class RowErrorCode(enum.IntEnum):
 
 
 class RowError(Message, frozen=True):
-    """The row at position `row` of a write request was not written, for the reason `code`."""
+    """A row of a write request that was not written, by position."""
 
     row: int
     code: RowErrorCode
 
 
 class RowRequestId(Message, frozen=True):
-    """The id of one write. Every resend carries the same id and the same rows, to any leader.
+    """The id of one write. Every resend has the same id and the same rows.
 
     The client has the answers to all writes with numbers below `first_incomplete_seq_no`, and will
-    not send these writes again. The server forgets their results, and answers a late copy of such a
-    request with REQUEST_STALE.
+    not resend these. The server forgets their results, and answers a late copy with REQUEST_STALE.
     """
 
     client_id: str
@@ -91,7 +90,7 @@ class WriteResponse(TabletResponse, frozen=True):
 
 
 class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
-    """Write rows in order, all with one timestamp; at most `rpc_max_message_size` bytes."""
+    """Write rows in order, all with one timestamp."""
 
     tablet_id: str
     request_id: RowRequestId
@@ -100,7 +99,7 @@ class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
 
 
 class ReadMode(enum.IntEnum):
-    """Modes of reading: they choose a state to read (`ReadMode` of `common/common.proto`)."""
+    """The state that a read returns (`ReadMode` of `common/common.proto`)."""
 
     READ_LATEST = 1
     """The newest state on this replica.
@@ -109,7 +108,7 @@ class ReadMode(enum.IntEnum):
     any replica may answer, with a state of any age.
     """
     READ_AT_SNAPSHOT = 2
-    """The state at one timestamp, from any replica: every replica always returns the same rows."""
+    """The state at one timestamp. Every replica returns the same rows for it, at any time."""
     READ_YOUR_WRITES = 3
     """A snapshot at or after `propagated_timestamp`, as new as possible without waiting."""
 
@@ -144,9 +143,9 @@ class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
 
     `projection` has column ids; `None` means all columns. The range is `[key_start, key_end)`, two
     encoded keys (`partitions.encode_key`); an empty key means no bound. A page has at most
-    `batch_rows` rows, and fewer if they are large. With `page_token`, the scan continues after the
-    page that contained the token, at the same timestamp and with the same mode, range and
-    projection. `timeout_ms` limits the wait for the snapshot.
+    `batch_rows` rows, and fewer if they are large. `page_token`, from an earlier page, continues
+    the scan at the same timestamp; mode, range and projection must be the same. `timeout_ms` limits
+    the wait for the snapshot.
     """
 
     tablet_id: str
@@ -163,7 +162,7 @@ class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
 
 
 class ChecksumResponse(TabletResponse, frozen=True):
-    """A checksum and a number of rows, equal on all replicas at one time and `schema_version`."""
+    """A checksum and a number of rows. All replicas agree on both at one timestamp and schema."""
 
     checksum: str = ""
     rows: int = 0
@@ -210,7 +209,7 @@ class ListTabletsRequest(TabletServerCall[ListTabletsResponse], frozen=True):
 
 
 class AdvanceSafeTimeResponse(TabletResponse, frozen=True):
-    """The answer, sent once the leader has committed the entry that advances the safe time."""
+    """The answer, sent once the leader has committed an entry later than the timestamp."""
 
 
 class AdvanceSafeTimeRequest(TabletServerCall[AdvanceSafeTimeResponse], frozen=True):

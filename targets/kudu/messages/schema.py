@@ -26,7 +26,7 @@ class Schema(Message, frozen=True):
 
 
 class RangeHash(Message, frozen=True):
-    """A range of encoded range keys, `[start, end)`, with its number of hash buckets."""
+    """A range of a table, `[start, end)` in encoded range keys, with its number of hash buckets."""
 
     start: bytes
     end: bytes
@@ -36,16 +36,15 @@ class RangeHash(Message, frozen=True):
 class PartitionSchema(Message, frozen=True):
     """The map from rows to tablets: hash buckets, each of which is divided into ranges.
 
-    Buckets are computed from `hash_columns`, or from the whole key if `hash_columns` is empty. In
+    The bucket is computed from `hash_columns`, or from the whole key if `hash_columns` is empty. In
     each bucket, the ranges of `range_columns` begin at the encoded keys in `range_splits`, which
     are ascending (`targets.kudu.partitions`).
 
-    If `is_bounded`, the table's tablets define the ranges instead: alters add and drop ranges, and
-    a key outside all ranges belongs to no tablet. `custom_ranges` lists the ranges whose number of
-    buckets differs from the table's (KUDU-2671).
+    If `is_bounded`, alters add and drop ranges, and a key outside all ranges belongs to no tablet.
+    `custom_ranges` lists the ranges whose number of buckets differs from the table's (KUDU-2671).
 
-    Kudu's own clients compute buckets by Murmur2, with `murmur_seed`. Without a seed, the hash is
-    CRC-32, which the bundled clients compute faster.
+    Kudu's own clients hash with Murmur2 and `murmur_seed`. Without a seed, the hash is CRC-32,
+    which the bundled clients compute faster.
     """
 
     num_hash_buckets: int = 1
@@ -57,7 +56,10 @@ class PartitionSchema(Message, frozen=True):
     murmur_seed: int | None = None
 
     def hash_of(self, encoded: bytes) -> int:
-        """Return the hash of the encoded hash columns; the bucket is the remainder of this hash."""
+        """Return the hash of the encoded hash columns.
+
+        The bucket is this hash modulo the buckets.
+        """
         if self.murmur_seed is None:
             return zlib.crc32(encoded)
         return murmur2(encoded, self.murmur_seed)
@@ -75,13 +77,13 @@ class PeerConfig(Message, frozen=True):
 
     uuid: str
     address: str  # "node:port"
-    member_type: str = "VOTER"  # or NON_VOTER
+    member_type: str = "VOTER"  # VOTER or NON_VOTER
     promote: bool = False
     replace: bool = False
 
 
 class RaftConfig(Message, frozen=True):
-    """A Raft configuration, and the index of the operation that set it (-1 for the first)."""
+    """A Raft configuration, and the index of the log entry that set it (-1 for the first one)."""
 
     opid_index: int
     peers: tuple[PeerConfig, ...]
@@ -91,9 +93,9 @@ class PeerHealth(enum.StrEnum):
     """A leader's assessment of a peer (Kudu's `HealthReportPB.HealthStatus`)."""
 
     UNKNOWN = "UNKNOWN"
-    """The peer gave no answer since this leader was elected."""
+    """The peer has not answered since this leader was elected."""
     HEALTHY = "HEALTHY"
     FAILED = "FAILED"
-    """The peer gave no answer for `follower_unavailable_considered_failed_sec`."""
+    """The peer has not answered for `follower_unavailable_considered_failed_sec`."""
     FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
     """The peer reported a failure, or has lost its data and cannot receive them again."""

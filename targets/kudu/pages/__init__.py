@@ -1,4 +1,4 @@
-"""Pages of masters and tablet servers, for people and for Prometheus.
+"""Web pages of masters and tablet servers, for people and for Prometheus.
 
 Each page has two pure functions. One builds the page's data from a dump of the node; the data are
 also the page's JSON. The other renders the data as HTML (`master_views`, `tserver_views`). `Site`
@@ -16,16 +16,19 @@ __all__ = ["LIST_MAX", "MASTER_PAGES_PORT", "TSERVER_PAGES_PORT", "Dump", "PageO
 MASTER_PAGES_PORT: Final = 8051
 TSERVER_PAGES_PORT: Final = 8050
 LIST_MAX: Final = 1000
-"""Maximum number of list entries on a page; a page says so if it shows only a part."""
+"""Maximum number of list entries on a page. The page says if it shows only a part."""
 
 Dump = Mapping[str, Any]
 """A node's dump of its own state, as plain JSON."""
 PageOf = Callable[[str, int], str]
-"""The address of a node's pages for a browser, from the node's RPC address and its page port."""
+"""A function that returns the browser address of a node's pages.
+
+Its arguments are the node's RPC address and page port.
+"""
 
 
 def cut(name: str, entries: list[Any]) -> dict[str, Any]:
-    """Prepare a list for a page's data: at most `LIST_MAX` entries, their count, and the total."""
+    """Return at most `LIST_MAX` entries for a page, with the number shown and the total."""
     listed = entries[:LIST_MAX]
     return {"total": len(entries), "shown": len(listed), name: listed}
 

@@ -25,7 +25,7 @@ class MasterAnswer(NamedTuple):
     role: str = ""
     start_ns: int = 0
     error: str | None = None
-    told: tuple[str, ...] = ()  # the masters in that master's start parameters
+    told: tuple[str, ...] = ()  # the masters in that master's settings
 
 
 def masters(
@@ -36,8 +36,8 @@ def masters(
 ) -> dict[str, Any]:
     """Build the data of `/masters`: the committed configuration's members, with their `answers`.
 
-    The list comes from the configuration and not from flags (KUDU-2309), so it is the same on every
-    master.
+    The members come from the configuration and not from flags (KUDU-2309), so the list is the same
+    on every master.
     """
     peers = () if config is None else sorted(config.peers, key=lambda peer: peer.address)
     stored = {peer.address for peer in peers}
@@ -115,7 +115,6 @@ def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] |
 
 
 def _by_state(tablet: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """Sort key of tablets: deleted and replaced tablets come last."""
     return (tablet["state"] in {"DELETED", "REPLACED"}, tablet["start"], tablet["id"])
 
 
@@ -137,7 +136,7 @@ def _replicas(
 
 
 def tservers(dump: Dump, unresponsive_ms: int, page_of: PageOf) -> dict[str, Any]:
-    """Data of `/tablet-servers`: the servers that this master has heard of since its start."""
+    """Data of `/tablet-servers`: the servers that have registered since this master started."""
     rows = [
         {
             **server,

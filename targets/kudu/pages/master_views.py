@@ -1,4 +1,4 @@
-"""A master's pages as HTML. Each view renders the data that `master_data` builds under its name."""
+"""A master's pages as HTML: each function renders the data of the same name in `master_data`."""
 
 from __future__ import annotations
 
@@ -143,7 +143,6 @@ def table_page(data: Data) -> Html:
 
 
 def _replicas(tablet: Data) -> Html:
-    """The locations of a tablet's replicas, each with a link to the replica's own page."""
     if not tablet["replicas"]:
         return tag("span", "not placed yet", class_="muted")
     cells = (

@@ -1,4 +1,4 @@
-"""The metrics of nodes, derived from their dumps, as metric families for Prometheus.
+"""The metrics of nodes for Prometheus, derived from the nodes' dumps.
 
 A node exports series for at most `LIST_MAX` replicas and at most `LIST_MAX` tablet servers.
 """
@@ -26,7 +26,7 @@ _ELECTIONS: Final = (
 
 
 def metrics_page(families: Iterable[Family]) -> Plain:
-    """Build the page `/metrics`: text for Prometheus, and the same series as JSON."""
+    """Build the page `/metrics`, as text for Prometheus and as JSON."""
     kept = [family for family in families if family.samples]
     data = {
         family.name: [{"labels": dict(labels), "value": value} for labels, value in family.samples]
@@ -53,7 +53,6 @@ def _calls(calls: Mapping[str, int]) -> Family:
 
 
 def _raft(replicas: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
-    """Metrics of every replica, labelled by the name of its group."""
     families = [
         _gauge(f"kudu_raft_{key}", what, [({"group": g}, r[key]) for g, r in replicas])
         for key, what in _RAFT

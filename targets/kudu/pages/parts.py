@@ -1,6 +1,6 @@
-"""Functions that build HTML: they escape all text, and make tables, facts, badges and notes.
+"""Functions that build HTML: tables, facts, badges and notes. All text is escaped.
 
-Any value that is not an `Html` counts as text and is escaped.
+Any value that is not an `Html` counts as text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ _VOID: Final = frozenset({"meta", "link", "br"})
 
 
 class Html(str):
-    """Markup that goes into a page as it is. Only `tag`, `join` and constants create it."""
+    """Markup that goes into a page unchanged. Only `tag`, `join` and constants create it."""
 
     __slots__ = ()
 
 
 DASH: Final = Html("&ndash;")
-"""The sign for an empty cell."""
 
 Child = Html | str | int | float | None
 
@@ -67,11 +66,11 @@ _KINDS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("FAILED", "FAILED_UNRECOVERABLE", "SILENT"), "bad"),
 }
-"""Kinds of badges by state. All other states are normal or final, and their badges are grey."""
+"""Kinds of badges by state. States that are not listed are normal or final, with grey badges."""
 
 
 def badge(text: str, kind: str = "") -> Html:
-    """Build a word in the colour of its kind: `good`, `wait`, `bad` or `lead`; by default grey."""
+    """Build a badge: a word in the colour of its kind (`good`, `wait`, `bad`, `lead` or grey)."""
     return tag("span", text, class_=f"badge {kind}".rstrip())
 
 
@@ -100,7 +99,7 @@ def note(text: Child, kind: str = "") -> Html:
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
-    """A table of names and values."""
+    """A list of names and values."""
     rows = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs)
     return tag("dl", *rows, class_="facts")
 
@@ -124,7 +123,7 @@ def table(
 ) -> Html:
     """Build a table under its title. A column whose name begins with '#' contains numbers.
 
-    `data` is the result of `cut`, which has the number of entries and the number shown.
+    `data` is the result of `cut`, which has the total and the number of entries shown.
     """
     kinds = ["n" if name.startswith("#") else None for name in columns]
     head = (

@@ -45,7 +45,7 @@ Maker = Callable[[Query], Awaitable[Page | Plain]]
 
 
 class Route(NamedTuple):
-    """A page of a node. A page without a `tab` is linked only from other pages or the overview."""
+    """A page of a node. A page without a `tab` has no entry in the navigation."""
 
     path: str
     title: str

@@ -33,7 +33,7 @@ def _row(replica: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
-    """Data of `/tablet`: a replica with schema, Raft group and log; `None` if the id is unknown."""
+    """Data of `/tablet`: one replica; `None` if the id is unknown."""
     match = next((t for t in dump["tablets"] if t["tablet_id"] == tablet_id), None)
     if match is None:
         return None
@@ -45,7 +45,7 @@ def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any]
         column if isinstance(column, Mapping) else {"id": column[0], "name": column[1]}
         for column in match["columns"]
     ]
-    health = raft.get("peer_health", {})  # the leader's view of its peers
+    health = raft.get("peer_health", {})  # only the leader reports its peers' health
     return {
         **match,
         "columns": columns,

@@ -1,4 +1,4 @@
-"""A tablet server's pages as HTML. Each view renders the data of its name in `tserver_data`."""
+"""A tablet server's pages as HTML: each function renders the data of its name in `tserver_data`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def tablets(data: Data) -> Html:
 
 
 def _state(replica: Data) -> Html:
-    """Build a replica's state as a badge, or the state of its data if these are not ready."""
     data_state = replica["data_state"]
     return state_badge(replica["state"] if data_state == "READY" else data_state)
 

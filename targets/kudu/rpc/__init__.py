@@ -3,21 +3,18 @@
 As in Kudu's `rpc/`, one cached connection per remote address carries many concurrent calls, each
 with its own call id. A frame is the msgpack array `[kind, call_id, method, body]`.
 
-* **Every error says what the caller may conclude.** Every error has `sent`. False means that the
-  request cannot have been processed (no server listens, no connection was opened, or the server
-  refused the request unread). True means that it may have been processed. An operation whose answer
-  was lost is indeterminate, and this flag is the source of that information.
+* **Every error says whether the request may have been processed** (`sent`). False means that it
+  cannot have been: no server listens, no connection was opened, or the server refused the request
+  unread. A client derives from `sent` whether an operation is indeterminate.
 * **Frames may be lost, doubled or reordered** by the nemesis. Answers to unknown call ids are
-  ignored. A call whose id was already seen on a connection is not run again (within a bounded
-  window; older ids count as seen).
-* **Nothing waits forever.** Every call has a deadline. All deadlines of a connection share one
-  timer, which is set again only when needed. If a call times out, and its connection has received
-  nothing since the call was sent, the client retires the connection, and later calls open a new
-  one. Otherwise they would queue on a connection that stays dead even after a partition has healed.
+  ignored. A server handles a call id only once per connection.
+* **Nothing waits forever.** Every call has a deadline. If a call times out, and its connection has
+  received nothing since the call was sent, the client opens a new connection for later calls.
+  Otherwise these would wait on a connection that stays dead even after a partition has healed.
 * **Calls are cheap**, since a simulated second of a small cluster has some eighty calls. Frames are
-  sent without waiting, unless back-pressure delays them. The client uses no task per call, and for
-  `RpcClient.start` no future either. The server uses no task for a handler that answers at once, or
-  that returns an `Answer` to be set later.
+  sent without waiting, unless back-pressure delays them. All deadlines of a connection share one
+  timer. The client needs no task per call. The server needs no task for a handler that answers at
+  once, or that returns an `Answer` to be set later.
 
 A handler that raises anything except `RpcHandlerError` has a bug: its task fails, the node panics,
 and the crash checker reports it.

@@ -35,13 +35,13 @@ _PENDING_CALLS_MAX: Final = 4096
 """Maximum number of unanswered calls on one connection."""
 _PARSED_ADDRESSES_MAX: Final = 1024
 _TIMER_SLACK_S: Final = 1e-6
-"""Event loops round deadlines; without this slack, a timer could fire many times too early."""
+"""Event loops round deadlines. Without slack, a timer could fire many times too early."""
 _CONNECT_TIMEOUT_FIRST_S: Final = 1.0
 _CONNECT_TIMEOUT_MAX_S: Final = 5.0
 
 
 class _Call:
-    """An unanswered call, whose caller awaits `outcome`: a frame or an error."""
+    """A call without an answer yet. The caller awaits `outcome`, a frame or an error."""
 
     __slots__ = ("deadline", "outcome", "received_before", "sender")
 
@@ -49,10 +49,9 @@ class _Call:
         self.outcome = outcome
         self.deadline = deadline
         self.received_before = 0
-        self.sender: asyncio.Task[None] | None = None  # while back-pressure delays the request
+        self.sender: asyncio.Task[None] | None = None  # set while back-pressure delays the request
 
     def answer(self, frame: Frame) -> bool:
-        """End the call with its answer; return whether the answer was readable."""
         self._finish(frame)
         return True
 
@@ -62,7 +61,8 @@ class _Call:
         self._finish(error)
 
     def _finish(self, outcome: Frame | RpcError) -> None:
-        # Set an error as the result: asyncio logs exceptions that a cancelled caller never reads.
+        # Set an error as a result, because asyncio complains about exceptions that are never
+        # retrieved.
         if self.outcome is not None and not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -70,8 +70,8 @@ class _Call:
 class _CallWithCallback(_Call, Generic[R_co]):
     """A call that ends in a callback.
 
-    The task that reads an answer passes the answer to the callback. An error is passed by a
-    separate task, so that an exception in the callback fails a task of the node.
+    The task that reads an answer passes the answer to the callback. A separate task passes an
+    error, so that an exception in the callback fails a task of the node.
     """
 
     __slots__ = ("_address", "_done", "_env", "_request")
@@ -84,7 +84,7 @@ class _CallWithCallback(_Call, Generic[R_co]):
         done: Callable[[R_co | RpcError], None],
         deadline: float,
     ) -> None:
-        # Set the fields of `_Call` here, because calling its `__init__` takes longer.
+        # Set the fields here: calling `_Call.__init__` would take longer.
         self.outcome = None
         self.deadline = deadline
         self.received_before = 0
@@ -129,8 +129,6 @@ def _read_answer(frame: Frame, address: Address, request: Call[R_co]) -> R_co:
 
 
 class _Link:
-    """One connection and the calls on it."""
-
     def __init__(self, client: RpcClient, env: Env, address: Address, conn: Conn) -> None:
         self._client = client
         self._env = env
@@ -143,11 +141,11 @@ class _Link:
         self.loop = asyncio.get_running_loop()
         self.address = address
         self.is_retired = False
-        """Whether later calls to the address use another connection."""
+        """Whether later calls to the address must use another connection."""
         self.reader: asyncio.Task[None] | None = None
 
     def start(self, request: Call[R_co], call: _Call) -> int:
-        """Send a request and return the call's id. Later, the link answers or fails the call.
+        """Send a request and return the call's id. The call later gets an answer or an error.
 
         Raises `RpcBusyError` or `ValueError`; in both cases nothing was sent.
         """
@@ -176,7 +174,7 @@ class _Link:
             call.sender.cancel()
 
     async def _send(self, frame: bytes, call: _Call) -> None:
-        """Send a frame that back-pressure has delayed; the call's end cancels this task."""
+        """Send a frame that back-pressure has delayed. The end of the call cancels this task."""
         try:
             await self._conn.send(frame)
         except OSError as error:
@@ -216,7 +214,7 @@ class _Link:
             self.drop(f"the client gave up the connection to {self.address}")
 
     async def read(self) -> None:
-        """Hand answers to their calls until the connection ends."""
+        """Pass answers to their calls until the connection ends."""
         conn, decode = self._conn, FRAME_DECODER.decode
         while True:
             try:
@@ -239,7 +237,7 @@ class _Link:
         self.drop(f"the connection to {self.address} ended before the answer came")
 
     def drop(self, message: str) -> None:
-        """End the connection; its unanswered calls may or may not have been processed."""
+        """End the connection. Its unanswered calls may have been processed."""
         self._client.retire(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -254,8 +252,6 @@ class _Link:
 
 
 class _Dial:
-    """An attempt to connect, and the calls that wait for it."""
-
     __slots__ = ("task", "waiters")
 
     def __init__(self) -> None:
@@ -264,10 +260,13 @@ class _Dial:
 
 
 class Caller(Protocol):
-    """A client that the bundled target's clients call through: its own RPC, or real Kudu's."""
+    """The interface of RPC clients, which speak either the bundled protocol or real Kudu's."""
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Make one call, without retries. Raises `RpcError`; if `sent`, the call may have run."""
+        """Make one call, without retries.
+
+        Raises `RpcError`; if `sent`, it may have been processed.
+        """
         ...
 
     def close(self) -> None:
@@ -278,12 +277,15 @@ class Caller(Protocol):
 class RpcClient:
     """A client for the RPC methods of other nodes, with one cached connection per address.
 
-    A name is resolved again at every attempt to connect. After a network error, a call therefore
+    Every attempt to connect resolves the node's name again. After a network error, a call therefore
     reaches the node that has the name now (KUDU-1885).
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
-        """Create a client. If `resolve_once` (switch DNS-ONCE), resolve each name only once."""
+        """Create a client.
+
+        With `resolve_once` (defect DNS-ONCE), it resolves each name only once.
+        """
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._lost_until_s: dict[Address, float] = {}
@@ -293,7 +295,10 @@ class RpcClient:
         self._closed = False
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Make one call, without retries. Raises `RpcError`; if `sent`, the call may have run."""
+        """Make one call, without retries.
+
+        Raises `RpcError`; if `sent`, it may have been processed.
+        """
         where = self._parsed.get(address) or self._parse(address)
         link = self._links.get(where)
         if link is None:
@@ -373,7 +378,7 @@ class RpcClient:
             link.drop("the RPC client was closed")
 
     def retire(self, link: _Link) -> None:
-        """Use `link` for no further calls; its running calls keep their deadlines."""
+        """Use `link` for no further calls. Its running calls keep their deadlines."""
         link.is_retired = True
         if self._links.get(link.address) is link:
             del self._links[link.address]
@@ -386,9 +391,9 @@ class RpcClient:
         return parsed
 
     def lose_name(self, name: Address | str, for_s: float) -> None:
-        """Fail to resolve `name` for `for_s`, as if the name server did not know it.
+        """Make resolving `name` fail for `for_s`, as if the name server did not know it.
 
-        Open connections to the name stay.
+        Open connections are not affected.
         """
         if len(self._lost_until_s) >= _PARSED_ADDRESSES_MAX:
             self._lost_until_s.clear()
@@ -407,7 +412,6 @@ class RpcClient:
         return address if self._resolved is None else self._resolved.setdefault(name, address)
 
     async def _connect(self, address: Address, deadline: float) -> _Link:
-        """Wait for a connection to `address`. Raises an `RpcError` whose `sent` is False."""
         if self._closed:
             raise RpcConnectionError("the RPC client is closed", sent=False)
         dial = self._dials.get(address)
@@ -432,14 +436,14 @@ class RpcClient:
             try:
                 raise outcome
             finally:
-                del outcome  # as in `call`
+                del outcome  # avoid a reference cycle, as in `call`
         return outcome
 
     async def _dial(self, address: Address, dial: _Dial) -> None:
-        """Try to connect until a connection opens, an `OSError` occurs, or no call waits any more.
+        """Try to connect until a connection opens, an `OSError` occurs, or all calls have given up.
 
-        Each attempt has a time limit: an attempt that began during a partition must not outlast the
-        partition for long.
+        Each attempt has a short time limit, so that the client connects soon after a partition
+        heals.
         """
         timeout_s = _CONNECT_TIMEOUT_FIRST_S
         outcome: _Link | RpcError

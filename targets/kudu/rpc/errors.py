@@ -1,4 +1,4 @@
-"""The reasons why a call got no answer, and what its caller may conclude."""
+"""The reasons why a call got no answer. Each says whether the call may have been processed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RpcRemoteError(RpcError):
 
 
 class RpcBusyError(RpcError):
-    """Too many calls are unanswered, so the client or the server refused this one (not `sent`)."""
+    """Too many calls are unanswered, so the client or the server refused this one unprocessed."""
 
 
 class RpcHandlerError(Exception):

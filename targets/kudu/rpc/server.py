@@ -26,20 +26,20 @@ from targets.kudu.rpc.wire import (
 CALLS_IN_FLIGHT_MAX: Final = 256
 """Maximum number of unanswered calls per service (the part of the method before the dot).
 
-The limit is per service, so that hanging writes cannot starve the consensus traffic that would end
-them.
+The limit is per service, because writes that wait must not block the consensus calls that would end
+the wait.
 """
 
 _SEEN_CALLS_MAX: Final = 1024
-"""The number of latest call ids per connection that a server remembers, to drop duplicates."""
+"""The number of call ids per connection that a server remembers, to drop duplicates."""
 _CONNECTIONS_MAX: Final = 1024
 """Maximum number of connections of a server, which closes further connections at once."""
 
 
 class Answer:
-    """An answer that a handler promises: a later call of `set` sends it.
+    """An answer that a handler promises and later sends with `set`.
 
-    The first `set` wins. Setting an `RpcHandlerError` sends a remote error.
+    Only the first `set` counts. Setting an `RpcHandlerError` sends a remote error.
     """
 
     __slots__ = ("_on_set", "response")
@@ -79,7 +79,7 @@ class RpcServer:
     """Serves the RPC methods of one node, on one port.
 
     `handler(request, peer)` is either a coroutine function or a plain function. A plain function
-    returns the answer at once, an `Answer` (neither needs a task), or an awaitable. `peer` is the
+    returns the answer, an `Answer` or an awaitable. Only an awaitable needs a task. `peer` is the
     caller's node name.
     """
 
@@ -96,7 +96,10 @@ class RpcServer:
         self.calls: dict[str, int] = {}
         """The number of calls of each method since this server was created."""
         self.put_off = Counter[str]()
-        """The number of calls of each method that handlers postponed; callers resend them."""
+        """The number of calls of each method that handlers postponed.
+
+        Callers resend these calls.
+        """
         self._listener: Listener | None = None
 
     @property
@@ -118,7 +121,7 @@ class RpcServer:
         self._listener = await self._env.net.listen(self._port, self._serve)
 
     def close(self) -> None:
-        """Stop listening and end all connections; running calls continue without an answer."""
+        """Stop listening and end all connections. Running calls continue, but send no answer."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -126,7 +129,7 @@ class RpcServer:
             connection.close()
 
     async def _serve(self, conn: Conn) -> None:
-        """Read requests from a connection until it ends; calls in progress may run longer."""
+        """Read requests from a connection until it ends."""
         if len(self._connections) >= _CONNECTIONS_MAX:
             conn.close()
             return
@@ -156,7 +159,6 @@ class RpcServer:
             del self._connections[key]
 
     def _dispatch(self, call: Frame, conn: Conn) -> bytes | None:
-        """Run or start a call; return the answer if it is available at once."""
         method = self._methods.get(call.method)
         if method is None:
             return error_frame(call.call_id, REMOTE, f"unknown method {call.method!r}")
@@ -189,8 +191,6 @@ class RpcServer:
         return None
 
     def _await_answer(self, answer: Answer, service: str, call_id: int, conn: Conn) -> None:
-        """Send the answer as soon as `Answer.set` is called."""
-
         def send(response: Any) -> None:
             self._in_flight[service] -= 1
             frame = _encode_answer(call_id, response)
@@ -215,7 +215,7 @@ class RpcServer:
 def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call[Any]]:
     """Return the declared type of a handler's request: parameter `position` after `self`."""
     function = getattr(handler, "__func__", handler)
-    # Cache no closure, because the cache would keep the closure's node alive.
+    # Do not cache closures, because the cache would keep their nodes alive.
     read = _declared if function.__closure__ is None else _declared.__wrapped__
     request_type: type[Call[Any]] = read(function)[position]
     return request_type
@@ -223,18 +223,18 @@ def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call
 
 @functools.lru_cache(maxsize=256)
 def _declared(function: Callable[..., Any]) -> list[Any]:
-    """Return a function's declared types, cached: nodes start often, and reading types is slow."""
+    """Return a function's declared types, cached because reading types is slow."""
     return list(get_type_hints(function).values())
 
 
 @functools.lru_cache(maxsize=256)
 def _decoder(request_type: type[Call[Any]]) -> msgspec.msgpack.Decoder[Call[Any]]:
-    """Return a type's decoder, which all servers of the process share, since it keeps no state."""
+    """Return the decoder of a type; all servers of the process share it."""
     return msgspec.msgpack.Decoder(request_type)
 
 
 class _Unstarted:
-    """Holds a handler's coroutine, and closes it if the node dies before the task starts."""
+    """Holds a handler's coroutine, to close it if the node dies before the task starts."""
 
     def __init__(self, coroutine: types.CoroutineType[Any, Any, msgspec.Struct]) -> None:
         self._coroutine = coroutine
@@ -247,20 +247,21 @@ class _Unstarted:
 
 
 class _SeenCalls:
-    """The call ids that were handled on one connection, within a bounded window.
+    """The call ids that were handled on one connection.
 
-    A client numbers its calls consecutively. Every id up to the highest one was therefore seen,
-    except for the recorded skipped ids. An id far below the highest one must be a late copy.
+    A client numbers its calls consecutively. Every id up to the highest one was therefore handled,
+    except for the recorded skipped ids. An id far below the highest one counts as handled, because
+    it must be a late copy.
     """
 
     __slots__ = ("_highest", "_skipped")
 
     def __init__(self) -> None:
         self._highest = 0
-        self._skipped: dict[int, None] = {}  # call ids, rising
+        self._skipped: dict[int, None] = {}  # rising
 
     def add(self, call_id: int) -> bool:
-        """Record `call_id`; return false if it was handled before, or is older than the window."""
+        """Record `call_id`; return false if it was handled before or is very old."""
         highest = self._highest
         if call_id <= highest:
             if call_id not in self._skipped:
@@ -287,7 +288,7 @@ def _encode_answer(call_id: int, response: Any) -> bytes:
 
 
 def _try_send(conn: Conn, frame: bytes) -> bool:
-    """Send an answer at once; return false if back-pressure delays it. Ignore lost connections."""
+    """Send an answer; return false if back-pressure delays it. Ignore lost connections."""
     try:
         return conn.try_send(frame)
     except OSError:
@@ -295,7 +296,6 @@ def _try_send(conn: Conn, frame: bytes) -> bool:
 
 
 async def _send(conn: Conn, frame: bytes) -> None:
-    """Send an answer, waiting while back-pressure delays it; do nothing on a lost connection."""
     try:
         await conn.send(frame)
     except OSError:

@@ -22,8 +22,8 @@ R_co = TypeVar("R_co", bound=msgspec.Struct, covariant=True)
 class Call(msgspec.Struct, Generic[R_co], frozen=True, array_like=True):
     """A request, whose class determines its method and the type of its answer.
 
-    Each service has its own generic subclass: `class PingRequest(SomeCall[Pong])` is the method
-    `Ping` of that service, answered with a `Pong`.
+    Each service has its own generic subclass of `Call`. For example, `class
+    PingRequest(SomeCall[Pong])` is that service's method `Ping`, which is answered with a `Pong`.
     """
 
     service: ClassVar[str]
@@ -41,7 +41,7 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True, array_like=True):
 
 
 class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A frame whose body is decoded only once its type is known."""
+    """A frame. Its body is decoded later, once the type of the body is known."""
 
     kind: int
     call_id: int

@@ -1,4 +1,4 @@
-"""The actions of the tool `harness kudu`, which have the names of Kudu's own actions.
+"""The actions of `harness kudu`, with the names of Kudu's own actions.
 
 An action calls the cluster through an `Admin`, and returns a text to print. Lists are printed as
 tables, or as JSON with Kudu's keys (`tools/tool_action_master.cc`, `tool_action_table.cc`,
@@ -179,7 +179,7 @@ async def _table_scan(admin: Admin, given: argparse.Namespace) -> Said:
 async def _rows_of(
     admin: Admin, tablet: m.TabletLocations
 ) -> AsyncIterator[tuple[Sequence[int], Sequence[m.Value]]]:
-    """Read a tablet's rows from its leader; yield the column ids and the values of each row."""
+    """Yield all rows of a tablet from its leader, each as the column ids and the values."""
     leader = _leader_of(tablet)
     token = b""
     while True:
@@ -206,7 +206,7 @@ def _leader_of(tablet: m.TabletLocations) -> m.ReplicaLocation:
 
 
 async def _tablet_leader(admin: Admin, tablet_id: str) -> m.ReplicaLocation:
-    """Find the location of a tablet's leading replica. Raises `ToolError` if it is unknown."""
+    """Return the location of a tablet's leading replica. Raises `ToolError` if it is unknown."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     for table in listed.tables:
         for tablet in await _locate(admin, m.TableIdentifier(table_id=table.id)):
@@ -250,7 +250,7 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said:
-    """Force a configuration on one replica: a tablet without a majority has no leader to ask."""
+    """Force a configuration on one replica, because a tablet without a majority has no leader."""
     if given.tablet == SYSTEM_TABLET_ID:
         answer = await admin.ask_master(given.server, m.GetMasterRegistrationRequest())
         uuid = answer.meta.master_uuid
@@ -260,7 +260,7 @@ async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said
         if not uuid:
             raise ToolError(f"Not found: the masters know no tablet server at {given.server}")
     group = "master" if given.tablet == SYSTEM_TABLET_ID else given.tablet
-    admin.announce("config-forced", group=group)  # before the change can take effect
+    admin.announce("config-forced", group=group)  # announce this before the change can take effect
     request = raft.UnsafeChangeConfigRequest(uuid, given.tablet, tuple(given.peer_uuids))
     await _ask_replica(admin, given.server, request)
     return Said("")

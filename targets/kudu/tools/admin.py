@@ -1,8 +1,7 @@
 """An administrator's access to a cluster: calls to its masters and servers, with time limits.
 
 A tool waits for a leader, as Kudu's own client does. It sends each request once and reports the
-answer. The only exception: if a master refuses a request because it does not lead, the tool repeats
-the request.
+answer. It sends a request again only if a master refused it because the master does not lead.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from targets.kudu import messages as m
 from targets.kudu.rpc import Call, Caller, R_co, RpcError
 
 LOCATIONS_MAX: Final = 100_000
-"""The number of tablets to ask for: more than any table has."""
+"""The number of tablets to ask for. No table has more."""
 _AT_ONCE: Final = 16
 """Maximum number of concurrent calls."""
 _PAUSE_S: Final = 0.25
@@ -54,7 +53,7 @@ class Admin:
         self._timeout_s = timeout_s
 
     def request_id(self) -> m.RequestId:
-        """Make the request id of a change; no other request has this id."""
+        """Return a new request id for a change."""
         return m.RequestId(f"{self._env.random.getrandbits(64):016x}-tool", 1, "")
 
     async def ask(self, address: str, request: Call[R_co]) -> R_co:
@@ -94,7 +93,7 @@ class Admin:
             await asyncio.sleep(_PAUSE_S)
 
     async def leader(self) -> str:
-        """Return the address of the master that leads in the highest term, or raise `ToolError`."""
+        """Return the address of the master that leads in the highest term. Raises `ToolError`."""
         answers = await self.all_of(self.masters, self._connect)
         leaders = [
             (answer.meta.term, address)

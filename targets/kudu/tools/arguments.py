@@ -18,7 +18,7 @@ COLUMNS: Final = "key:string,value:string"
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports mistakes as `UsageError` and accepts no abbreviated options."""
+    """A parser that raises `UsageError` for mistakes and accepts no abbreviated options."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(allow_abbrev=False, **named)

@@ -25,7 +25,7 @@ def data_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterat
 
 
 def listing(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Said:
-    """Format rows as a table, with the rows' keys as headings, or as JSON."""
+    """Format rows as JSON, or as a table with the rows' keys as headings."""
     if options.format == "json":
         return Said(json.dumps(rows))
     if not rows:

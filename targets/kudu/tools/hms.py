@@ -2,11 +2,9 @@
 
 The actions `list`, `check`, `fix`, `precheck` and `downgrade` follow Kudu's
 `tools/tool_action_hms.cc`. A table and its entry belong together if they have the same table id.
-`fix` creates missing entries. It overwrites entries that differ from Kudu's data, including their
-names and `kudu.master_addresses`. It drops entries without a table only with
-`--drop_orphan_hms_tables`. `downgrade` converts entries to the format from before the
-synchronization (`LEGACY_HANDLER`); `fix` treats downgraded entries as missing, and overwrites them
-with current entries.
+`fix` creates missing entries, and overwrites entries that differ from Kudu's data. It drops entries
+without a table only with `--drop_orphan_hms_tables`. `downgrade` converts entries to the format
+from before the synchronization (`LEGACY_HANDLER`), which `fix` reverts.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ class Metastore:
     """Kudu's and Hive's catalogs, for the actions of `harness kudu hms`."""
 
     def __init__(self, admin: Admin, catalog: HmsCatalog, cluster_id: str) -> None:
-        """Use `admin` to call the masters, and `catalog` to call the metastore in their name."""
+        """Use `admin` to call the masters, and `catalog` to call the metastore on their behalf."""
         self.admin = admin
         self.catalog = catalog
         self.cluster_id = cluster_id
@@ -194,7 +192,7 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Check that all tables' names are valid in Hive, and distinct even though it ignores case."""
+    """Check that the tables' names are valid in Hive, and distinct although Hive ignores case."""
     del given
     tables = await _tables(admin)
     counts = Counter(table.name.lower() for table in tables)
@@ -233,4 +231,4 @@ HMS_ACTIONS = {
     "hms list": _list,
     "hms downgrade": _downgrade,
 }
-"""Actions that need a metastore, by name; `hms precheck` needs none and is in `actions.ACTIONS`."""
+"""The actions that need a metastore, by name."""

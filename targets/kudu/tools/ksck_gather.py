@@ -33,7 +33,7 @@ _Hosted = Mapping[str, m.HostedTablet]
 
 
 async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
-    """Collect the input of `judge`, with checksums of all replicas' rows if `checksum`."""
+    """Collect the input of `judge`; with `checksum`, add checksums of all replicas' rows."""
     asked = await admin.all_of(admin.masters, lambda address: _master(admin, address))
     masters = tuple(server for server, _ in asked)
     states = tuple(
@@ -104,7 +104,6 @@ async def _tserver(admin: Admin, entry: m.TabletServerEntry) -> tuple[ServerSumm
 async def _consensus_state(
     admin: Admin, address: str, uuid: str, tablet_id: str
 ) -> ConsensusState | None:
-    """Return a replica's view of its group; `None` if the server does not run the replica."""
     answer = await admin.ask(address, GetConsensusStateRequest(uuid, tablet_id))
     config = answer.active_config
     if answer.error is not None or config is None:
@@ -129,7 +128,7 @@ class _Replicas:
         self.unread: list[str] = []
 
     async def table(self, leader: str, listed: m.ListedTable) -> ObservedTable | None:
-        """Read a table; return `None` if it was deleted meanwhile or cannot be read."""
+        """Read a table; return `None` if it was just deleted or cannot be read."""
         identifier = m.TableIdentifier(table_id=listed.id)
         locations = m.GetTableLocationsRequest(
             identifier, max_returned_locations=LOCATIONS_MAX, any_replica=True
@@ -190,7 +189,7 @@ class _Replicas:
         )
 
     async def checksums(self, tables: Sequence[ObservedTable]) -> ChecksumResults:
-        """Get checksums of all replicas' rows, at a timestamp that each tablet's leader chooses."""
+        """Return checksums of all replicas' rows, at a timestamp from each tablet's leader."""
         return ChecksumResults(
             tables={
                 table.name: tuple(await self._admin.all_of(table.tablets, self._checksum))

@@ -1,7 +1,6 @@
 """Derives the results of a cluster check from the servers' answers (Kudu's `tools/ksck.cc`).
 
-The functions are pure: `judge` derives the results from the answers in `Observed`. The first
-matching rule gives the health of a tablet:
+The functions are pure. The first matching rule gives the health of a tablet:
 
 1. a replica is being copied: RECOVERING;
 2. fewer voters run than a majority needs: UNAVAILABLE;
@@ -13,7 +12,7 @@ matching rule gives the health of a tablet:
 7. otherwise: HEALTHY.
 
 Masters must agree on type, term, leader and members of their own group. If a single master does not
-answer, the check therefore fails.
+answer, the check fails.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All collected answers of servers. `tables` is `None` if no leading master answered."""
+    """The answers of all servers. `tables` is `None` if no leading master answered."""
 
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]
     tservers: tuple[ServerSummary, ...] = ()
     tserver_states: dict[str, str] = {}
-    """Maintenance states of tablet servers by uuid; the results lack them, as in Kudu's JSON."""
+    """Maintenance states of tablet servers by uuid. As in Kudu's JSON, the results lack them."""
     tables: tuple[ObservedTable, ...] | None = None
     unread: tuple[str, ...] = ()
     """The reasons why tables could not be checked, one sentence each."""
@@ -133,7 +132,6 @@ def _server_errors(what: str, servers: Sequence[ServerSummary]) -> Iterable[str]
 
 
 def _in_conflict(seen: Observed) -> bool:
-    """Whether a master reported no state, or a different state than another master."""
     states = {state.uuid: state.consensus_state for state in seen.master_states}
     if any(server.uuid not in states for server in seen.masters):
         return True
@@ -172,7 +170,7 @@ def _tablet(table: ObservedTable, tablet: ObservedTablet) -> TabletSummary:
 
 
 def _health(table: ObservedTable, tablet: ObservedTablet) -> tuple[Health, str]:
-    """Return the health of a tablet, and the end of the sentence that describes it."""
+    """Return the health of a tablet, and words that describe it."""
     master, replicas = tablet.master_cstate, tablet.replicas
     voters = [replica for replica in replicas if replica.is_voter]
     running = sum(replica.is_running for replica in voters)

@@ -57,7 +57,7 @@ class ConsensusState(_Part, frozen=True):
     def agrees_with(self, other: ConsensusState) -> bool:
         """Whether both states have the same leader, voters and non-voters.
 
-        For two replicas, term and type must be the same as well. A master's record has no pending
+        Two replicas must also have the same term and type. A master's record has no pending
         configuration, and its term may lag.
         """
         if ConfigType.MASTER not in (self.type, other.type) and (
@@ -87,7 +87,10 @@ class MasterConsensusState(_Part, frozen=True):
 
 
 class ReplicaSummary(_Part, frozen=True):
-    """A replica that the master knows; `state` is `None` if its server failed or lacks it."""
+    """A replica that the master knows.
+
+    `state` is `None` if its server failed or does not have it.
+    """
 
     ts_uuid: str
     ts_address: str | None = None

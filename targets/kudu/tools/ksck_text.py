@@ -1,7 +1,7 @@
 """A cluster check as a plain report, in the order and with the words of Kudu's `ksck`.
 
-`concise` omits healthy tablets, and matrices without a conflict; `full` includes them. The last
-line is OK or FAILED.
+`concise` omits healthy tablets, and tables of configurations that agree; `full` includes them. The
+last line is OK or FAILED.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _replica_state(replica: ReplicaSummary) -> str:
 def _matrix(
     uuids: Sequence[str], master: ConsensusState | None, states: Mapping[str, ConsensusState]
 ) -> Iterator[str]:
-    """Yield the lines of a matrix: the members of each configuration, one letter per server."""
+    """Yield the lines of a table with the members of each configuration, one letter per server."""
     others = sorted(
         {uuid for state in states.values() for uuid in (*state.voter_uuids, *state.non_voter_uuids)}
     )

@@ -15,12 +15,12 @@ from targets.kudu import messages as m
 from targets.kudu.tools.admin import Admin, ToolError
 
 DONE_S: Final = 60.0
-"""How long to wait until all tablets have applied a change, as in Kudu's tool."""
+"""The time limit for all tablets to apply a change, as in Kudu's tool."""
 _ASK_EVERY_S: Final = 0.1
 
 
 async def create(admin: Admin, options: argparse.Namespace) -> Said:
-    """Create a table. Its first column is the key, whose hash spreads the rows over the tablets."""
+    """Create a table. Its first column is the key, which is also hashed."""
     (key, key_type), *others = options.columns
     columns = (
         m.Column(id=0, name=key, type=key_type, is_key=True, is_nullable=False),

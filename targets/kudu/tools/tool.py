@@ -18,7 +18,7 @@ TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
 _ESCAPED: Final = {
     code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
 }
-"""Escapes for control characters: users choose table names, which must not control the terminal.
+"""Escapes for control characters, so that a table's name cannot control the terminal.
 
 The escapes are valid in JSON as well.
 """
@@ -33,7 +33,7 @@ async def use_tool(
 ) -> Said:
     """Run the action that `arguments` name. Raises `UsageError` for unknown arguments.
 
-    `metastore` opens the catalogs for the actions `hms ...`, if the cluster has metastores.
+    `metastore` opens both catalogs for the actions `hms ...`, if the cluster has metastores.
     """
     options = parse(arguments)
     try:

@@ -7,16 +7,16 @@ from typing import Final
 from targets.kudu.messages import TabletError, TabletErrorCode
 
 RESULTS_MAX: Final = 20_000
-"""Number of remembered write results at which a tablet starts to refuse new writes (THROTTLED).
+"""Number of remembered write results at which a tablet begins to refuse new writes (THROTTLED).
 
-The results of writes that were accepted before may exceed the limit.
+Writes that were accepted before may exceed the limit.
 """
 ROW_ERRORS_MAX: Final = 500_000
-"""Number of row errors in remembered results at which a tablet starts to refuse new writes."""
+"""Number of row errors in remembered results at which a tablet begins to refuse new writes."""
 CLIENTS_MAX: Final = 50_000
-"""Number of remembered clients at which a tablet starts to refuse new writes."""
+"""Number of remembered clients at which a tablet begins to refuse new writes."""
 CLIENTS_KEPT: Final = 1000
-"""How many of the latest clients a tablet remembers, however old their writes are."""
+"""The number of latest clients that a tablet remembers, regardless of age."""
 WRITES_WAITING_MAX: Final = 256
 """Maximum number of writes per tablet that wait for their commit."""
 WRITES_WAITING_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -1,15 +1,14 @@
 """A tablet server's heartbeats to masters, with one loop per master (Kudu: one thread per master).
 
-Each master has one loop, however often the list of masters names it (KUDU-2684). A `_MasterLoop`
-waits for the interval or for a change of a tablet. Then it asks the tablet manager for the reports
-that are due, and passes the master's answer to its `ReportTracker`. A changed tablet is reported at
-once, after a short pause in which further changes join the report. A master that does not answer
-delays only its own loop.
+A master has only one loop, even if the list of masters names it twice (KUDU-2684). A loop waits for
+the interval or for a change of a tablet. Then it asks the tablet manager for the reports that are
+due, and passes the master's answer to its `ReportTracker`. A changed tablet is reported after a
+short pause, so that further changes join the report. A master that does not answer delays only its
+own loop.
 
-The answers of masters name the current masters, and the server also runs a loop for each of these
-that was not in its initial list. The server believes the answer of the newest term and, within a
-term, the answer of the leader. The server always keeps the loops of its initial list, so it can
-recover from a wrong answer.
+Answers name the current masters. The server also runs a loop for each of these. It believes the
+answer of the newest term and, within a term, the answer of the leader. It always keeps the loops of
+its initial list, so it can recover from a wrong answer.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _COALESCE_S: Final = 0.01
 
 
 class ClusterMembership(Protocol):
-    """The id of this server's cluster, stored so that the server never joins another one."""
+    """Stores the id of this server's cluster, so that the server never joins another one."""
 
     cluster_id: str
 
@@ -68,7 +67,8 @@ class _MasterLoop:
             failures_before_backoff=flags.heartbeat_max_failures_before_backoff,
             full_on=_full_on(node.bugs),
         )
-        # With switch KUDU-1374, this master's acknowledgements clear the dirty marks of `others`.
+        # With the defect KUDU-1374, this master's acknowledgements clear the dirty marks of
+        # `others`.
         self.others: Sequence[_MasterLoop] = ()
         self._wake = Wakeup()
 
@@ -87,8 +87,8 @@ class _MasterLoop:
             if self._tracker.beat_now:
                 if self._tracker.failures == 0:
                     await asyncio.sleep(_COALESCE_S)
-                # The call failed, perhaps at once, so pause before the retry. (Kudu does not pause,
-                # which wastes CPU time.)
+                # The call failed, perhaps at once, so pause. (Kudu does not pause, which wastes CPU
+                # time.)
                 else:
                     await asyncio.sleep(self._interval_s / 10)
                 continue
@@ -109,7 +109,7 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
-        # If logs are not synced, a cluster may lose its id in a power cut and create a new id. A
+        # If logs are not synced, a power cut can make a cluster lose its id and create a new one. A
         # server that had stored the old id could never join again, so it stores no id. (Kudu's
         # servers never store a cluster id.)
         lasts = self._node.flags.log_force_fsync_all
@@ -117,7 +117,8 @@ class _MasterLoop:
             await self._membership.join(response.cluster_id)
         own_id = self._membership.cluster_id
         if own_id and response.cluster_id and response.cluster_id != own_id:
-            # When this server sent the request to this foreign master, it had not joined a cluster.
+            # This master belongs to another cluster, which this server had not joined when it sent
+            # the request.
             self._tracker.failed()
             return
         marked = self._tracker.dirty if self.others else {}
@@ -166,10 +167,11 @@ class Heartbeater:
         self._membership = membership
         self._seqno = seqno
         self._told = tuple(masters)
-        self._named_by = (-1, False)  # last believed answer: its term, whether a leader sent it
-        self._named: tuple[str, ...] = ()  # the masters that the last believed answer named
-        # Loops have their master's address as key. With the switch KUDU-2684, if the initial list
-        # names a master twice, the master's second loop has the key "ADDRESS (2)".
+        # term of the last believed answer, and whether a leader sent it
+        self._named_by = (-1, False)
+        self._named: tuple[str, ...] = ()  # the masters in the last believed answer
+        # Loops by their master's address. With the defect KUDU-2684, a second loop for the same
+        # master has the key "ADDRESS (2)".
         self._loops: dict[str, _MasterLoop] = {}
         self._tablets: TabletManager | None = None  # set by `run`
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -180,7 +182,7 @@ class Heartbeater:
         return tuple(dict.fromkeys(loop.master for loop in self._loops.values()))
 
     def mark_dirty(self, tablet_id: str) -> None:
-        """Record that a tablet has changed, so that a report to every master is due."""
+        """Record that a tablet has changed, so every master must get a report."""
         for loop in self._loops.values():
             loop.mark_dirty(tablet_id)
 
@@ -201,7 +203,7 @@ class Heartbeater:
         self._tasks[key] = self._env.spawn(beats, name=f"heartbeat-{key}")
 
     async def _follow_leader(self, tablets: TabletManager) -> NoReturn:
-        """Send to one master while it leads, then try the next (switch LEADER-ONLY-HEARTBEATS)."""
+        """Send to one master while it leads, then try the next (defect LEADER-ONLY-HEARTBEATS)."""
         pause_s = self._node.flags.heartbeat_interval_ms / 10_000
         while True:
             for loop in [*self._loops.values()]:

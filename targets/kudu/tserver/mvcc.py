@@ -1,13 +1,12 @@
 """The rows of one tablet in memory: every version of every key, readable at recent timestamps.
 
 The store uses multi-version concurrency control without locks (a much reduced version of Kudu's
-`tablet/mvcc.h`). The log gives each write a timestamp above all earlier ones, so a reader at
-timestamp T sees the newest version of every key at or below T.
+`tablet/mvcc.h`). Each write has a higher timestamp than all earlier ones. A reader at timestamp T
+sees the newest version of every key at or below T.
 
-A version is 8 bytes of timestamp, followed by the msgpack map {column id: value} without nulls; a
-deletion has no map. The bytes of versions therefore sort by time, and rows of different schemas
-coexist. The values of a dropped column remain in old versions, because its id is never reused
-(KUDU-461).
+A version is 8 bytes of timestamp, followed by the msgpack map {column id: value} without nulls. A
+deletion has no map. So the bytes of versions sort by time, and rows of different schemas coexist.
+The values of a dropped column remain in old versions, because its id is never reused (KUDU-461).
 
 **Bounded history.** The store removes a version if its successor is older than the age limit, or if
 the history exceeds its limit in bytes. The removal raises `history_start`, and reads below
@@ -109,7 +108,7 @@ class RowStore:
     """
 
     def __init__(self, *, history_bytes_max: int, loaded_at_once: int = LOADED_AT_ONCE) -> None:
-        """Keep a history of at most `history_bytes_max` bytes, even if it is not old.
+        """Keep a history of at most `history_bytes_max` bytes.
 
         `load` pauses after every `loaded_at_once` records.
         """
@@ -157,8 +156,8 @@ class RowStore:
     ) -> Page:
         """Return a page of the rows in `[start, end)` that are live at `timestamp`.
 
-        An empty `end` means no upper bound. A page may end without any row if the scan has skipped
-        too many keys that have no row at `timestamp`.
+        An empty `end` means no upper bound. A page may be empty and still have a successor: it ends
+        after too many keys without a row at `timestamp`.
         """
         assert timestamp >= self.history_start, f"{timestamp} is below {self.history_start}"
         above = (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big")
@@ -181,8 +180,8 @@ class RowStore:
     def put(self, key: bytes, timestamp: int, row: bytes | None) -> None:
         """Add a version of a key's row; `None` deletes the row.
 
-        `timestamp` must not be below the key's newest version. If it is equal, that version is
-        replaced, because all rows of one write have one timestamp.
+        `timestamp` must not be below the key's newest version. If both are equal, the new version
+        replaces that one, because all rows of one write have one timestamp.
         """
         version = timestamp.to_bytes(_TIMESTAMP_BYTES, "big") + (row or b"")
         self._digest_out(key)
@@ -194,7 +193,8 @@ class RowStore:
         else:
             superseded = self._append(key, chain, version)
         self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
-        if row is None:  # a deletion counts as history; it goes with the versions it hides
+        # a deletion counts as history; it is removed with the versions that it hides
+        if row is None:
             superseded += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
         if superseded:
             self._superseded.append((timestamp, key, superseded))
@@ -205,7 +205,7 @@ class RowStore:
     def _append(self, key: bytes, chain: bytes | list[bytes], version: bytes) -> int:
         """Append a version to a key's `chain`; return how many bytes become history.
 
-        The number is negative if the version replaces a deletion, which was counted as history.
+        The number is negative if a deletion, which counted as history, is replaced.
         """
         newest = chain if isinstance(chain, bytes) else chain[-1]
         record_bytes = len(key) + len(newest) + _RECORD_OVERHEAD_BYTES
@@ -230,7 +230,6 @@ class RowStore:
         self._digest = (self._digest + self._hash_newest(key, +1)) & _DIGEST_MASK
 
     def _hash_newest(self, key: bytes, sign: int) -> int:
-        """Return the hash of the key's live row, or 0; add `sign` to `live_rows` if it exists."""
         chain = self._chains.get(key)
         if chain is None:
             return 0
@@ -260,7 +259,7 @@ class RowStore:
     def _prune(self, key: bytes, above: bytes) -> None:
         """Remove the versions of `key` before its newest version below `above`.
 
-        If that version is a deletion, remove the deletion as well.
+        If that version is a deletion, it is removed as well.
         """
         chain = self._chains.get(key)
         if chain is None:
@@ -307,7 +306,7 @@ class RowStore:
 
         The versions of a key must come oldest first. If two records have the same key and
         timestamp, the last one counts. The returned iterator works in short steps, and the caller
-        must exhaust it before any other use of the store.
+        must exhaust it before it uses the store.
         """
         assert not self._chains, "the store is not empty"
         chains = self._chains

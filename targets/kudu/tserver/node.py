@@ -1,11 +1,12 @@
 """The tablet server process, which combines identity, RPC services, tablets and heartbeats.
 
 The argument `config` of `main` is `{"masters": [address...], "address": "t1:7050", "flags": {...},
-"profile": name, "bugs": [switch...]}`. The file `instance` stores the uuid, the number of the last
-start, and the cluster's id. The uuid is drawn at the first start, so a wiped server is a new
-server. The number of a start is the wall clock in ns, as in Kudu, but it always grows. If it did
-not grow after the clock was set back, masters could mistake the running server for its predecessor.
-All replicas are open before the server listens.
+"profile": name, "bugs": [id...]}`.
+
+The file `instance` stores the uuid, the number of the last start, and the cluster's id. The uuid is
+drawn at the first start, so a wiped server is a new server. The number of a start is the wall clock
+in ns, as in Kudu, but it always grows. Otherwise, after the clock was set back, masters could take
+the running server for its predecessor. The server listens only after all replicas are open.
 """
 
 from __future__ import annotations

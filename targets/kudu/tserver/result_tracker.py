@@ -1,21 +1,19 @@
 """The results of recent writes: a write is applied once, and a resend gets the first answer.
 
 The code follows Kudu's `rpc/result_tracker.h`, with one difference: results are stored and removed
-when the log is applied, by the log's timestamps. All replicas therefore have the same results, a
-new leader has the results of the old leader, and the log and its snapshots restore them. If the log
-has two copies of a request, only the first one takes effect.
+when the log is applied, by the log's timestamps. All replicas therefore have the same results, and
+so does a new leader. If the log has two copies of a request, only the first one takes effect.
 
 A result is kept for `remember_responses_ttl_ms`, and a client for `remember_clients_ttl_ms` after
-its last write. The latest clients are always kept. Otherwise a leader whose clock is hours ahead
-would advance the log's time and remove all clients at once, and late copies of requests would take
-effect again. A client reports the request number below which it has all answers; results below that
-number are removed at once. A request whose result was removed is stale: the server no longer knows
-whether the request was applied.
+its last write. The latest clients are always kept: otherwise a leader whose clock is hours ahead
+would remove all clients at once, and late copies of requests would take effect again. A client
+reports the request number below which it has all answers, and the results below that number are
+removed. A request whose result was removed is stale: the server no longer knows whether it was
+applied.
 
-If a result were removed early, a late copy of the request would take effect again. If there are too
-many results, `is_full` therefore makes the leader refuse new writes (THROTTLED). But the log's time
-advances only with its entries, so the leader accepts a write whose own timestamp would expire
-enough results (`makes_room`).
+If there are too many results, the leader refuses new writes (`is_full`, THROTTLED). But only new
+log entries advance the log's time and expire results. So the leader accepts a write whose own
+timestamp would expire enough results (`makes_room`).
 """
 
 from __future__ import annotations
@@ -63,12 +61,15 @@ class _Client:
 
 
 class Results:
-    """The remembered write results of one tablet; timestamps must rise from call to call."""
+    """The remembered write results of one tablet. Timestamps must rise from call to call."""
 
     def __init__(
         self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
     ) -> None:
-        """Set the lifetimes of results and clients; the latest `clients_kept` clients stay."""
+        """Set the lifetimes of results and clients.
+
+        The latest `clients_kept` clients always stay.
+        """
         self._clients_kept = clients_kept
         self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
         self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
@@ -89,8 +90,6 @@ class Results:
     def makes_room(self, timestamp: int) -> bool:
         """Return whether a write at `timestamp` would expire enough results to be within the
         limits.
-
-        Results can exceed the limits by writes that were accepted before a limit was reached.
         """
         count, row_errors = self.count, self._row_errors
         for age in self._by_age:
@@ -98,7 +97,7 @@ class Results:
                 break
             if age[0] > timestamp - self._results_ttl:
                 return False
-            if self._is_kept(*age):  # otherwise the result was removed earlier
+            if self._is_kept(*age):  # otherwise the result has been removed already
                 count -= 1
                 row_errors -= len(self._clients[age[1]].results[age[2]].errors)
         excess = len(self._clients) - limits.CLIENTS_MAX
@@ -143,7 +142,7 @@ class Results:
             if self._is_kept(*age):
                 _, client_id, seq_no = age
                 self._forget_below(self._clients[client_id], seq_no + 1)
-        # Most results are removed before they expire; drop their ages.
+        # Most results are removed before they expire: drop the ages of removed results.
         if len(self._by_age) > 2 * self.count + _AGES_SPARE:
             self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
         while len(self._clients) > self._clients_kept:
@@ -155,7 +154,6 @@ class Results:
             del self._clients[client_id]
 
     def _is_kept(self, timestamp: int, client_id: str, seq_no: int) -> bool:
-        """Whether the client's result for `seq_no` still exists and has this timestamp."""
         result = self.find(client_id, seq_no)
         return result is not None and result.timestamp == timestamp
 

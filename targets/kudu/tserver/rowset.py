@@ -2,15 +2,13 @@
 
 A snapshot writes the changes since the last snapshot to a new file, so its cost depends on the
 number of writes, not on the number of rows. Small adjacent files are merged by size, as in a
-log-structured merge tree (O'Neil et al., 1996). Unless a merge would exceed `FILE_BYTES_MAX`, each
-file is at least twice as large as the next one. The number of files therefore grows with the
-logarithm of the size up to `FILE_BYTES_MAX`, and linearly beyond. Dead versions disappear when the
-state machine writes all rows instead of changes. It does so before the files become much larger
-than twice the live bytes.
+log-structured merge tree (O'Neil et al., 1996). Up to `FILE_BYTES_MAX`, each file is at least twice
+as large as the next one. Dead versions disappear when the state machine writes all rows instead of
+changes, which it does before the files become much larger than twice the live bytes.
 
 A crash at any point is harmless. A manifest is written only when the files that it names are
-durable, and files are removed only when the manifest that no longer names them is written. The next
-start removes leftovers.
+durable, and files are removed only when a manifest without them is written. The next start removes
+leftovers.
 
 Rows are stored and sent as records in blocks, so that files can be merged as bytes.
 """
@@ -31,7 +29,7 @@ FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Maximum size of a merged file, which bounds the time and memory of a merge."""
 
 BLOCK_BYTES_MAX: Final = 256 * 1024
-"""The size in bytes at which a block ends; its last record may exceed the size."""
+"""The size in bytes at which a block ends. Its last record may exceed this size."""
 
 _SIZE: Final = struct.Struct(">I")
 _records = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
@@ -44,7 +42,7 @@ class StoredRows(msgspec.Struct, frozen=True, array_like=True):
     """A tablet's state: `head` is the state without the rows, and `blocks` has the row versions.
 
     If `is_whole`, the blocks have all versions. Otherwise they have the versions since the last
-    snapshot. Older versions of a key come first.
+    snapshot. A key's versions are in order, the oldest first.
     """
 
     head: bytes
@@ -120,7 +118,7 @@ class RowFiles:
         return _encode(_Manifest(stored.head, tuple(self._files)))
 
     async def _add(self, body: bytes) -> None:
-        """Write `body` as a new file, merged with preceding files that are not much larger."""
+        """Write `body` as a new file, together with earlier files that are not much larger."""
         joined: list[int] = []
         size = len(body)
         while self._files:
@@ -144,7 +142,7 @@ class RowFiles:
 
 
 def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
-    """Combine blocks into files; only a single larger block may exceed `FILE_BYTES_MAX`."""
+    """Combine blocks into files of at most `FILE_BYTES_MAX`, except for a larger single block."""
     files: list[bytes] = []
     group: list[bytes] = []
     size = 0

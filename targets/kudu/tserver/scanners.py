@@ -1,14 +1,14 @@
 """Scans and checksums of one tablet, page by page, at one timestamp.
 
 A scan first chooses a timestamp that is safe on this replica (`time_manager.py`). Every page is
-read at that timestamp, and the page's token has the timestamp, so that any replica can continue the
-scan. The read mode decides how the timestamp is chosen:
+read at that timestamp. The page's token contains it, so that any replica can continue the scan. The
+read mode decides how the timestamp is chosen:
 
-* READ_LATEST on a leader: after the request has arrived, a majority confirms the leadership, and
-  all writes committed by then are applied. The timestamp is the newest applied one. The scan sees
-  all writes acknowledged before the request, so the read is linearizable.
+* READ_LATEST on a leader: the newest applied timestamp, after a majority has confirmed the
+  leadership and all writes committed by then are applied. The scan sees all writes acknowledged
+  before the request, so the read is linearizable.
 * READ_LATEST on another replica, if allowed: the newest timestamp that this replica has applied,
-  however old. The answer's `replica` shows the role of the replica.
+  however old.
 * READ_AT_SNAPSHOT: the requested timestamp, or by default this server's time. A requested timestamp
   may be ahead of the server's time by at most the allowed clock error.
 * READ_YOUR_WRITES: the newest timestamp that this replica has applied, or the caller's timestamp if
@@ -43,7 +43,7 @@ _Code = m.TabletErrorCode
 
 
 class _Token(msgspec.Struct, frozen=True, array_like=True):
-    """The content of a page token: the key and the timestamp at which a scan continues."""
+    """The content of a page token: where, and at which timestamp, a scan continues."""
 
     timestamp: int
     next_key: bytes
@@ -121,8 +121,8 @@ class Scans:
     def _refuse_ancient(self, timestamp: int) -> None:
         """Refuse a snapshot before the ancient history mark, even if its versions still exist.
 
-        Kudu, too, compares only with the mark (`VerifyNotAncientHistory`), so that no scan depends
-        on when versions are removed.
+        Otherwise the result would depend on when versions are removed (Kudu:
+        `VerifyNotAncientHistory`).
         """
         mark = self._machine.last_timestamp - self._machine.history_age
         if timestamp < mark:
@@ -145,7 +145,7 @@ class Scans:
                 _Code.NOT_THE_LEADER, f"not the leader of {self._replica.group_id}"
             )
         if not self._confirms and self._replica.has_what_older_terms_committed:
-            # Switch NO-LEASE: this leader may be deposed, but it has all entries of older terms.
+            # With NO-LEASE, this leader may be deposed, but it has all entries of older terms.
             return self._machine.last_timestamp
         try:
             await self._replica.confirm_leadership(timeout_s=timeout_ms / 1000)

@@ -1,22 +1,21 @@
 """The replicated state of one tablet: a deterministic state machine over the tablet's log.
 
-Each log entry's payload is one operation, identified by its tag, as Kudu's consensus log
-distinguishes `ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). All decisions are made
-when an operation is *applied*, so that every replica makes the same decisions:
+Each log entry's payload is one operation, identified by a tag (Kudu: `ALTER_SCHEMA` and `WRITE_OP`
+in `consensus/consensus.proto`). All decisions are made when an operation is *applied*, so that
+every replica makes the same decisions:
 
 * **Schema changes** (`tablet/ops/alter_schema_op.cc`). An older version is refused. The current
   version is accepted if the schema is the same. A newer version replaces the schema.
 * **The timestamp of a write.** The leader proposes a timestamp from its clock. The write gets the
   larger of the proposed timestamp and the last timestamp plus one. Timestamps therefore rise along
-  the log, under any leader and any clock settings, and the rows at a timestamp are the result of a
-  prefix of the log.
+  the log, under any leader and any clock settings.
 * **Errors of single rows.** If a row has an error, the other rows of the write are still written.
 * **Resends.** A write that was applied before gets its first result. If that result was removed,
   the write is stale (`result_tracker.py`).
 
-A snapshot has a head, and either all row versions or only the ones since the last snapshot. It has
-all versions if the row files on disk would otherwise exceed twice the live bytes (`rowset.py`
-stores the files).
+A snapshot has a head, and either all row versions or only those since the last snapshot. It has all
+versions if the row files on disk would otherwise exceed twice the live bytes (`rowset.py` stores
+the files).
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCH
 class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
     """A log operation that writes rows, at `timestamp` or later.
 
-    `foreign` has the positions of the rows whose keys belong to another tablet. The leader finds
-    these positions, because other replicas may not know the partition.
+    `foreign` has the positions of the rows whose keys belong to another tablet. Only the leader
+    checks this, because other replicas may not know the partition.
     """
 
     timestamp: int
@@ -138,10 +137,10 @@ class TabletMachine:
         on_change: Callable[[], None],
         on_timestamp: Callable[[int], None],
     ) -> None:
-        """Start from the parameters with which the tablet was created.
+        """Begin with the parameters with which the tablet was created.
 
-        `on_change` is called after a change of the schema. When `last_timestamp` rises,
-        `on_timestamp` is called with the new value.
+        `on_change` is called after a change of the schema. `on_timestamp` is called with the new
+        `last_timestamp` when it rises.
         """
         self._flags = flags
         self._on_change = on_change
@@ -149,8 +148,8 @@ class TabletMachine:
         self.history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
         self.table_name = table_name
         self.applied_index = 0
-        self.last_timestamp = 1  # below every write's timestamp
-        self._disk_bytes = 0  # size of the row files that the next snapshot extends
+        self.last_timestamp = 1  # lower than the timestamp of any write
+        self._disk_bytes = 0  # size of the row files that the next snapshot adds to
         self._set_schema(schema, schema_version)
         self.rows = self._no_rows()
         self.results = Results(
@@ -198,7 +197,7 @@ class TabletMachine:
         return outcome
 
     def _advance(self, timestamp: int) -> None:
-        """Raise `last_timestamp` to `timestamp` if it is lower. Expire old results and versions."""
+        """Raise `last_timestamp` to `timestamp`, and expire old results and versions."""
         if timestamp <= self.last_timestamp:
             return
         self.last_timestamp = timestamp
@@ -292,7 +291,8 @@ class TabletMachine:
         head = _heads.decode(stored.head)
         rows = self._no_rows()
         for _ in rows.load(read_blocks(stored.blocks), head.history_start):
-            # Let other tasks run: heartbeats of tablets that this server leads must not be late.
+            # Let other tasks run: the heartbeats of tablets that this server leads must not be
+            # late.
             await asyncio.sleep(0)
         self.rows = rows
         self.table_name = head.table_name

@@ -1,10 +1,10 @@
 """The metadata of one replica on disk: Kudu's tablet superblock (`tablet/metadata.proto`).
 
-The file `tablets/<id>/superblock` is replaced atomically; the tablet's Raft group has its own files
-in `tablets/<id>/raft`. The superblock has the parameters with which the replica was created; later
-schemas are in the log and its snapshots. The superblock is written before the group's first file
-and removed after the last one, so that the next start can finish a creation or deletion that a
-crash interrupted.
+The file `tablets/<id>/superblock` is replaced atomically. It has the parameters with which the
+replica was created; later schemas are in the log and its snapshots. The tablet's Raft group has its
+own files in `tablets/<id>/raft`. The superblock is written before the group's first file and
+removed after the last one, so that the next start can finish a creation or deletion that a crash
+interrupted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     partition_schema: PartitionSchema | None = None
     # The index of the committed configuration when the replica was tombstoned.
     tombstone_config_index: int = -1
-    # A copy is complete once it has committed this index, the `opid_index` of `initial_config`.
+    # A copy is complete once it has committed the configuration with this index (`initial_config`).
     copied_at: int = -1
 
 
@@ -57,7 +57,10 @@ class SuperblockStore:
         return f"{_FOLDER}{tablet_id}/raft"
 
     async def load_all(self) -> list[Superblock]:
-        """Return all superblocks. Raises `DamagedFileError`; the node must then not serve."""
+        """Return all superblocks.
+
+        Raises `DamagedFileError`; the node must not serve in this case.
+        """
         tablet_ids = []
         for path in await self._disk.list(_FOLDER):
             if path.endswith(_NAME):

@@ -1,12 +1,12 @@
 """One replica of a tablet on this server.
 
-`Tablet` combines the superblock, the state machine and the Raft group with the parts that write to
-the tablet and read from it.
+`Tablet` combines the superblock, the state machine, the Raft group, and the parts that write and
+read rows.
 
-A replica in state `COPYING` is a member of its group like any other. It starts with an empty log,
-which the leader fills with entries or a snapshot. The replica's files are always consistent, so the
+A replica in state `COPYING` is a member of its group like any other. Its log is empty at first, and
+the leader fills it with entries or a snapshot. The replica's files are always consistent, so the
 copy continues after a crash. (Kudu copies files. If a crash interrupts a copy, Kudu tombstones the
-copy and starts it again.)
+copy and starts again.)
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class Tablet:
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """Open a replica; `on_dirty` is called with its id whenever masters need a new report on
-        it.
+        """Open a replica; `on_dirty` is called with its id when masters need a new report.
 
         `clock` is the server's clock.
         """
@@ -143,9 +142,9 @@ class Tablet:
     def _known_config(self) -> m.RaftConfig:
         """The newest configuration that this replica knows to be committed.
 
-        If a copy replaced a tombstone, the tombstone's vote state may have an older configuration
-        than the one with which the copy began. A DeleteTablet based on the older configuration must
-        not delete the copy.
+        The vote state of an earlier tombstone may have an older configuration than the one with
+        which the copy began. A DeleteTablet based on the older configuration must not delete the
+        copy.
         """
         current, first = self._replica.committed_config, self.superblock.initial_config
         return first if first.opid_index > current.opid_index else current
@@ -168,7 +167,7 @@ class Tablet:
         await self._replica.stop()
 
     async def bury(self, tombstone: Superblock, store: SuperblockStore) -> None:
-        """Turn this replica into a tombstone: remove its data, and leave only its vote state.
+        """Turn this replica into a tombstone: remove all its data except the vote state.
 
         If a crash interrupts the removal, the next `start` finishes it.
         """
@@ -192,7 +191,7 @@ class Tablet:
         """Replicate a schema change through the group, and wait until this replica has applied it.
 
         Only one schema change runs at a time; a second caller must retry later. The version is
-        checked when the change arrives, to save a log entry, and again when it is applied. Raises
+        checked twice: on arrival, to save a log entry, and when the change is applied. Raises
         `TabletRefusedError`.
         """
         if not self.is_serving:
@@ -216,7 +215,8 @@ class Tablet:
             )
         except NotLeaderError as error:
             raise TabletRefusedError(_Code.NOT_THE_LEADER, str(error)) from error
-        except RaftError as error:  # the master retries; a repeated change has no further effect
+        # the master retries, and a repeated change has no further effect
+        except RaftError as error:
             raise TabletRefusedError(_Code.UNKNOWN_ERROR, str(error)) from error
         finally:
             self._altering = False
@@ -240,13 +240,11 @@ class Tablet:
     async def advance_safe_time(
         self, request: m.AdvanceSafeTimeRequest
     ) -> m.AdvanceSafeTimeResponse:
-        """Handle a follower's request to advance this leader's log to a timestamp.
-
-        The follower can then read at that timestamp.
-        """
+        """Advance this leader's log to a timestamp, so that a follower can read at it."""
         self._check_leads()
         try:
-            # Refuse a timestamp too far ahead: one wrong clock must not advance others.
+            # Refuse a timestamp that is too far ahead: one wrong clock must not advance other
+            # clocks.
             self._clock.update(request.timestamp)
         except ClockError as error:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
@@ -326,7 +324,7 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """Return `status`, the data by which logs are compared, and the digest of the rows.
+        """Return `status`, the digests of the log and the digest of the rows.
 
         The digests of replicas with equal `applied_index` are equal.
         """

@@ -6,12 +6,13 @@ acknowledged a report with the change. No change is therefore lost if a heartbea
 leader changes. The rules:
 
 * Initially, a registration and a full report are due.
-* A dirty mark has the number of the next report. It is cleared only when the master acknowledges a
-  report with that number or a later one (`processed_sequence`). A failed heartbeat clears no mark.
+* A dirty mark has the number of the next report. It is cleared when the master acknowledges a
+  report
+  with that number or a later one (`processed_sequence`). A failed heartbeat clears no mark.
 * A full report is due if the master asks for one. It is also due if an answer shows that the master
-  leads in a later term than the one in which it last acknowledged a full report. Kudu instead
-  checks whether the answer's *flag* `leader_master` turns from false to true. It thereby misses a
-  leader that lost and regained its leadership between two heartbeats.
+  leads in a later term than the one in which it last acknowledged a full report. (Kudu checks
+  whether the flag `leader_master` turns from false to true. It thereby misses a leader that lost
+  and regained its leadership between two heartbeats.)
 * Incremental reports go only to a master that leads, because followers drop reports. A master that
   becomes leader says so in its next answer, and then gets a full report.
 """
@@ -34,11 +35,11 @@ class ReportKind(enum.Enum):
 
 
 class FullOn(enum.Enum):
-    """An event that makes a full report due, in addition to a start and a master's request."""
+    """The event that makes a full report due, apart from a start and a master's request."""
 
     LATER_TERM = "later term"  # the master leads in a later term than at the last full report
-    FLIP = "flip"  # the master's answer turns from follower to leader (switch LEADER-FLAP-ABA)
-    NOTHING = "nothing"  # only changes are reported (switches KUDU-1374, KUDU-1353)
+    FLIP = "flip"  # the master's answer turns from follower to leader (defect LEADER-FLAP-ABA)
+    NOTHING = "nothing"  # only changes are reported (defects KUDU-1374 and KUDU-1353)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class BeatPlan:
 
 
 class ReportTracker:
-    """Tracks the registration and the reports that are due to one master, and failed heartbeats."""
+    """The registration and the reports that are due to one master."""
 
     def __init__(
         self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM
@@ -82,8 +83,8 @@ class ReportTracker:
     def beat_now(self) -> bool:
         """Whether to send the next heartbeat at once, without waiting for the interval.
 
-        After too many consecutive failures or unhandled reports, every heartbeat waits for the
-        interval, because faster heartbeats would only burden a master in trouble.
+        After too many failures or unhandled reports in a row, heartbeats wait for the interval,
+        because faster ones would only burden a master in trouble.
         """
         limit = self._failures_before_backoff
         if self._failures >= limit or self._unhandled >= limit:
@@ -96,7 +97,7 @@ class ReportTracker:
         return self._leads and self._failures == 0
 
     def forget(self, tablet_ids: Iterable[str]) -> None:
-        """Clear dirty marks because another master acknowledged the report (switch KUDU-1374)."""
+        """Clear dirty marks because another master acknowledged the report (defect KUDU-1374)."""
         for tablet_id in tablet_ids:
             self._dirty.pop(tablet_id, None)
 
@@ -116,7 +117,7 @@ class ReportTracker:
         )
 
     def failed(self) -> None:
-        """Record that a heartbeat failed; its registration and report stay due."""
+        """Record that a heartbeat failed. Its registration and report remain due."""
         self._failures += 1
 
     def answered(self, plan: BeatPlan, response: TSHeartbeatResponse) -> None:

@@ -15,7 +15,7 @@ from targets.kudu.tserver.ts_tablet_manager import TabletManager
 
 
 class TabletService:
-    """The handlers of a tablet server's calls, which turn `TabletRefusedError` into an answer."""
+    """The handlers of a tablet server's calls. They turn `TabletRefusedError` into an answer."""
 
     def __init__(self, server: RpcServer, tablets: TabletManager, disk: Disk) -> None:
         self._server = server

@@ -1,31 +1,26 @@
-"""Safe timestamps of a replica: it will apply no further write at or below a safe timestamp.
+"""Safe timestamps: a replica applies no further write at or below a safe timestamp.
 
-**Why a timestamp is safe.** A write's timestamp is determined when the log is applied. It is the
-larger of the leader's proposal and the previous timestamp plus one (`tablet.py`). Timestamps
-therefore rise along the log, and are equal on all replicas. A replica that has applied an entry
-with a timestamp at or above T has applied *every* entry at or below T: later entries of the log,
-from any leader, are above T. Raft never loses or changes committed entries. A single test therefore
-suffices:
+**Why a timestamp is safe.** A write gets its timestamp when the log is applied: the larger of the
+leader's proposal and the previous timestamp plus one (`tablet.py`). So timestamps rise along the
+log, and are equal on all replicas. A replica that has applied an entry with a timestamp at or above
+T has applied *every* entry at or below T, since later entries of the log, from any leader, are
+above T. A single test suffices:
 
-    T is safe on a replica  <=>  `machine.last_timestamp` >= T
+T is safe on a replica  <=>  `machine.last_timestamp` >= T
 
-The test needs no clock, no lease and no promise from a leader. Hence a read at T returns the same
-rows on all replicas and at all times. Failovers do not change these rows: a new leader has every
-committed entry in its log before its own entries, which get higher timestamps. Skewed clocks do not
-change these rows: if a leader's clock is behind, its proposals are raised when they are applied.
-Paused or partitioned leaders do not change these rows: they can commit no entry, so they make no
-timestamp safe, and their applied entries are still a prefix of the log.
+The test needs no clock, no lease and no promise from a leader. A read at T returns the same rows on
+all replicas and at all times, despite three kinds of faults. After a failover, the new leader has
+every committed entry in its log, and its own entries get higher timestamps. If a leader's clock is
+behind, its proposals are raised when they are applied. A paused or partitioned leader can commit no
+entry, so it makes no timestamp safe.
 
-It follows that a read at T returns every acknowledged write with a timestamp up to T, even if the
-acknowledgement is sent later. An acknowledged write was applied, so it is in the log, and the
-replica has applied all entries up to T.
+A read at T therefore returns every acknowledged write with a timestamp up to T.
 
 **Progress.** Without writes, the log has no entry at or above T. The leader then appends an entry
-that has only a timestamp (`AdvanceOp`), which serves all waiting reads at once; a follower asks its
+that has only a timestamp (`AdvanceOp`), which serves all waiting reads at once. A follower asks its
 leader for such an entry. Kudu instead sends a safe time with each heartbeat
-(`consensus/time_manager.h`). This relies on the leader continuing to lead, and on its successor's
-clock being ahead of the sent safe times. An entry costs more, but only reads of the present need
-one.
+(`consensus/time_manager.h`), which relies on the leader continuing to lead, and on its successor's
+clock being ahead.
 """
 
 from __future__ import annotations
@@ -46,12 +41,12 @@ from targets.kudu.tserver.tablet import AdvanceOp, TabletMachine
 
 _RETRY_S: Final = 0.1
 _ASK_LEADER_S: Final = 1.0
-"""The time limit of a call to the leader, which may have crashed and been replaced."""
+"""The time limit of a call to the leader, which may have crashed."""
 _NS: Final = 1_000_000_000
 
 
 class SafeTime:
-    """Waits on one replica for safe timestamps; if necessary, the log is advanced to them."""
+    """Waits for safe timestamps on one replica, and advances the log if necessary."""
 
     def __init__(
         self,
@@ -76,7 +71,7 @@ class SafeTime:
         return len(self._waiting)
 
     def reached(self, timestamp: int) -> None:
-        """Resume the reads that wait for timestamps up to `timestamp`, which is now applied."""
+        """Resume the reads that wait for timestamps up to `timestamp`."""
         while self._waiting and self._waiting[0][0] <= timestamp:
             heapq.heappop(self._waiting)[2].finish(None)
 
@@ -99,7 +94,6 @@ class SafeTime:
                 await self._await(timestamp, min(left_s, _RETRY_S))
 
     async def _await(self, timestamp: int, timeout_s: float) -> None:
-        """Wait until the applied log has reached `timestamp` or `timeout_s` has passed."""
         if self._machine.last_timestamp >= timestamp:
             return
         if len(self._waiting) >= READS_WAITING_MAX:
@@ -118,7 +112,6 @@ class SafeTime:
                 heapq.heapify(self._waiting)
 
     async def _push(self, timestamp: int, timeout_s: float) -> bool:
-        """Let the leader advance the log to `timestamp`; return whether the leader succeeded."""
         replica = self._replica
         if replica.role == "LEADER":
             return await self.advance(timestamp, timeout_s)
@@ -140,8 +133,8 @@ class SafeTime:
     async def advance(self, timestamp: int, timeout_s: float) -> bool:
         """Commit an entry at or above `timestamp`; return whether the commit succeeded.
 
-        Only a leader can commit. At most one such entry is being committed at a time, and it serves
-        all waiting reads.
+        Only a leader can commit. At most one such entry is in progress, and it serves all waiting
+        reads.
         """
         deadline_ns = self._now_ns() + int(timeout_s * _NS)
         while self._machine.last_timestamp < timestamp:

@@ -1,7 +1,7 @@
 """The tablets of one server: Kudu's `TSTabletManager` (`tserver/ts_tablet_manager.cc`).
 
 Masters may send CreateTablet and DeleteTablet twice, so both calls are idempotent. A *transition*
-is the creation, deletion or copy of a tablet. At most one transition of a tablet runs at a time; a
+is the creation, deletion or copy of a tablet. A tablet has at most one transition at a time; a
 second request is refused with ALREADY_INPROGRESS. A transition changes the files on disk in steps.
 If a crash comes between two steps, the next start finishes the transition:
 
@@ -11,13 +11,12 @@ If a crash comes between two steps, the next start finishes the transition:
 * Tombstone: the end of the log is stored in the vote state, then the superblock `TOMBSTONED` is
   written, then the log is removed.
 
-A server refuses CreateTablet for a deleted tablet until it restarts, as in Kudu, because a late
-call would create the tablet again. A tombstone keeps the vote state of its group, and votes
-(KUDU-871).
+As in Kudu, a server refuses CreateTablet for a deleted tablet until it restarts, because the call
+may be late. A tombstone keeps the vote state of its group, and votes (KUDU-871).
 
 If a leader finds that a member's server has no replica, it asks the server to create one
-(`start_copy`), possibly in place of a tombstone. The new replica starts empty. It is `COPYING`
-until it has committed the configuration with which it started.
+(`start_copy`), possibly in place of a tombstone. The new replica is empty at first. It is `COPYING`
+until it has committed the configuration with which it began.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ _Code = m.TabletErrorCode
 _DELETED_IDS_MAX: Final = 100_000
 """Maximum number of deleted tablet ids that a server remembers until its next start."""
 _COPY_LOOK_S: Final = 0.2
-"""The interval, in seconds, at which the manager checks whether a copy is complete."""
 
 
 class TabletManager:
@@ -162,7 +160,7 @@ class TabletManager:
         tablet = self._tablets.get(tablet_id)
         if tablet is None:
             raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"Tablet not found: {tablet_id}")
-        if not tablet.has_data:  # to clients, Kudu treats a tombstone as missing
+        if not tablet.has_data:  # Kudu tells clients that a tombstone does not exist
             raise TabletRefusedError(
                 _Code.TABLET_NOT_FOUND, f"Tablet not found: {tablet_id} is tombstoned"
             )
@@ -182,8 +180,8 @@ class TabletManager:
     async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
         """Create an empty replica, which the calling leader then fills (`MissingGroupHook`).
 
-        The replica may replace a tombstone, and keeps the tombstone's vote state. The request is
-        refused if this server has deleted the tablet for good.
+        The replica may replace a tombstone, whose vote state it keeps. The request is refused if
+        this server has deleted the tablet for good.
         """
         code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
         doing = self._in_transition.get(tablet_id)
@@ -239,10 +237,9 @@ class TabletManager:
             self._env.spawn(self._finish_copy(tablet), name=f"copy-{tablet.tablet_id}")
 
     async def _finish_copy(self, tablet: Tablet) -> None:
-        """Wait until a copy is complete, then change its state to `READY`."""
         tablet_id = tablet.tablet_id
         while not tablet.is_copied or tablet_id in self._in_transition:
-            await asyncio.sleep(_COPY_LOOK_S)  # poll, because no event tells of an applied entry
+            await asyncio.sleep(_COPY_LOOK_S)  # poll, because applying an entry triggers no event
             if tablet.superblock.data_state != COPYING:
                 return  # the replica was deleted or tombstoned during the wait
         self._in_transition[tablet_id] = "copying"

@@ -1,9 +1,9 @@
 """Writes to one tablet, on its leader.
 
 The leader checks a request against the schema and the partition, appends it to the log with a
-timestamp, and answers once it has applied the write. If a request is resent while the first copy is
-running, it waits for the first copy. Later, it gets the first answer from the state machine, even
-on another leader (`result_tracker.py`).
+timestamp, and answers once it has applied the write. A copy of a request that is still running
+waits for the first copy. A later copy gets the first answer from the state machine, even on another
+leader (`result_tracker.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from targets.kudu.tserver.tablet import TabletMachine, WriteOp
 ROWS_MAX: Final = 10_000
 """Maximum number of rows in one write request."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Maximum size in bytes of a write's log entry; Kudu limits the message and the batch instead."""
+"""Maximum size in bytes of a write's log entry. (Kudu limits the message and the batch.)"""
 
 _Code = m.TabletErrorCode
 _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
@@ -108,7 +108,7 @@ class Writes:
         answer = m.WriteResponse(lost)
         try:
             answer = await self._replicate(payload)
-        except TabletRefusedError as refusal:  # waiting copies of the request get the same answer
+        except TabletRefusedError as refusal:  # copies of the request that wait get the same answer
             answer = m.WriteResponse(refusal.error)
         finally:
             self._waiting_bytes -= len(payload)
@@ -145,7 +145,6 @@ class Writes:
     # --- checks -----------------------------------------------------------------------------
 
     def _check(self, request: m.WriteRequest) -> None:
-        """Refuse an invalid request before it is appended to the log."""
         name, results = request.request_id, self._machine.results
         if results.is_stale(name.client_id, name.seq_no):
             raise _stale()
@@ -192,7 +191,6 @@ class Writes:
         return None
 
     def _foreign(self, request: m.WriteRequest) -> tuple[int, ...]:
-        """Return the positions of the rows whose keys belong to other tablets."""
         schema, key = self._partition_schema, self._machine.key
         if schema is None:
             return ()
