@@ -50,8 +50,7 @@ CATALOG: Final = "catalog"
 STEP_DOWN: Final = "step-down"
 LOSE_NAME: Final = "lose-name"
 AS: Final = "as"
-"""The prefix of a variant's name: in the variant `as-m1`, a spare takes a lost master's name `m1`.
-"""
+"""Prefix of a variant's name: in the variant `as-m1`, a spare takes the name of a lost `m1`."""
 CHANGED: Final = "changed"
 """The variant in which nodes run with `--changed-flag` and `--changed-masters`."""
 RELEARN_S: Final = 2.0
@@ -161,8 +160,7 @@ class KuduSystem(System):
     def client(self, process: int) -> Client:
         """Create a client with its own connections, like a separate process.
 
-        Some clients resend mutations with the same request id, to test that the target executes
-        each one exactly once.
+        Some clients resend mutations with the same request id, to test exactly-once execution.
         """
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()

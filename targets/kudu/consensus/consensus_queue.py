@@ -251,7 +251,7 @@ class Leader:
             return
         now_ns = self._state.now_ns
         if self._transfer is not None and now_ns >= self._transfer.deadline_ns:
-            self._transfer = None  # the successor has not taken over in time
+            self._transfer = None  # no successor took over in time
         oldest_ns = now_ns - self._state.options.step_down_ns
         if self._reached(now_ns, _CONTACT_NS) >= oldest_ns:
             self._tell_health()

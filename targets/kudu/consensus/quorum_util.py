@@ -40,7 +40,7 @@ def changed_config(
 ) -> RaftConfig:
     """Return `config` after `changes`, with an unchanged `opid_index`.
 
-    The rules are those of Kudu's `RaftConsensus::BulkChangeConfig`. At most one voter changes at a
+    The rules come from Kudu's `RaftConsensus::BulkChangeConfig`. At most one voter changes at a
     time, so that the old and the new majorities overlap. A leader neither removes nor demotes
     itself. Raises `BadChangeError`.
     """

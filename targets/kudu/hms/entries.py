@@ -142,7 +142,7 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite `old` with the state of `table`, whatever table id `old` has.
+        """Overwrite `old` with the state of `table`, even if `old` has another table id.
 
         Only tools do this.
         """

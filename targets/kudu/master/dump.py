@@ -35,7 +35,7 @@ def dump_entities(
 ) -> dict[str, Any]:
     """Return the whole state of one master as JSON, sorted and bounded.
 
-    Besides `master_status`, the result has data for checkers: the master's log, and the differences
+    The result is `master_status`, plus data for checkers: the master's log, and the differences
     between its maps and a scan of its rows.
     """
     epoch = leadership.epoch

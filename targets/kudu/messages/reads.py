@@ -119,7 +119,7 @@ class GetTableLocationsResponse(MasterResponse, frozen=True):
 class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
     """Ask for the locations of the tablets in a key range.
 
-    The locations are those of voters. With `any_replica`, they include non-voters, from which
+    The locations include the voters. With `any_replica`, they also include non-voters, from which
     clients cannot read yet (Kudu: `replica_type_filter`).
     """
 

@@ -93,9 +93,9 @@ class PeerHealth(enum.StrEnum):
     """A leader's assessment of a peer (Kudu's `HealthReportPB.HealthStatus`)."""
 
     UNKNOWN = "UNKNOWN"
-    """The peer has not answered since this leader was elected."""
+    """The peer gave no answer since this leader was elected."""
     HEALTHY = "HEALTHY"
     FAILED = "FAILED"
-    """The peer has not answered for `follower_unavailable_considered_failed_sec`."""
+    """The peer gave no answer for `follower_unavailable_considered_failed_sec`."""
     FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
     """The peer reported a failure, or has lost its data and cannot receive them again."""

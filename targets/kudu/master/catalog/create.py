@@ -56,7 +56,7 @@ def check_create(request: CreateTableRequest, flags: Flags) -> None:
     if problem is not None:
         raise invalid_schema(problem)
     tablets, limit = _tablet_count(request), tablets_limit(flags)
-    if tablets > limit:  # refuse now: so many records would exhaust the leader's memory
+    if tablets > limit:  # refuse now: the records would exhaust the leader's memory
         raise invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
             "most (flag rpc_max_message_size)"

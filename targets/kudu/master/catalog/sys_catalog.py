@@ -48,7 +48,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class ForgottenCounts(msgspec.Struct, frozen=True, array_like=True):
-    """How many rows were ever removed, and how many replicas and alters these rows had.
+    """Counts of the rows that were ever removed, and of their replicas and alters.
 
     `altered` is the sum of the schema versions of the tablets' tables.
     """

@@ -320,7 +320,7 @@ class Tasks:
     ) -> _Step:
         server = self._tservers.get(ts_uuid)
         if server is None:
-            return _Step.RETRY  # the server has not registered with this master yet (KUDU-1991)
+            return _Step.RETRY  # the server is not registered with this master yet (KUDU-1991)
         timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
         try:
             response = await self._client.call(server.address, request, timeout_s=timeout_s)
