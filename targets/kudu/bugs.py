@@ -512,8 +512,5 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """Return the defects of `profile` plus the defects `ids`.
-
-    Raises `UsageError` for unknown names.
-    """
+    """Return the defects of `profile` and of `ids`. Raises `UsageError` for an unknown name."""
     return switched_on(Bug, PROFILES, profile, ids)

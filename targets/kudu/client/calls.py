@@ -90,10 +90,7 @@ def _provenance(response: m.MasterResponse) -> dict[str, Any]:
 
 
 def plan_call(request: Request, request_id: m.RequestId) -> Call:
-    """Return the call for `request`.
-
-    Raises `UsageError` if the vocabulary has no such operation.
-    """
+    """Return the call for `request`. Raises `UsageError` for operations outside the vocabulary."""
     call = ddl.call_of(request.f, request.value)
     match call:
         case ddl.Create():

@@ -44,10 +44,7 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet that an operation is sent to.
-
-    `tried` has the replicas that failed in this round.
-    """
+    """The tablet that an operation is sent to. `tried` has the replicas that failed this round."""
 
     name: str
     table: Table
@@ -84,10 +81,7 @@ class Answered(Generic[R]):
 
 
 def _leads(response: Any) -> bool:
-    """Whether the leader sent the answer.
-
-    Only leaders answer writes; a scan's answer has the role.
-    """
+    """Whether a leader answered. Only leaders answer writes; a scan's answer has the role."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 

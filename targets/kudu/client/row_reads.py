@@ -132,10 +132,7 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Map column ids to columns.
-
-        If some `ids` are unknown, first read the table's schema again.
-        """
+        """Map column ids to columns. If some `ids` are unknown, first read the schema again."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:

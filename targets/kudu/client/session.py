@@ -98,8 +98,5 @@ class RetryPolicy:
     backoff_max_s: float = 0.5
 
     def backoff_s(self, attempt: int) -> float:
-        """Return the pause after this number of attempts in a row.
-
-        Pauses grow linearly, as in Kudu.
-        """
+        """Return the pause after this number of attempts. Pauses grow linearly, as in Kudu."""
         return min(self.backoff_step_s * attempt, self.backoff_max_s)

@@ -55,10 +55,7 @@ class SnapshotFiles(Protocol):
     """
 
     def digest(self) -> bytes:
-        """Return a digest of the state as of the last applied index.
-
-        It is equal on all replicas.
-        """
+        """Return a digest of the state as of the last applied index, equal on all replicas."""
         ...
 
     async def save(self, taken: bytes) -> bytes:
@@ -73,10 +70,7 @@ class SnapshotFiles(Protocol):
         ...
 
     async def sweep(self) -> None:
-        """Remove files that the last manifest does not name.
-
-        That manifest must be durable already.
-        """
+        """Remove files that the last manifest does not name. It must be durable already."""
         ...
 
 

@@ -118,9 +118,7 @@ class Leader:
             self._hand_over(peer)
 
     def _hand_over(self, peer: PeerProgress) -> None:
-        """Ask `peer` to run for leader, if it may become the successor and has this leader's whole
-        log.
-        """
+        """Ask `peer` to run for leader, if it is to take over and has this leader's whole log."""
         transfer = self._transfer
         if transfer is None or transfer.asked or peer.config.member_type != VOTER:
             return
@@ -426,9 +424,7 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit the entries that a majority of voters has on disk, if the last one is of this
-        term.
-        """
+        """Commit the entries that a majority of voters has on disk, if the last is of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return

@@ -184,10 +184,7 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def _outcome(self, reply: Answer) -> Answer:
-        """Return `reply`.
-
-        If it has no response yet, keep it in `_waiting`, so that `stop` can end it.
-        """
+        """Return `reply`. If it has no response yet, keep it, so that `stop` can end it."""
         if reply.response is not None:
             return reply
         waiting = self._waiting

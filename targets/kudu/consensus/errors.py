@@ -33,7 +33,4 @@ class OverloadedError(NotAppendedError):
 
 
 class IndeterminateError(RaftError):
-    """The write was appended, but then leadership was lost or a timeout expired.
-
-    The write may still commit.
-    """
+    """The write was appended, then leadership was lost or a timeout expired; it may still commit."""

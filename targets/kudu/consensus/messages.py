@@ -30,10 +30,7 @@ class EntryKind(enum.IntEnum):
     """The kind of a log entry's content."""
 
     NO_OP = 0
-    """The first entry of a leader's term.
-
-    Its commit also commits all earlier entries (Raft 5.4.2).
-    """
+    """The first entry of a leader's term; its commit commits all earlier entries (Raft 5.4.2)."""
     WRITE = 1
     """A payload for the state machine."""
     CONFIG = 2

@@ -73,9 +73,7 @@ class HmsLayout:
         self.hive = HiveLayout(self._settings)
         bugs = bugs_of(settings.profile, settings.bugs)
         self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
-        """Whether the leading master corrects the metastore's entries, and reports when all are
-        right.
-        """
+        """Whether the leading master corrects the metastore's entries and reports its success."""
         self.masters = HmsSettings(
             addresses=tuple(f"{store.node}:{store.port}" for store in self.hive.metastores),
             poll_period_s=settings.options["hms_poll_ms"] / 1000,

@@ -97,10 +97,7 @@ class HmsCatalog:
     # --- changes -----------------------------------------------------------------------------
 
     async def create(self, table: TableRecord, request_id: str) -> None:
-        """Create the entry of a table.
-
-        Without a `request_id`, a resent call may be executed twice.
-        """
+        """Create the entry of a table. Without a `request_id`, a resent call may run twice."""
         entry = entry_of(table, self._cluster_id(), self.addresses())
         call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
         await self._client.call(call, once=bool(request_id))
@@ -142,10 +139,7 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite `old` with the state of `table`, even if `old` has another table id.
-
-        Only tools do this.
-        """
+        """Overwrite `old` with the state of `table`, even if their ids differ; only for tools."""
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)

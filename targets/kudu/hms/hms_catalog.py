@@ -9,9 +9,9 @@ A *listener* on the leading master reads the metastore's log of events and carri
   out the event. Only then does the master acknowledge the request.
 * columns: The master writes the change, and then tries to make it in the metastore as well.
 
-The metastore may refuse a change because a table of that name exists or is missing. If an event
-that the listener will still carry out explains the refusal, the master waits for the event and
-plans the request again. Every refusal therefore agrees with Kudu's own catalog.
+The metastore may refuse a change because a table of that name exists or is missing. If the reason
+is an event that the listener will still carry out, the master waits for the event and plans the
+request again. Every refusal therefore agrees with Kudu's own catalog.
 """
 
 from __future__ import annotations

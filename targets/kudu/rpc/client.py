@@ -263,10 +263,7 @@ class Caller(Protocol):
     """The interface of RPC clients, which speak either the bundled protocol or real Kudu's."""
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Make one call, without retries.
-
-        Raises `RpcError`; if `sent`, it may have been processed.
-        """
+        """Make one call, without retries. Raises `RpcError`, whose `sent` says if it may have run."""
         ...
 
     def close(self) -> None:
@@ -282,10 +279,7 @@ class RpcClient:
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
-        """Create a client.
-
-        With `resolve_once` (defect DNS-ONCE), it resolves each name only once.
-        """
+        """Create a client. With `resolve_once` (defect DNS-ONCE), resolve each name only once."""
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._lost_until_s: dict[Address, float] = {}
@@ -295,10 +289,7 @@ class RpcClient:
         self._closed = False
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Make one call, without retries.
-
-        Raises `RpcError`; if `sent`, it may have been processed.
-        """
+        """Make one call, without retries. Raises `RpcError`, whose `sent` says if it may have run."""
         where = self._parsed.get(address) or self._parse(address)
         link = self._links.get(where)
         if link is None:

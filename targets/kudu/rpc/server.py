@@ -96,10 +96,7 @@ class RpcServer:
         self.calls: dict[str, int] = {}
         """The number of calls of each method since this server was created."""
         self.put_off = Counter[str]()
-        """The number of calls of each method that handlers postponed.
-
-        Callers resend these calls.
-        """
+        """The number of calls of each method that handlers postponed; callers resend them."""
         self._listener: Listener | None = None
 
     @property

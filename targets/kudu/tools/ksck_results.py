@@ -87,10 +87,7 @@ class MasterConsensusState(_Part, frozen=True):
 
 
 class ReplicaSummary(_Part, frozen=True):
-    """A replica that the master knows.
-
-    `state` is `None` if its server failed or does not have it.
-    """
+    """A replica that the master knows; `state` is `None` if its server failed or lacks it."""
 
     ts_uuid: str
     ts_address: str | None = None

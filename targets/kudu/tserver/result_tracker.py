@@ -66,10 +66,7 @@ class Results:
     def __init__(
         self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
     ) -> None:
-        """Set the lifetimes of results and clients.
-
-        The latest `clients_kept` clients always stay.
-        """
+        """Set the lifetimes of results and clients. The latest `clients_kept` clients stay."""
         self._clients_kept = clients_kept
         self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
         self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
@@ -88,9 +85,7 @@ class Results:
         )
 
     def makes_room(self, timestamp: int) -> bool:
-        """Return whether a write at `timestamp` would expire enough results to be within the
-        limits.
-        """
+        """Return whether a write at `timestamp` would expire enough results."""
         count, row_errors = self.count, self._row_errors
         for age in self._by_age:
             if count < limits.RESULTS_MAX and row_errors < limits.ROW_ERRORS_MAX:

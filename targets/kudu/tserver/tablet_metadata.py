@@ -57,10 +57,7 @@ class SuperblockStore:
         return f"{_FOLDER}{tablet_id}/raft"
 
     async def load_all(self) -> list[Superblock]:
-        """Return all superblocks.
-
-        Raises `DamagedFileError`; the node must not serve in this case.
-        """
+        """Return all superblocks. Raises `DamagedFileError`; the node must then not serve."""
         tablet_ids = []
         for path in await self._disk.list(_FOLDER):
             if path.endswith(_NAME):

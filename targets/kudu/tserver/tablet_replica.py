@@ -150,10 +150,7 @@ class Tablet:
         return first if first.opid_index > current.opid_index else current
 
     async def start(self) -> None:
-        """Recover the replica and join its group.
-
-        A tombstone removes leftover files and only votes.
-        """
+        """Recover the replica and join its group; a tombstone removes leftover files and votes."""
         if not self.has_data:
             await self._replica.delete_data(keep_votes=True)
             await self._vote_on()

@@ -3,7 +3,7 @@
 The correct path follows a contract (`leader_term.py`): lock, copy, one batch, commit, publish,
 calls. Three defects violate the order of these steps, as Kudu did until 2016 (ORDER-CREATE,
 ORDER-DELETE, ORDER-REPLACE). Another defect writes an operation in several batches (KUDU-495). The
-last one hides a table briefly during a rename, as Kudu still does (RENAME-GAP). The correct
+last defect hides a table briefly during a rename, as Kudu still does (RENAME-GAP). The correct
 path is in the caller of each function. Events let a nemesis inject a fault between two steps.
 """
 
