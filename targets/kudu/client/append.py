@@ -34,7 +34,7 @@ MicroOps = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transaction(Call):
-    """A transaction as one AlterTable or GetTableSchema; its value is a list of micro-operations."""
+    """A transaction as one AlterTable or GetTableSchema; its value is a list of micro-ops."""
 
     micro_ops: MicroOps = dataclasses.field(default_factory=list)
 

@@ -33,4 +33,4 @@ class OverloadedError(NotAppendedError):
 
 
 class IndeterminateError(RaftError):
-    """The write was appended, then leadership was lost or a timeout expired; it may still commit."""
+    """The write was appended, but leadership was lost or a timeout expired: it may still commit."""

@@ -263,7 +263,7 @@ class Caller(Protocol):
     """The interface of RPC clients, which speak either the bundled protocol or real Kudu's."""
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Make one call, without retries. Raises `RpcError`, whose `sent` says if it may have run."""
+        """Make one call, without retries. Raises `RpcError`; its `sent` says if it may have run."""
         ...
 
     def close(self) -> None:
@@ -289,7 +289,7 @@ class RpcClient:
         self._closed = False
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Make one call, without retries. Raises `RpcError`, whose `sent` says if it may have run."""
+        """Make one call, without retries. Raises `RpcError`; its `sent` says if it may have run."""
         where = self._parsed.get(address) or self._parse(address)
         link = self._links.get(where)
         if link is None:
