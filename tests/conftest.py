@@ -1,4 +1,4 @@
-"""Set-up of all tests: required tools, groups for xdist, and a random order."""
+"""Sets up all tests: checks required tools, forms groups for xdist, and shuffles the tests."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ pytest_plugins = [
     "tests.async_tests",
     "tests.random_order",
     "tests.tiers",
-    "tests.costs",  # must follow the tiers, which it imports
+    "tests.costs",  # must follow `tests.tiers`, which it imports
     "tests.xdist_groups",
 ]
 

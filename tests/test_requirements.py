@@ -1,4 +1,4 @@
-"""Missing tools fail tests if CI demands them; test groups; `doctor` about optional tools."""
+"""A missing tool skips its tests, or fails them if CI demands the tool."""
 
 import importlib.metadata
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The quick tier has all tests without a heavy mark; in CI, each may cost one second of CPU."""
+"""The quick tier contains every test without a heavy mark, and each may cost one second of CPU."""
 
 import csv
 
@@ -48,7 +48,7 @@ def test_is_marked(): burn()
 
 @pytest.fixture
 def inner(pytester, monkeypatch):
-    """Run this text in a pytest with the suite's two plug-ins."""
+    """Return a function that runs a text as tests, in a pytest with the suite's two plug-ins."""
     pytester.makeini("[pytest]\nmarkers =\n    quick: q\n    slow: s\n    nightly: n\n")
     monkeypatch.setattr(costs, "LIMIT_S", 0.04)
 

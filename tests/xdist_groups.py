@@ -24,7 +24,9 @@ SECONDS = {"hive": 40.0, "docker": 15.0, "spark": 15.0, "browser": 5.0, "process
 SECONDS_OF_OTHERS = 0.1
 UNITS_AT_ONCE = 16
 UNITS_LEFT = 500
-"""The number of remaining tests per sent test, so that long tests are not sent with others."""
+"""A worker gets one test at once per this number of remaining units, so that at the end long tests
+are not sent together with others.
+"""
 
 
 class Collection(list):

@@ -1,4 +1,4 @@
-"""`harness fetch kudu`: the download, its hash, the unpacked folder, and error messages."""
+"""`harness fetch kudu` downloads Kudu, checks its hash, unpacks it, and reports errors."""
 
 import hashlib
 import threading

@@ -1,4 +1,4 @@
-"""Real Hive Metastores next to real Kudu: nodes, applied events, differences of the catalogs."""
+"""Real Hive Metastores that run next to real Kudu, and the differences between both catalogs."""
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_a_difference_that_stays_is_no_work_that_is_under_way():
     assert seen.work([table], [ENTRY]) == []
     assert len(seen.work([], [ENTRY])) == len(seen.work([table], [])) == 1
     seen.now_s = 100.0
-    assert len(seen.work([], [ENTRY])) == 1  # new again after its opposite
+    assert len(seen.work([], [ENTRY])) == 1
     seen.now_s = 200.0
     assert seen.work([], [ENTRY]) == []
     assert len(seen.work([], [ENTRY], last=6)) == 1

@@ -1,4 +1,4 @@
-"""Operations on real servers (rolling upgrade, faults that set flags), tested on scripted ones."""
+"""Rolling upgrades and faults that set flags, carried out on scripted Kudu servers."""
 
 import asyncio
 from functools import partial

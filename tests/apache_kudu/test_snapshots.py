@@ -271,7 +271,7 @@ async def test_a_copy_whose_change_was_taken_back_is_awaited_only_for_a_while(cl
     assert len(strays()) == 2
     now[0] += 10
     assert strays() == []
-    cluster.configs = {}  # their groups include the copies; only the catalog lags
+    cluster.configs = {}
     masters, tservers = await dumped(cluster)
     assert len(strays()) == 2
 

@@ -1,4 +1,4 @@
-"""The codec, frames and rows of Kudu's RPC: round trips, and comparisons with a real server."""
+"""The codec for Kudu's RPC: round trips, and comparisons with recordings of a real server."""
 
 import contextlib
 

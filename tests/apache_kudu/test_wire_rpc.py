@@ -152,9 +152,8 @@ async def test_errors_by_which_no_leader_judged_need_no_term(text):
 @example(["alter", "look", "read", "applied", "look"])
 @example(["alter", "look", "read", "alter", "look"])
 def test_shown_versions_are_never_wrong(steps):
-    """The oracle is a table with two schema versions: committed, and applied by the tablets.
-
-    Each read is compared with the version that was observed before it and the one after it.
+    """The oracle is a table with two schema versions: the committed one, and the one that the
+    tablets have applied.
     """
     committed = applied = 0
     before, truth = None, []

@@ -1,4 +1,4 @@
-"""`harness check` on foreign histories: verdicts, output, pictures, and bad input."""
+"""`harness check` judges foreign histories and refuses bad input."""
 
 import bz2
 import csv
@@ -73,7 +73,7 @@ def test_every_supplied_history_has_its_verdict(capsys):
     assert "skipped 2 files" in err  # the skipped files are licences
 
 
-ELLE_SAMPLE = 25  # every 25th row; tests/checkers/elle checks the whole table
+ELLE_SAMPLE = 25  # every 25th row; tests/elle checks the whole table
 
 
 @needs_data
@@ -456,7 +456,7 @@ def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, cap
         ("etcd-cas-register", "INFO  jepsen.util - 0 :invoke :write 1"),
         ("register", "1 7 0 3\n1 8 2 5\n"),
         (
-            "catalog",  # DDL as the harness records it; no answer could be judged
+            "catalog",
             edn((0, "invoke", "create", '{:name "a", :nonce "n", :columns []}')),
         ),
     ],

@@ -1,4 +1,4 @@
-"""`harness check --elle`: notes, anomalies, and histories from public bug reports."""
+"""`harness check --elle`, also on histories from public bug reports."""
 
 import json
 from pathlib import Path

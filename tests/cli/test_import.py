@@ -1,4 +1,4 @@
-"""`harness import`: independent keys, the choice of the checker, and refused input."""
+"""`harness import` finds independent keys, chooses the checker, and refuses bad input."""
 
 import json
 from pathlib import Path

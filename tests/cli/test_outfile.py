@@ -1,4 +1,4 @@
-"""`--output` replaces regular files as a whole; anything else is written to, never replaced."""
+"""`--output` replaces a regular file as a whole. Anything else is written to, never replaced."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Output is plain text in pipes and coloured on terminals; the last line has the verdict."""
+"""Output is plain in pipes and coloured on terminals. Its last line contains the verdict."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Wrong calls: the message quotes the value and says what to write instead; exit code 254."""
+"""The message about a wrong call quotes the value and says what to write instead."""
 
 import shlex
 

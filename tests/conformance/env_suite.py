@@ -714,7 +714,7 @@ async def check_streams(session: Session) -> None:
         assert await tell(env, "a", {"do": "echo", "text": text}) == text
         return (env.clock.monotonic_ns() - before_ns) / 1e9
 
-    slices = StreamQuality(slice_bytes=64, gap_ms=20)  # 60 pieces and more
+    slices = StreamQuality(slice_bytes=64, gap_ms=20)  # at least 60 pieces
     resets = StreamQuality(reset_after_ms=100)
     if STREAMS.isdisjoint(cluster.capabilities):
         for quality in (slices, resets):
@@ -790,7 +790,6 @@ async def check_clock_drift(session: Session) -> None:
     await cluster.skew("a", offset_ns=0, drift_ppm=9_000_000)
     await measure_rate(session, 10.0)
     await asleep
-    # even at the fastest rate, the sleep takes at least 2 s
     assert env.clock.monotonic_ns() - begin_ns < 18e9
     await cluster.skew("a", offset_ns=0, drift_ppm=-900_000)
     await measure_rate(session, 0.1)
@@ -1063,7 +1062,6 @@ async def check_faults_at_events(session: Session) -> None:
             await cluster.start("a")
             await wait_serving(session, "a")
             remove = cluster.trap("tick", spring)
-            # this command also informs the node of the event
             await cluster.worsen_disk("a", DiskQuality())
             ticks = env.spawn(outcome_of(env, {"do": "ticks", "path": path, "count": 7}), name=verb)
             async with asyncio.timeout(LIMIT_S):

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Group:
-    """The group as the test's driver sees it: its leaders, its writes and their outcomes."""
+    """A Raft group as a test sees it: its leaders, its writes and their outcomes."""
 
     def __init__(self, session: Session, names: list[str]) -> None:
         self.session = session
@@ -166,7 +166,9 @@ def simulate(
     knobs: dict[str, Any] | None = None,
     **config: Any,
 ) -> T:
-    """Simulate `nodes` members, named n1 and so on, and then `spares` servers without a replica."""
+    """Run `main` on a simulated group of `nodes` members; `spares` more servers have no replica
+    yet.
+    """
     names = [f"n{number}" for number in range(1, nodes + spares + 1)]
 
     async def body(session: Session) -> T:

@@ -94,7 +94,10 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class _Member:
-    """One node and its replica, if any; a list of the first peers serves as the superblock."""
+    """One node and its replica, if it has one.
+
+    A list of the first peers replaces the superblock.
+    """
 
     def __init__(
         self,

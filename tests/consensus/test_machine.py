@@ -27,7 +27,7 @@ class Machine:
 
 
 async def told(*, proposed: OpId, applied: OpId) -> Any:
-    """Return the outcome for the proposer of `proposed` once `applied` is applied."""
+    """Return the outcome that the proposer of `proposed` gets once `applied` is applied."""
     env: Any = SimpleNamespace(event=lambda *_, **__: None)
     applier = Applier(env, Machine(), "g")
     waiter = Waiter()

@@ -1,4 +1,4 @@
-"""Members that join, leave and fail, in the simulation."""
+"""Members of a simulated Raft group join, leave and fail."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`harness init --compose`: what it takes from the file, what it asks, and what it writes."""
+"""`harness init --compose` drafts a declaration from a Compose file, and asks for the rest."""
 
 import io
 import tomllib

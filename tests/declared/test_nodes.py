@@ -1,4 +1,4 @@
-"""Nodes declared by a command line: names, placeholders, ports and readiness."""
+"""Nodes that are declared by a command line with placeholders, ports and a readiness check."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Real systems, each declared in a file: replay without the file, Compose, and failed starts."""
+"""Runs of real systems, each of which is declared in a file."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Defects of the harness itself, planted one at a time, and the tests that must notice each.
+"""Planted defects of the harness itself, and the tests that must notice each of them.
 
 A defect replaces one function, mostly by one that calls the original. `tests` are files or test ids
 of the quick tier or, with `heavy`, tests that start real processes. Each replaced function is

@@ -1,4 +1,4 @@
-"""The executor image: its content, its entry point, and the manifests that use it."""
+"""The image of Spark's executors, its entry point, and the manifests that use it."""
 
 import io
 import os

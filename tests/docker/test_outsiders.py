@@ -1,4 +1,4 @@
-"""Interference with containers, networks, rules and processes is reported, and convicts no node."""
+"""Interference with a run's containers or network is reported, and convicts no node."""
 
 import asyncio
 import json

@@ -23,7 +23,10 @@ OTHER = Flow("OUTPUT", "10.1.2.1")
 
 
 def scheduler_of(qualities, draws=None):
-    """Build the scheduler of a link with these qualities (marks 1, 2, 4, ...); draws are 0.5."""
+    """Build the scheduler of a link with these qualities, whose marks are 1, 2, 4, ...
+
+    Every draw is 0.5 unless `draws` are given.
+    """
     values = iter(draws) if draws is not None else iter(lambda: 0.5, None)
     scheduler = Scheduler(lambda: next(values))
     scheduler.learn({FLOW: {1 << at: quality for at, quality in enumerate(qualities)}}, 0.0)

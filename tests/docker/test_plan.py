@@ -1,4 +1,4 @@
-"""Parts of a deployment that need no engine: names, addresses, commands and code."""
+"""Parts of a Docker deployment that need no engine, such as names, addresses and commands."""
 
 import io
 import ipaddress

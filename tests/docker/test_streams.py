@@ -34,9 +34,8 @@ class Probe:
         return await door(self).shape([LINK], quality, lease_s=lease_s)
 
     async def __call__(self, holds, sender="b", openers="b"):
-        """Send data over one connection per opener; the result must be the same for all openers.
-
-        A busy host has pauses, so the measurement may be repeated.
+        """Send data over one connection per opener, and return how they arrived once `holds` is
+        true of all. A busy host pauses, so the measurement may be repeated.
         """
         for _ in range(TRIES):
             ways = [await measure_stream(self.engine, self.run_id, o, sender) for o in openers]

@@ -197,8 +197,8 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
     "session-serializable": (_total, "process"),
     "strong-session-serializable": (_total, "process"),
     "strict-serializable": (_total, "realtime"),
-    # The strongest form of each model, in which transactions are the unit; `valid` must hold there,
-    # too.
+    # The strongest form of each model, whose unit is the transaction. A verdict `valid` must hold
+    # in this form, too.
     "linearizable": (_total, "realtime"),
     "sequential": (_total, "process"),
     "causal": (_transitive, "process"),
@@ -282,7 +282,7 @@ ARBITRATED: Mapping[str, tuple[Judge, str]] = {
 
 
 def _read_uncommitted(run: Execution, _seen: Seen) -> bool:
-    """Whether the versions can have this order; a read of a register shows nothing about it.
+    """Whether all lists can have grown in this order; for registers, every order is possible.
 
     A transaction without an answer took effect if another one read its writes.
     """

@@ -195,7 +195,7 @@ def run(
 
 
 def without(history: list[Transaction], number: int, place: int | None = None) -> list[Transaction]:
-    """Yield the history without one transaction, or without one micro-operation."""
+    """Return the history without one transaction, or without one of its micro-operations."""
     txn = history[number]
     if place is None:
         return [*history[:number], *history[number + 1 :]]

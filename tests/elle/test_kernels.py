@@ -194,7 +194,6 @@ def test_joints_say_what_the_product_says(sources, targets):
 
     pairs = zip(product.source.tolist(), product.target.tolist(), strict=True)
     assert direct == set(pairs)
-    # the product graph has one edge for each path through joints
     graph = joined.build(realtime=False)
     hops = set()
     for start in range(NODES):

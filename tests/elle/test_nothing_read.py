@@ -16,7 +16,7 @@ def judged(kind, *lines):
 def test_writes_alone_are_not_valid(kind, f):
     writes = [
         (f"0{end}", "txn", [[f, "x", value]]) for value in (1, 2) for end in "!+"
-    ]  # one after the other
+    ]  # the transactions run one after the other
     result = judged(kind, *writes)
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "nothing-observed")
     for end in "-?":

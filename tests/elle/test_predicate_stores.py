@@ -1,6 +1,4 @@
-"""Predicate reads: histories of simulated stores, and random histories compared with all serial
-orders.
-"""
+"""Histories with predicate reads from simulated stores, compared with all serial orders."""
 
 import os
 import random

@@ -59,7 +59,6 @@ CASES: dict[str, tuple[list[Transaction], dict[str, int], str, tuple[str, ...]]]
         SERIAL,
         ("strong-session-serializable",),
     ),
-    # two real-time steps would always leave a smaller cycle
     "G-nonadjacent-realtime": (
         timed(
             ("i x 1", 0, 1, 0),

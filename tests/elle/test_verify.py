@@ -32,7 +32,7 @@ def raw(history: list[Transaction]) -> Iterator[Txn]:
 def outcome(
     history: list[Transaction], case: Case, kind: str, options: dict[str, Any] | None = None
 ) -> str:
-    """Verify a case; return "verified", "beyond" or "refused"."""
+    """Verify a case; return "verified", "beyond" (the verifier cannot decide it) or "refused"."""
     promised = [name.replace("_", "-") for name in OPTIONS if (options or {}).get(name)]
     try:
         Verifier(raw(history), [case], kind, promised).verify(case)

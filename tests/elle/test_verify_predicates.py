@@ -25,7 +25,7 @@ MODELS = (STRICT, SERIAL)
 
 
 def outcome(history: list[Transaction], universe: dict[str, int], case: Case) -> str:
-    """Verify a case; return "verified", "beyond" or "refused"."""
+    """Verify a case; return "verified", "beyond" (the verifier cannot decide it) or "refused"."""
     try:
         PredicateVerifier(raw(history), [case], universe).verify(case)
     except NotVerified:
@@ -112,7 +112,7 @@ OTHER = {"wr": "wrp", "wrp": "wr", "rw": "rwp", "rwp": "rw", "process": "wr", "r
 
 
 def altered(case: Case) -> Iterator[tuple[str, Case]]:
-    """Return the case with one necessary part changed."""
+    """Yield copies of the case in which one necessary part is changed, with the part's name."""
     yield "type", replace(case, type="G1c" if case.type != "G1c" else "G2")
     yield "operations", replace(case, operations=(*case.operations[:-1], 99))
     yield "twice", replace(case, operations=(*case.operations, *case.operations))
@@ -158,7 +158,7 @@ def single(type_: str, *ops: int) -> Case:
 
 
 def back(relation: str, value: str, after: str = "") -> Case:
-    """Build a false case: op 1 precedes op 0 in real time, and `step` orders op 0 before op 1."""
+    """Build a cycle: op 1 precedes op 0 in real time, and `relation` orders op 0 before op 1."""
     name = {"wr": "G1c", "wrp": "G1c", "rw": "G-single-item", "rwp": "G-single"}[relation]
     return cycle(
         f"{name}-realtime", (0, 1, relation, "x", value, after), (1, 0, "realtime", "", "", "")

@@ -7,7 +7,6 @@ import pytest
 from harness.cli import main
 
 SHORT = ["--duration", "1", "--json"]
-# a foreign program behaves like one in Docker, too
 FOREIGN_PROCESS = pytest.param(
     "process",
     marks=[pytest.mark.nightly, pytest.mark.process, pytest.mark.xdist_group("process")],

@@ -1,4 +1,4 @@
-"""A fault that waits for an event strikes once; at the end it is healed, or recorded as missed."""
+"""A fault that waits for an event strikes once. At the end it is healed, or recorded as missed."""
 
 import asyncio
 

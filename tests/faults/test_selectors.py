@@ -173,7 +173,7 @@ def test_a_shape_with_clients_has_some_of_them_on_each_side_and_the_same_nodes(s
         right, left, found = cut_links(split, scene(draw))
         sides = [{end for end in side if is_client(end)} for side in (left, right)]
         assert sorted(map(len, sides)) == [2, 3]
-        assert sides[0] | sides[1] == set(CLIENTS)  # the harness itself reaches both sides
+        assert sides[0] | sides[1] == set(CLIENTS)
         assert not any(is_client(link.source) and is_client(link.destination) for link in found)
         both = {(link.source, link.destination) for link in found}
         assert both == {(b, a) for a, b in both}

@@ -1,4 +1,4 @@
-"""Faults written as text: their meaning, texts that are refused, and runs that use them."""
+"""Faults that are written as text are parsed or refused, and runs use them."""
 
 import json
 

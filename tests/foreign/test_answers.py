@@ -1,4 +1,4 @@
-"""Completions of changes whose value is an answer, such as "OK", instead of the request."""
+"""Completions of changes whose value is an answer such as "OK", not the request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Histories with values [key value], initial values and wildcards, against all possible orders."""
+"""Histories with values [key value], compared with all possible orders."""
 
 import itertools
 from math import inf
@@ -113,7 +113,7 @@ def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(dra
 
 
 def lifted(histories):
-    """Merge histories of several objects into one, with keys in the values."""
+    """Merge histories of several objects into one, in which each value becomes [key, value]."""
     turns = itertools.zip_longest(*histories)
     return [
         (f"{int(who[:-1]) + 10 * key}{who[-1]}", f, [key, value])
@@ -234,7 +234,7 @@ PAIRS = [*did(0, "add", [1, 2]), *did(0, "add", [1, 3]), *did(0, "add", [2, 1])]
         ([*PAIRS, *did(1, "read", [1, None], [2, [2, 3]])], Shape.NO),  # the answer has another key
         ([*PAIRS, *did(1, "read", [[1], None], [[1], [2, 3]])], Shape.NO),
         ([*PAIRS, *did(1, "read", [True, None], [1, [2, 3]])], Shape.NO),
-        (did(0, "acquire", [1, None]) + did(0, "acquire", [2, None]), Shape.MAYBE),  # nil, twice
+        (did(0, "acquire", [1, None]) + did(0, "acquire", [2, None]), Shape.MAYBE),
         (did(0, "put", [1, "a"]) + did(0, "get", [1, None], [1, "a"]), Shape.SURE),
         ([("0!", "add", [1, 2]), ("0?", "add", None)], Shape.MAYBE),
         ([], Shape.NO),

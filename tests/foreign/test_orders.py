@@ -74,7 +74,7 @@ def test_transactions_are_judged_in_both_orders():
         range(len(ORDERED)),
         [0] * len(ORDERED),
         [time // 4 for time in range(len(ORDERED))],
-        [1, 0, *range(2, len(ORDERED))],  # microseconds, as in Jepsen's histories
+        [1, 0, *range(2, len(ORDERED))],
         range(len(ORDERED), 0, -1),  # answers before their requests: the clocks differ
     ],
 )

@@ -239,7 +239,7 @@ def test_a_list_between_two_sights_must_show_the_id():
     assert (len(proof.core), proof.part) == (
         3,
         "id 7",
-    )  # the operation before, the list, the operation after
+    )
 
 
 def test_an_answer_without_an_id_may_be_about_any_table():

@@ -1,4 +1,4 @@
-"""Ops read from logs, from Jepsen's `history.txt` and from JSON, and folders with other files."""
+"""Ops are read from logs, from Jepsen's `history.txt`, from JSON, and from folders."""
 
 import json
 

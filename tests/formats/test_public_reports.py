@@ -1,4 +1,4 @@
-"""Public bug reports about Jepsen, Knossos, Elle and Porcupine: each history gets its answer.
+"""Histories from public bug reports about Jepsen, Knossos, Elle and Porcupine get their answers.
 
 `public/index.csv` of the conformance data says for each file which command to run and what it must
 answer. `ANSWERS` has these answers as exit codes and words, for each row of the index.

@@ -88,7 +88,7 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("insert", [1, 2]), "is not a .key .a b.. of the model g2"),
         (did("write", [7, 0]) + did("read", [7, None], [7, {SET: [0]}]), "is a collection"),
         (did("write", 7) + did("read", None, [7]), "is a collection"),
-        (did("write", [["w", 1, 1]]), "their values are transactions"),  # written by long-fork
+        (did("write", [["w", 1, 1]]), "their values are transactions"),  # a write of long-fork
         (did("read", [["r", 1, None]], [["r", 1, 2]]), "their values are transactions"),
         (did("go", [["append", 1, 1]]), "their values are transactions"),
         (did("read-last", None, 0) + did("write", 1), "no model knows the operation 'read-last'"),

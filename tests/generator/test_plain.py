@@ -1,4 +1,4 @@
-"""Plain values as generators, sequences, and the context."""
+"""Plain values and sequences as generators, and the context that generators get."""
 
 import random
 import re

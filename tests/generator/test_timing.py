@@ -1,4 +1,4 @@
-"""Rates, spacing, time windows and schedules."""
+"""Generators that limit the rate, the spacing and the time of operations."""
 
 from functools import partial
 from itertools import pairwise

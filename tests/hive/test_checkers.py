@@ -356,7 +356,7 @@ ADDED, REMOVED = ("hms2", 9_900, 9_990, "add-metastore"), ("hms2", 9_900, 9_990,
         (10_001, ["hms1", "hms2"], "bound"),
         (12_000, ["hms1", "hms2", "hms3"], "valid"),
         (12_001, ["hms1", "hms2", "hms3"], "bound"),
-        (10_000, [], "valid"),  # the general bound of the snapshot
+        (10_000, [], "valid"),
     ],
 )
 def test_the_bound_is_that_of_the_list_that_the_client_had(gap_ms, uris, rule):

@@ -1,4 +1,4 @@
-"""Clients: which metastore they choose, the outcome of each operation, and the proof of it."""
+"""A client of metastores chooses a metastore, and proves the outcome of each operation."""
 
 import asyncio
 import random

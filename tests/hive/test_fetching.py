@@ -1,4 +1,4 @@
-"""`harness fetch hive`: the list, the hashes, and messages about missing programs."""
+"""`harness fetch hive` downloads the listed files, checks hashes, and names missing programs."""
 
 import hashlib
 import os

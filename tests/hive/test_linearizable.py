@@ -1,4 +1,4 @@
-"""The linearizability checker: good and bad histories, permits, and a brute-force oracle."""
+"""The linearizability checker for metastores, on written histories and against brute force."""
 
 from dataclasses import replace
 from math import inf

@@ -115,7 +115,7 @@ async def at_once(hms: Deployed, *calls):
 
 
 async def races(hms: Deployed):
-    """Count the outcomes of 25 races each, as measured on real metastores."""
+    """Run 25 races of each kind, and count their outcomes."""
     found = {}
     for number in range(25):
         x, z = f"x{number}", f"z{number}"

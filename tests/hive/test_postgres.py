@@ -1,4 +1,4 @@
-"""A real PostgreSQL behind the protocol, after kills, power cuts and lost sessions."""
+"""A real PostgreSQL behind the metastores, after kills, power cuts and lost sessions."""
 
 import asyncio
 import json

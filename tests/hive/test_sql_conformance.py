@@ -1,4 +1,4 @@
-"""The bundled store conforms to the protocol; other databases run the same cases."""
+"""The bundled store conforms to the SQL protocol. Other databases run the same cases."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The store as a node, after kills, power cuts and lost sessions."""
+"""The bundled store as a node, after kills, power cuts and lost sessions."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Metastores as a target: nodes, options, groups and workloads."""
+"""The nodes, options, groups and workloads that the target `hive` declares."""
 
 import itertools
 import random

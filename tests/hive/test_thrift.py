@@ -1,4 +1,4 @@
-"""Thrift over asyncio: requests, answers, and broken answers."""
+"""A Thrift client on asyncio, which gets complete and broken answers."""
 
 import asyncio
 import contextlib

@@ -27,7 +27,7 @@ FULL = DiskQuality(full=True)
 
 
 class Life:
-    """One incarnation of a node at the other end of the channel; if `deaf`, it never answers."""
+    """One incarnation of a node, at the node's end of the channel; if `deaf`, it never answers."""
 
     def __init__(self, boot: int, log: NodeLog) -> None:
         self.clock = FaultyClock(RealClock(), ClockError())
@@ -152,7 +152,7 @@ async def test_effects_on_a_dead_node_are_counted_as_far_as_known():
     life = world.start()
     await world.control.worsen_disk(FULL)
     life.feel(3)
-    await world.control.skew(offset_ns=1, drift_ppm=0)  # this answer reports the three effects
+    await world.control.skew(offset_ns=1, drift_ppm=0)
     life.feel(5)
     world.change(NodeState.DOWN)
     life = world.start()

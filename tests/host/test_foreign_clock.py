@@ -1,4 +1,4 @@
-"""libfaketime: its settings, programs that ignore it, and the measured effect."""
+"""libfaketime is configured, its effect is measured, and programs that ignore it are found."""
 
 import asyncio
 import re

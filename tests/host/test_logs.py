@@ -1,4 +1,4 @@
-"""Output lines of nodes: which lines are events, which are kept, and which are cut short."""
+"""Output lines of nodes are recognised as events, kept, or cut short."""
 
 import re
 import time

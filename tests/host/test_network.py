@@ -1,4 +1,4 @@
-"""Frames over TCP: limits, closed connections, cancellation, unknown callers."""
+"""Frames over TCP, with limits, closed connections, cancellation and unknown callers."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""The warden: deadlines, releases, order of undoing, and the end of its input."""
+"""The warden undoes faults at their deadlines, or when the harness ends."""
 
 import contextlib
 import http.server

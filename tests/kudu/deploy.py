@@ -15,7 +15,7 @@ from tests.support import deployed
 @dataclasses.dataclass
 class Deployed(deployed.Deployed):
     def __post_init__(self) -> None:
-        real = self.settings.environment != "sim"  # the machine may be busy
+        real = self.settings.environment != "sim"  # a real machine may be busy
         self.op_timeout_s, self.limit_s = (60.0, 240.0) if real else (10.0, 60.0)
 
     async def leader(self) -> str:

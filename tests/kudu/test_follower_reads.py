@@ -1,4 +1,4 @@
-"""Follower reads: answers, refusals, and the detection of wrong staleness bounds."""
+"""Follower reads are answered or refused, and wrong staleness bounds are detected."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_no_answer_is_older_than_it_says():
 
 
 def no_check(self: FollowerReads) -> int | None:
-    """A check of a bound that accepts every state."""
+    """A replacement of the check of a bound, which accepts every state."""
     return 0 if self._leadership.replica is not None else None
 
 
 def asked_after(self: FollowerReads) -> int | None:
-    """Return a staleness bound that is twenty times too small."""
+    """A replacement that returns a staleness bound twenty times too small."""
     age_ns = None if self._asked_ns is None else self._clock.monotonic_ns() - self._asked_ns
     return None if age_ns is None else age_ns // 20
 

@@ -36,7 +36,7 @@ def test_rows_are_complete():
 
 def test_the_legacy_profile_includes_the_modern_one():
     assert PROFILES["strict"] == frozenset()
-    worse_once = {Bug.LEADER_FLAP_ABA}  # legacy shows the same defect as KUDU-1374
+    worse_once = {Bug.LEADER_FLAP_ABA}
     assert PROFILES["modern"] - worse_once < PROFILES["legacy"]
     assert tuple(PROFILES) == tuple(FLAGS) == KuduTarget.profiles
     for bug in PROFILES["modern"]:

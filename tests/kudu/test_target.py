@@ -1,4 +1,4 @@
-"""What the target kudu declares: its nodes, options, flags and core."""
+"""The nodes, options and flags that the target `kudu` declares."""
 
 import random
 

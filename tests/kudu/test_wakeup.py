@@ -1,4 +1,4 @@
-"""`Wakeup`: set before a wait, during it, or never; and a wait that is cancelled."""
+"""A `Wakeup` is set before a wait, during it, or never, or the wait is cancelled."""
 
 import asyncio
 

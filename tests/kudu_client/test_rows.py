@@ -1,4 +1,4 @@
-"""Rows at tablet servers: routing, replicas, proofs in answers, and the cache."""
+"""The client writes and reads rows: it routes requests, caches locations, and proves outcomes."""
 
 from collections.abc import Callable
 from typing import Any

@@ -15,7 +15,7 @@ def deploy(body, *, hms=None, **given):
 
 
 def on_hms(**given):
-    """Decorator that runs a test on a deployment."""
+    """Decorate a test so that it runs on a deployment."""
 
     def around(test):
         @functools.wraps(test)

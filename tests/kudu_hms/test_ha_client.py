@@ -1,4 +1,4 @@
-"""A master's client of the metastores: it stays with one, resends once, and pauses if all fail."""
+"""A master's client stays with one metastore, resends once, and pauses if all of them fail."""
 
 import asyncio
 

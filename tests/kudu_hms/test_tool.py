@@ -18,7 +18,7 @@ from tests.kudu_hms.deploy import deploy, entries, on_hms
 from tests.kudu_hms.test_masters import MASTERS, migrate
 
 STALE = {"bugs": ("STALE-MASTER-ADDRS", "HMS-ORPHAN"), "masters": 1, "spare_masters": 2}
-"""Options as in Kudu, where no leader repairs entries."""
+"""Options under which no leader repairs entries, as in Kudu."""
 
 
 async def tool(kudu, line, exit_code=0):

@@ -1,4 +1,4 @@
-"""The text of a cluster check: sections, tables, matrices, the last line; keys of its JSON."""
+"""The text of a cluster check and the keys of its JSON."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def history(name: str, rng: random.Random, *, most: int = 8) -> Ops:
 
 
 class Compared(NamedTuple):
-    """The results of the oracle and of the direct method (`None`: undecided), and errors."""
+    """The results of the oracle and of the direct method (`None` if undecided), and an error."""
 
     legal: bool
     decided: bool | None

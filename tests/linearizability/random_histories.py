@@ -1,6 +1,7 @@
-"""Random histories of any size from small simulated stores. Clients overlap, and some answers are
-lost or false. The kinds are those of `tests.native.generate`, plus the catalog of tables, with
-lists and renames, and a queue that may answer in any order.
+"""Random histories of any size from small simulated stores.
+
+Clients overlap, and some answers are lost or false. The kinds of stores are those of
+`tests.native.generate`, a catalog of tables, and a queue that may answer in any order.
 """
 
 import random
@@ -129,10 +130,11 @@ def simulate(
     lies: int,
     lies_from: float = 0.8,
 ) -> Ops:
-    """Simulate `total` operations of `clients`; `lost` and `lies` are the shares of such answers.
+    """Simulate `total` operations of `clients`.
 
-    An operation takes effect at a random moment between call and return; if its answer is lost,
-    then, later or never. False answers begin after `after`, a share of the history.
+    An operation takes effect at a random moment between its call and its return. The share `lost`
+    of the operations gets no answer, and takes effect later or never. At the end, `lies` answers
+    are falsified, all of them after the share `lies_from` of the history.
     """
     state: Any = kind.model.init()
     if isinstance(kind, TableKind) or not isinstance(state, int | tuple):

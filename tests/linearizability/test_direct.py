@@ -1,4 +1,4 @@
-"""Direct methods (decisions without a search), compared with an oracle; long histories."""
+"""Direct methods decide histories without a search, and agree with an oracle."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def numbered(*operations: tuple[Any, float, Any, float | None]) -> Ops:
 
 
 def writes_and_reads(total: int, *, stale: bool) -> Ops:
-    """Build operations of two writers of unique values, and of a reader with one read that is 50
-    writes old.
+    """Build operations of two writers of unique values, and of a reader.
+
+    If `stale`, one read returns a value that is 50 writes old.
     """
     operations: Ops = []
     for n in range(total // 2):

@@ -113,7 +113,9 @@ class FakeReplica:
         return self.applied > 0 and self.log[self.applied - 1][0] == self.term
 
     def elect(self, term: int, *, no_op_commits: bool = True) -> None:
-        """Become the leader; the term's NO_OP commits all earlier entries, or is held."""
+        """Become the leader. The NO_OP of the term commits all earlier entries, if it commits
+        itself.
+        """
         self.role, self.term = "LEADER", term
         self.log.append((term, b""))
         self.held = not no_op_commits

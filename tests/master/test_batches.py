@@ -1,4 +1,4 @@
-"""The encoding of batches: round trips, large batches, and batches of older versions."""
+"""Batches are encoded and decoded, also large ones and those of older versions."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""CreateTable, AlterTable, DeleteTable: error codes, exactly-once, chains, visible state."""
+"""CreateTable, AlterTable and DeleteTable on one master: errors, and exactly-once execution."""
 
 import asyncio
 from typing import Any

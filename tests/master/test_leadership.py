@@ -1,4 +1,4 @@
-"""Elections, readiness, and three bug switches, on one master with a scripted replica."""
+"""A master with a scripted replica is elected, becomes ready, and loses its leadership."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Masters that join, automatically or on request, and masters that are removed."""
+"""Masters join by themselves or on request, and are removed."""
 
 import asyncio
 from typing import Any
@@ -170,8 +170,8 @@ def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
 
 
 def test_a_master_that_was_started_for_another_cluster_is_not_added():
-    """Its first configuration may be newer than this cluster's, which then would not replace it.
-    The master would vote without knowing that it is a member.
+    """The first configuration of such a master may be newer than this cluster's, which then would
+    not replace it. The master would vote without knowing that it is a member.
     """
 
     async def body(session: Session) -> None:

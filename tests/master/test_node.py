@@ -1,4 +1,4 @@
-"""Masters as simulated nodes: identity, first start, restart, configuration."""
+"""Masters as simulated nodes start for the first time, restart, and read their configuration."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The auto-rebalancer: which replicas move, when it stops, and marks of moves that failed."""
+"""The auto-rebalancer moves replicas, stops in time, and unmarks moves that failed."""
 
 import asyncio
 import random
@@ -186,7 +186,7 @@ class Leading(FakeTServers):
 
 
 class Round:
-    """A move that the rebalancer has begun, from the tablet's second replica to a fourth server."""
+    """A move of the tablet's second replica to a fourth server, which the rebalancer has begun."""
 
     def __init__(self, tablet: Tablet, client: Leading, task: "asyncio.Task[None]") -> None:
         self.tablet, self.client, self.task = tablet, client, task
@@ -200,7 +200,9 @@ class Round:
         ]  # fmt: skip
 
     async def fail(self) -> None:
-        """Report the configuration with the mark, and then that the new replica was evicted."""
+        """Report that the leaving replica is marked `replace`, and then that the new one was
+        evicted.
+        """
         tablet = self.tablet
         marked = m.PeerConfig(tablet.second, f"{tablet.second}:7050", replace=True)
         tablet.change(marked)

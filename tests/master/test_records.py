@@ -1,4 +1,4 @@
-"""The system tablet: batches, snapshots, kept answers, and maps rebuilt from rows."""
+"""The system tablet stores batches and snapshots, and rebuilds its maps from rows."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Re-replication, from a leader's report to calls: decisions, placement and completion."""
+"""The leading master turns a report about failed replicas into calls that replace them."""
 
 import asyncio
 from typing import Any
@@ -70,7 +70,9 @@ def test_a_replica_that_knows_of_its_own_eviction_is_tombstoned_too():
 
 
 class Tablet:
-    """A tablet of a leading master with five tablet servers, as the tablet's leader reports it."""
+    """A tablet on five tablet servers, with the reports that its leader sends to the leading
+    master.
+    """
 
     def __init__(self, master: FakeMaster) -> None:
         self.master = master
@@ -121,7 +123,7 @@ async def one_tablet(**flags: Any) -> Tablet:
 
 
 async def beat(master: FakeMaster, *silent: str, for_s: float) -> None:
-    """Send heartbeats of all tablet servers except these."""
+    """Send heartbeats of all tablet servers except the `silent` ones."""
     for _ in range(int(for_s)):
         await asyncio.sleep(1)
         for number in range(5):

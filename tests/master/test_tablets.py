@@ -1,4 +1,4 @@
-"""Tablets: placement, reports, completed alters, replacement, replicas of dead tablets."""
+"""Tablets are placed, reported, altered and replaced by the leading master."""
 
 import asyncio
 import random

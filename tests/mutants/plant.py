@@ -12,7 +12,9 @@ from tests.support.replacing import Patch, instead
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One defect; `area` is the affected part of the target, `workload` the one that soaks run."""
+    """One defect. `area` is the affected part of the target, `workload` the workload that soaks
+    run.
+    """
 
     name: str
     what: str

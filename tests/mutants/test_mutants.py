@@ -78,7 +78,7 @@ def test_every_defect_is_found_or_says_why_not():
 
 
 class Calls:
-    """A tool that distinguishes a patch's own functions from the functions that they replace."""
+    """A fake `MonkeyPatch` that records each function with its replacement."""
 
     def __init__(self):
         self.pairs = []

@@ -1,4 +1,4 @@
-"""The native core's handling of times, values and errors, and its switch."""
+"""The native core handles times, values and errors, and can be switched off."""
 
 import sys
 import threading
@@ -220,7 +220,7 @@ def test_searching_a_register_leaves_the_interpreter_to_other_threads():
     operations.append(Operation(99, Read(), 0, -1, 50))
 
     def met() -> bool:
-        """Whether this thread ran during the search; both need a processor for that."""
+        """Whether this thread ran during the search, which needs two free processors."""
         problem = problem_of(Register(0), operations)
         search = depth_first(problem, lean=False, configurations_max=10**7)
         thread = threading.Thread(target=search.run, args=(1_500_000,))

@@ -92,7 +92,7 @@ def assert_same_survivors(
 
 
 def assert_equal(kind: Kind, operations: Ops) -> Status:
-    """Assert that everything is equal; return the result of the breadth-first search."""
+    """Assert that both cores agree in everything; return the result of the breadth-first search."""
     problems = (Problem(kind.model_for(operations), operations), native(kind, operations))
     assert_same_preparation(*problems)
     for lean in (True, False):

@@ -1,4 +1,4 @@
-"""The choice of page and format, the pages that all nodes have, and the pages of tablet servers."""
+"""The pages that all nodes serve, and those of tablet servers."""
 
 import json
 import re

@@ -153,9 +153,7 @@ def in_turn(*checks):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch):
-    """Return a function that runs a coroutine function of a `Driver` on some nodes; nothing may
-    remain afterwards.
-    """
+    """Return a function that runs `body(driver)` on some nodes, and checks that nothing remains."""
     # On a busy machine, actions of kernel, nodes and proxy take longer.
     for patience in (
         *("child._STATE_TIMEOUT_S", "node._STOP_TIMEOUT_S", "node._KILL_TIMEOUT_S"),

@@ -1,6 +1,4 @@
-"""All callers use one address of a node; the socket identifies the caller, so links fail
-separately.
-"""
+"""All callers use the same address of a node, and each caller still has a link of its own."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Nodes as processes: starts, exits, pauses, cuts, and measured effects."""
+"""Nodes as processes are started, killed, paused and cut off, and the effects are measured."""
 
 import asyncio
 import errno

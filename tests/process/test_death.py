@@ -1,4 +1,4 @@
-"""However the driver dies, nothing stays cut, paused or running; other runs are unaffected."""
+"""If the driver dies, no node stays cut off, paused or running. Other runs are unaffected."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Special cases of processes: user accounts, children in separate process groups, and refusals."""
+"""Nodes with other user accounts, children in separate process groups, and refused nodes."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""Nodes that are only command lines: ports, peers, kills, pauses and cuts work for them as well."""
+"""Foreign programs as nodes can be killed, paused and cut off like any other node."""
 
 import asyncio
 import os

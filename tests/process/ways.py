@@ -96,7 +96,9 @@ class Way:
     edit: NodeEdit = lambda spec: spec
     nemesis: str = "none"
     refused: bool = False
-    """The run ends with a `TargetError`, because the node did something that no node may do."""
+    """Whether the run ends with a `TargetError`, because the node did something that no node may
+    do.
+    """
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -245,7 +247,7 @@ class _Disturbed:
 
 
 def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0) -> str:
-    """Run one kind; return the verdict with the reasons of checkers, or the run's error."""
+    """Run one kind of interference; return the verdict with the checkers' reasons, or the error."""
     case = Case(
         seed=1,
         target=way.target,

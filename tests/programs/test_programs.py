@@ -1,4 +1,4 @@
-"""Ordinary asyncio programs as nodes: what they observe, how they end, and what is refused."""
+"""Ordinary asyncio programs run as simulated nodes."""
 
 import asyncio
 import json

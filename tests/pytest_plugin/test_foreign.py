@@ -43,7 +43,7 @@ def test_a_cluster_is_started_for_the_faults_that_it_names():
 
 
 def strike(words, *, clocks=(), why_no_disks=None):
-    """Inject a fault into a cluster of these nodes, some of which were started with faketime."""
+    """Inject the fault `words` into a fake cluster; the nodes in `clocks` have faketime."""
     live = SimpleNamespace(
         cluster=SimpleNamespace(
             environment="process",

@@ -1,4 +1,4 @@
-"""The installed product: a wheel built from this tree, in a fresh environment outside of the tree.
+"""The installed wheel works in a fresh environment outside of this tree.
 
 The environment has links to the developers' third-party packages, so no network is needed; the
 harness comes only from the wheel. The example project of a user, `docs/example`, must pass there

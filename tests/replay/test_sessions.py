@@ -1,4 +1,4 @@
-"""Sessions of `harness replay`, its prompt, and the debugger, with commands on stdin."""
+"""Sessions of `harness replay` and of its debugger, with commands on stdin."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The state of a stopped world: nodes, messages, timers, tasks, files, faults, operations."""
+"""The view of a stopped simulation, such as its nodes, messages, timers and faults."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The certificate sums up what the checks looked at; a run that tested too little is `unknown`."""
+"""The certificate sums up what a run tested. A run that tested too little is `unknown`."""
 
 from typing import Any
 

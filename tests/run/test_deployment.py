@@ -1,4 +1,4 @@
-"""Declarations of nodes: which are refused, in which order nodes start, and variants of nodes."""
+"""Declarations of nodes are refused, ordered for the start, or changed into variants."""
 
 import asyncio
 import itertools

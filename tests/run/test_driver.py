@@ -24,7 +24,7 @@ class Clock:
 
 
 def polled(*, looks_s, settles_after):
-    """Poll with a bound of 50 s and inspections of these durations; return the outcome."""
+    """Poll with a bound of 50 s, while each inspection takes `looks_s`; return the outcome."""
     clock = Clock()
 
     async def look():

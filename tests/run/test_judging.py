@@ -1,4 +1,4 @@
-"""Judging a run: results of checkers, their exceptions, and values that cannot be stored."""
+"""Judging a run, also with checkers that crash or return unusable results."""
 
 import contextlib
 
@@ -138,7 +138,7 @@ class Searching(Scripted):
 def test_the_limits_of_a_search_are_given_to_the_checker_that_takes_them():
     checker = Searching("searching", lambda: CheckResult("searching", Verdict.VALID, "found"))
     judge_one(checker, History(()), CASE, Limits())
-    assert checker.given is None  # it has its own limits
+    assert checker.given is None  # the checker has limits of its own
     judge_one(checker, History(()), CASE, Limits(steps=5, configurations=7))
     assert checker.given == {"steps": 5, "configurations": 7}
 

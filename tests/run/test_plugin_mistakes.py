@@ -1,4 +1,4 @@
-"""Errors name the plug-in and the method that break a contract; a vacuous check is `unknown`."""
+"""An error names the plug-in and the method that break a contract."""
 
 import asyncio
 

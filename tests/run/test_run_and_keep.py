@@ -1,4 +1,4 @@
-"""All ways to run a case store the same record; a full disk does not lose the verdict."""
+"""All ways to run a case store the same record. A full disk does not lose the verdict."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Seeds with the same failure have equal signatures; other failures have different ones."""
+"""Seeds with the same failure have equal signatures. Other failures have different ones."""
 
 import msgspec
 import pytest

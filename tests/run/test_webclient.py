@@ -1,4 +1,4 @@
-"""The client for JSON over HTTP: outcomes, attempts, other nodes, and answers of every form."""
+"""The client for JSON over HTTP gets answers of every form, and tries other nodes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Workers die, hang or send garbage; every job still gets a result or a reason."""
+"""Every job gets a result or a reason, even if workers die, hang or send garbage."""
 
 import itertools
 import os
@@ -165,7 +165,7 @@ def test_memory_of_workers_is_reported_at_rest(pool, monkeypatch):
 def test_closing_ends_all_workers_at_once(pool):
     running = pool().run([Job(("part", 1e6)), Job(("part", 1e6))], 2)
     pids = [next(running)[1].pid, next(running)[1].pid]
-    assert all(os.getpgid(pid) != os.getpgrp() for pid in pids)  # not reached by Ctrl-C
+    assert all(os.getpgid(pid) != os.getpgrp() for pid in pids)  # Ctrl-C does not reach the workers
     begin_s = time.monotonic()
     running.close()
     assert time.monotonic() - begin_s < 20.0

@@ -1,4 +1,4 @@
-"""The corpus of interesting cases: additions, removals, draws, and files."""
+"""The corpus of interesting cases of a search."""
 
 import base64
 

@@ -239,7 +239,7 @@ async def test_back_pressure_ends_when_the_way_back_heals(s):
     await asyncio.sleep(1)
     assert not blocked.done()
     await door(s).heal(fault)
-    assert await within(2, blocked) is None  # `None`, rather than "timeout"
+    assert await within(2, blocked) is None
 
 
 @on(run, TWO)

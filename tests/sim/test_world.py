@@ -1,4 +1,4 @@
-"""The simulated world: virtual time, lives of nodes, guards, and dead nodes that do nothing."""
+"""The simulated world: its virtual time, the lives of its nodes, and its guards."""
 
 import asyncio
 import gc
@@ -585,8 +585,6 @@ def test_runs_nest_in_a_running_loop():
 
 
 async def awaits_in_finally(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that the first attempt cannot close."""
-
     async def worker() -> None:
         try:
             await forever()

@@ -1,4 +1,4 @@
-"""A soak that is killed at any points, any number of times, gives the undisturbed results."""
+"""A soak that is killed any number of times gives the same results as an undisturbed one."""
 
 import contextlib
 import os

@@ -65,7 +65,7 @@ def lake_at(uri):
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 def history(seed):

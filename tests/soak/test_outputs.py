@@ -1,4 +1,4 @@
-"""The outputs of a soak, with hostile texts: JUnit, step summaries, annotations and progress."""
+"""JUnit files, step summaries, annotations and progress of a soak with hostile texts."""
 
 import datetime as dt
 import fcntl

@@ -34,7 +34,8 @@ def interrupted(plan, *arguments, listener, **options):
 
 keeping.conduct = interrupted
 """
-"""Interrupt from within, because the seconds of one run are hard to hit from outside."""
+"""A program that interrupts a soak from within, since one run takes seconds that are hard to hit.
+"""
 
 
 def runs(store):

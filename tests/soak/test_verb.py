@@ -1,4 +1,4 @@
-"""`harness soak` as a whole, with scripted results: exit codes, files and replays."""
+"""`harness soak` as a whole, with scripted results."""
 
 import errno
 import itertools

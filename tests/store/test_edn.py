@@ -1,4 +1,4 @@
-"""EDN: the harness's survives a round trip, Jepsen's is understood, and errors have positions."""
+"""EDN is written and read back, Jepsen's EDN is understood, and errors have positions."""
 
 import io
 

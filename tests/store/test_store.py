@@ -1,4 +1,4 @@
-"""Records can be read back; torn files are recovered; altered files are refused."""
+"""Records of runs are read back, torn files are recovered, and altered files are refused."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The parts of a fake `Env`: a clock that tests move, disks, tasks, and recorded events."""
+"""A fake `Env`, with a clock that tests move, disks in memory, and recorded events."""
 
 import asyncio
 import random

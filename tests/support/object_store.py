@@ -96,7 +96,7 @@ def serve(host=HOST, port="0"):
 
     class Quiet(WSGIRequestHandler):
         def log_request(self, *_):
-            """Say nothing."""
+            """Suppress the server's log."""
 
     server = make_server(host, int(port), answer, threaded=True, request_handler=Quiet)
     print(server.port, flush=True)
@@ -109,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Suppress the server's log."""
 
     def _answer(self, status, headers, body):
         self.send_response(status)

@@ -1,4 +1,4 @@
-"""Tests over many values that need no test ids of their own: seeds, draws, exit codes."""
+"""Repeats a test over many values, such as seeds, that need no test ids of their own."""
 
 import functools
 import inspect

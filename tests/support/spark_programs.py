@@ -1,4 +1,4 @@
-"""Spark's own programs from the pip package: a master, a worker, a Connect server."""
+"""Starts Spark's own programs from the pip package: master, worker and Connect server."""
 
 import contextlib
 import os

@@ -15,8 +15,8 @@ MARKS = (
 )
 QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
-    "-XX:-BytecodeVerificationRemote",  # Spark's own classes
-    "-Xmn400m",  # little garbage is ever collected
+    "-XX:-BytecodeVerificationRemote",  # do not verify Spark's classes
+    "-Xmn400m",  # so large that little garbage is collected
     "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
     "-Dspark.sql.ui.explainMode=simple",
 )

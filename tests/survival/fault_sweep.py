@@ -215,9 +215,9 @@ class Run:
 
 
 def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
-    """Return every point, once and lasting, or `count` points spread over the kinds.
-
-    Each kind has at least ten points, or a fifth of fewer than fifty.
+    """Return every point, once as a single fault and once as a lasting one; or only `points` of
+    them, spread over the kinds. Each kind then has at least ten points, or a fifth of fewer than
+    fifty.
     """
     chosen: list[Point] = []
     total = sum(counts.values())

@@ -1,4 +1,4 @@
-"""The HTTP API, tested by raw requests: routes, statuses, bodies and quirks."""
+"""The HTTP API of the link proxy, tested by raw requests."""
 
 import socket
 

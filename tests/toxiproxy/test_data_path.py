@@ -1,4 +1,4 @@
-"""The path of bytes, with each toxic and without, within generous but fixed bounds."""
+"""Bytes pass through the proxy, with each toxic and without, within fixed bounds of time."""
 
 import contextlib
 import random
@@ -43,7 +43,7 @@ def exchange(conn: socket.socket, data: bytes) -> bytes:
 
 
 def source(data: bytes):
-    """Run an upstream that sends `data` and closes."""
+    """Return the behaviour of an upstream that sends `data` and closes."""
 
     def behave(conn: socket.socket) -> None:
         conn.sendall(data)
@@ -172,7 +172,7 @@ def test_bandwidth_limits(through):
 
 def test_removing_bandwidth_lets_the_rest_go(through):
     passage = through(source(BIG[:300_000]))
-    toxic = passage.add("bandwidth", rate=1)  # five minutes
+    toxic = passage.add("bandwidth", rate=1)  # would take five minutes
     conn = passage.connect()
     assert BIG[:500] == receive(conn, 500)
 

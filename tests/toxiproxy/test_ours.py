@@ -1,6 +1,4 @@
-"""Features that only the harness's proxy has: cuts, counted resets, repeatable draws, live
-counters.
-"""
+"""Features that only the harness's proxy has, such as cuts and counted resets."""
 
 import contextlib
 import socket

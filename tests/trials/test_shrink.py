@@ -240,7 +240,7 @@ def test_points_before_the_ends_of_killed_nodes_come_from_their_logs_the_closest
         ("0.5", "appended", {"group": "master", "index": 3}),
         ("0.5021", *killed),
         ("0.6", "node-started", {"boot": 1}),
-        ("0.61", *killed),  # no point between its start and this exit
+        ("0.61", *killed),
         ("1.0", "voted", {"group": "master", "term": 2}),
         ("1.2", *killed),  # too long after the last point
     )

@@ -1,4 +1,4 @@
-"""Trials: runs of variants of a case in workers, cached on disk, within a limit of CPU time."""
+"""Trials run variants of a case in workers, cache the results, and keep a limit of CPU time."""
 
 import msgspec
 import pytest

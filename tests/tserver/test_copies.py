@@ -1,4 +1,4 @@
-"""Replicas that a leader creates: empty ones, replacements of tombstones, interrupted copies."""
+"""Replicas that a tablet server creates when a leader asks for a copy."""
 
 import asyncio
 from typing import Any

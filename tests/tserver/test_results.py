@@ -1,4 +1,4 @@
-"""Exactly once: results are kept while clients may need them; later resends are stale."""
+"""A tablet keeps results while clients may resend requests. Later resends are refused as stale."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -252,7 +252,7 @@ class Known:
 
 
 async def writer(servers: Servers, known: Known, client: str, running: asyncio.Event) -> None:
-    """Insert keys of its own, each resent until it is answered, and upsert shared keys."""
+    """Insert the client's own keys, each resent until it is answered, and upsert shared keys."""
     number = 0
     rng = servers.rng
     while running.is_set():

@@ -1,4 +1,4 @@
-"""Rows in a tablet's state machine: errors per row, one timestamp per write, exactly once."""
+"""The state machine of a tablet applies writes of rows, each exactly once."""
 
 import asyncio
 

@@ -59,7 +59,10 @@ class Up:
         return self.clusters[name]
 
     def down(self, name, *words):
-        """Take the cluster down, alone on this machine, since `down` looks at all of it."""
+        """Take the cluster down.
+
+        No other test may clean meanwhile, since `down` looks at the whole machine.
+        """
         with only_cleaner():
             return self.call("down", name, *words)
 

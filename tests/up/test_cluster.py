@@ -1,4 +1,4 @@
-"""Faults that a user injects by hand, in virtual time: their targets, their ends, and refusals."""
+"""Faults that a user injects into a running cluster by hand, in virtual time."""
 
 import asyncio
 

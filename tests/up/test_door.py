@@ -1,4 +1,4 @@
-"""Requests to the process that holds a cluster, and its answers; socket paths of any length."""
+"""Requests to the process that holds a cluster, over a Unix socket."""
 
 import asyncio
 import socket

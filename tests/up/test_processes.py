@@ -1,4 +1,4 @@
-"""`harness up` on real processes: clusters keep running, are broken, healed and removed."""
+"""`harness up` keeps clusters of processes running, which users break, heal and remove."""
 
 import json
 import os

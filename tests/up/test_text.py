@@ -1,4 +1,4 @@
-"""Texts about running clusters: addresses, active faults, and commands that heal them."""
+"""Texts that describe a running cluster, its faults, and the commands that heal them."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""The append workload: tables first, unique columns, and Elle's verdicts on simulated runs."""
+"""The append workload, and Elle's verdicts on simulated runs of it."""
 
 import functools
 from typing import Any

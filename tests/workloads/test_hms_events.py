@@ -1,4 +1,4 @@
-"""The workload of events: readers only poll; other clients change tables."""
+"""The workload of metastore events, in which readers poll while other clients change tables."""
 
 import pytest
 

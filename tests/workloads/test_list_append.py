@@ -1,4 +1,4 @@
-"""The list-append workload: unique elements, short lists, and answers that Elle can check."""
+"""The list-append workload, whose answers Elle can check."""
 
 import functools
 from typing import Any

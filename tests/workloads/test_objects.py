@@ -1,4 +1,4 @@
-"""Workloads taken from Jepsen, on a target with bugs: each bug is found, a healthy target passes.
+"""Workloads taken from Jepsen find each bug of a target, and pass a target without bugs.
 
 Every run is a whole run in the simulation, with all phases.
 """

@@ -1,4 +1,4 @@
-"""`harness fetch kudu-client`, and the error of `--client java` if it was not run."""
+"""`harness fetch kudu-client`, and the error of `--client java` without a fetched client."""
 
 import hashlib
 import os

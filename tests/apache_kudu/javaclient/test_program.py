@@ -53,7 +53,7 @@ while True:
 
 
 class Running:
-    """The Java client's process, which runs a script in place of Java, on a fake `Env`."""
+    """Runs a script in place of the Java client's process, on a fake `Env`."""
 
     def __init__(self, folder, script):
         path = folder / "java"
@@ -73,7 +73,7 @@ class Running:
     async def failure(self):
         waiting = asyncio.create_task(self.ask())
         try:
-            await asyncio.sleep(0)  # the operation starts the program
+            await asyncio.sleep(0)  # lets the operation start the program
             with pytest.raises(UsageError) as caught:
                 await self.env.tasks[0]
             return str(caught.value)

@@ -1,6 +1,4 @@
-"""Rules about single answers (tablets, `done`, refusals): correct answers pass, a wrong one is
-found.
-"""
+"""Rules that single answers must obey: answers about tablets, `done` answers and refusals."""
 
 from collections.abc import Callable
 from operator import methodcaller as do
@@ -246,7 +244,7 @@ ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": Fal
         ([ALTERED, NOT_ALTERED], "done"),
         ([do("get", 2, "a", "A", 2), NOT_ALTERED], "done"),
         ([ASKED, CREATED, ANSWERED], ""),
-        # except while the table is being deleted
+        # the exception: the table is being deleted
         ([CREATED, DELETE, NOT_CREATED, do("ret", 6, OpType.OK, OF_A)], ""),
         ([CREATED, ASKED, DELETE, do("ret", 6, OpType.OK, OF_A), ANSWERED], ""),
         ([CREATED, DELETE, LOST, NOT_CREATED], ""),

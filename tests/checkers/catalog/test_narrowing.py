@@ -172,7 +172,6 @@ def test_an_alter_matters_where_its_version_is_shown():
     assert changes([CREATE, ALTER, dropped], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, Get("t"), 2, ok(None, 1), 20)], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, ListTables(), 2, listing(("t", None, 1)), 20)], BOUND, 1)
-    # The verifier checks orders like this: it gets no answers, so it learns no facts from them.
     assert changes([replace(CREATE, return_time=None), ALTER], BOUND, 1)
 
 

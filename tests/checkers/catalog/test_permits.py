@@ -1,4 +1,4 @@
-"""Violations that a profile permits are `permitted`, never `valid`; others are `invalid`."""
+"""Violations that a profile permits are `permitted`, never `valid`. All others are `invalid`."""
 
 import random
 import time

@@ -30,7 +30,7 @@ def assert_proven(converted: CatalogHistory, order: tuple[int, ...]) -> None:
 
 
 def witnessed(converted: CatalogHistory) -> dict[int, int] | None:
-    """Return revisions in a legal order, as a server reports them; `None` if none is legal."""
+    """Return revisions that follow a legal order, or `None` if there is no legal order."""
     model = Catalog(converted.operations, converted.bindings)
     outcome = linearizable.check_operations(model, converted.operations)
     if outcome.witness is None:

@@ -48,7 +48,8 @@ def linearizable(h: Writer) -> Verdict:
 
 FRESH = {"ident": "A", "allowed": 50, "bound": 20, "revision": 4}
 V, INV = Verdict.VALID, Verdict.INVALID
-# name -> (table id, allowed age, bound in the answer, revision), verdicts by the bound and by order
+# name -> answer (table id, allowed age, bound, revision), verdict by the bound, verdict by the
+# order
 CASES = {
     "the newest state": (("A", 50, 20, 4), V, V),
     "an old state with a bound that says so": ((None, 200, 100, 3), V, V),

@@ -1,4 +1,4 @@
-"""The limits that a target declares (outages, elections, calls, memory), and runs over a limit."""
+"""Runs that keep or exceed the limits of a target on outages, elections, calls and memory."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -250,7 +250,8 @@ ONLY_NODE = faulted("kill", 11, 13, "x")
         (without(10, 50), [fact(55, "infrastructure", **FAILED)], {}, Verdict.UNKNOWN),
         (without(10, 50), [fact(5, "node-exit", node="m1", by="host")], {}, Verdict.UNKNOWN),
         (without(10, 50), [fact(5, "node-exit", node="m1", by="itself")], {}, Verdict.INVALID),
-        # still convicts if the limit passed undisturbed before the disturbance, or after it
+        # the checker still convicts if the limit passed undisturbed before the disturbance, or
+        # after it
         (without(10, 17), [fact(15, "heartbeat-gap", from_s=11, to_s=15)], {}, Verdict.UNKNOWN),
         (without(10, 17), [fact(34, "heartbeat-gap", from_s=30, to_s=34)], {}, Verdict.INVALID),
         (without(10, 50), [fact(15, "heartbeat-gap", from_s=11, to_s=15)], {}, Verdict.INVALID),

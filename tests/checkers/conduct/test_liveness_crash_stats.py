@@ -1,4 +1,4 @@
-"""The checkers `liveness`, `crash` and `stats`; `stats` also judges whether a run tested enough."""
+"""The checkers `liveness`, `crash` and `stats`. `stats` also judges whether a run tested enough."""
 
 from collections.abc import Callable, Sequence
 from operator import methodcaller as do

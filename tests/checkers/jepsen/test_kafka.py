@@ -1,4 +1,4 @@
-"""The model `kafka`: cases for each rule, and small random histories compared with a naive oracle.
+"""The model `kafka`, in cases for each rule and in small random histories with a naive oracle.
 
 The random histories come from a correct log store, or from one with a bug that breaks one promise.
 """

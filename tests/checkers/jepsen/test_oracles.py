@@ -111,7 +111,7 @@ class SetWorld:
 
 
 def element_broken(element, calls, *, linearizable):
-    """Whether some read contradicts the adds of `element`: the definition, read by read."""
+    """Whether some read contradicts the adds of `element`, by the definition of the model."""
     adds = [c for c in calls if c.f == "add" and c.asked == element and c.maybe]
     reads = [c for c in calls if c.f == "read" and c.ok]
     known = min(
@@ -276,7 +276,7 @@ class QueueWorld:
 
 
 def queue_broken(calls, *, duplicates):
-    """Whether an element came out that never went in, or lost dequeues do not explain a loss."""
+    """Whether an element came out that never went in, or vanished without a lost dequeue."""
     out = [
         (c.end, element)
         for c in calls
@@ -383,7 +383,7 @@ class CauseWorld(SetWorld):
 
 
 def cause_broken(calls):
-    """Whether some read is a prefix of no order of the writes that respects real time."""
+    """Whether some read shows writes that cannot come first in any real-time order."""
     writes = [c for c in calls if c.f == "write" and c.maybe]
     for read in (c for c in calls if c.f == "read" and c.ok):
         shown = set(read.answer)
@@ -400,7 +400,9 @@ def cause_broken(calls):
 
 
 def first_these(left, call):
-    """Return the values that must precede this write's value."""
+    """Remove a write that must come first from `left`; other writes are legal only once `left` is
+    empty.
+    """
     if call.asked in left:
         return [left - {call.asked}]
     return [] if left else [left]

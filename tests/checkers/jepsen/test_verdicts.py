@@ -1,4 +1,4 @@
-"""Models taken from Jepsen, on hand-written histories: verdict, broken rule, blamed operations."""
+"""Models taken from Jepsen give hand-written histories the right verdict, rule and operations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Skip tests of a protocol whose driver is not installed; `make setup` installs all drivers."""
+"""Skips the tests of a protocol whose driver is not installed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A complete answer yields a value; an incomplete or wrong answer never does."""
+"""A complete answer yields a value. An incomplete or wrong answer never does."""
 
 import asyncio
 import random
@@ -80,7 +80,7 @@ def expected(f):
 
 
 def last_request(name, f):
-    """Return how many requests precede the first change; if `f` is a read, how many precede it."""
+    """Return the number of requests before the first change, or before `f` if `f` is a read."""
     reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
     creates = f == "write" and name == "zookeeper"
     return GREETINGS[name] + (1 if reads_first or creates else 0)

@@ -1,4 +1,4 @@
-"""The Redis protocol of declared systems: errors, roles, Sentinels, transactions, templates."""
+"""The Redis protocol of declared systems, also with Sentinels."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Stores with versions: conflicts, options of reads, and leadership."""
+"""Stores with versioned values: ZooKeeper, Memcached and etcd."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ SYNC, GET = 9, 4
 
 
 class Meddled(minis.MiniMemcached):
-    """A session in which another client changes the item after each of the first reads."""
+    """A server on which another client changes the item after each of the first reads."""
 
     def answer(self, request):
         answer = super().answer(request)

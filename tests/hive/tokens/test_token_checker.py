@@ -187,7 +187,7 @@ def test_a_renewal_under_way_is_named(steps, broken):
         ((ISSUE, CANCEL, THERE), "stale"),
         ((ISSUE, CANCEL, USE), "cancelled"),
         ((ISSUE, CANCEL, at(1010), THERE), "cancelled"),
-        ((ISSUE, CANCEL, do("renew", "hms2"), at(3000), USE), "stale"),  # a renewal added it again
+        ((ISSUE, CANCEL, do("renew", "hms2"), at(3000), USE), "stale"),  # renewed after the cancel
         ((ISSUE, within(RENEWING, REFUSED_THERE)), "renew-gap"),
         ((ISSUE, at(6600), THERE), "expired"),
     ],

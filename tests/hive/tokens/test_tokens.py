@@ -1,4 +1,4 @@
-"""Tokens in simulated metastores: acceptance, expiry, and the effects of switches."""
+"""Simulated metastores accept tokens until these expire or are cancelled."""
 
 import asyncio
 

@@ -91,7 +91,7 @@ async def converse(seed):
     await loop.create_connection(lambda: client, "127.0.0.1", port)
     ends = client, await accepted
     await asyncio.sleep(SETTLED_S)
-    heard.sort()  # which end learns of it first depends on latency
+    heard.sort()  # which end hears first depends on latency
     for _ in range(draw.randrange(2, 9)):
         end = draw.choice(ends)
         # A write to a peer that has closed causes a reset; on loopback, it arrives before the next

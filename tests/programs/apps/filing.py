@@ -1,4 +1,4 @@
-"""Random programs on files and streams, whose transcripts must not depend on the platform below."""
+"""Random programs on files and streams, whose transcripts must not depend on the environment."""
 
 import asyncio
 import os

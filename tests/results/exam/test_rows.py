@@ -1,4 +1,4 @@
-"""The rows of an exam: a bug switch of a ledger, a planted defect, or a clean profile per row."""
+"""Each row of an exam is a bug switch, a planted defect, or a profile without defects."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Running an exam: order, first detections, reused results, limits, and Spark."""
+"""An exam runs seeds in order, stops at first detections, and reuses results."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""`harness exam` as a whole: exit codes, files and the trend, mostly with scripted results."""
+"""`harness exam` as a whole, mostly with scripted results."""
 
 import json
 import signal

@@ -69,7 +69,9 @@ def put_keyed(store, name, run, history):
 
 
 def hopeless(count, *, values=8, seed=2):
-    """Build concurrent compare-and-sets whose orders are paths through all edges of a graph."""
+    """Build concurrent compare-and-sets that no budget can decide: their orders are paths through
+    all edges of a graph.
+    """
     rng = random.Random(seed)
     ops = []
 

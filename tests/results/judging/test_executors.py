@@ -1,4 +1,4 @@
-"""Both executors (local workers, Spark) give equal rows, and lose none if a worker dies."""
+"""Local workers and Spark give equal rows, and lose none if a worker dies."""
 
 import shutil
 from pathlib import Path

@@ -123,10 +123,6 @@ def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
 
 
 def counted(uri, **given):
-    """Return the tables of a report without data, and whether all files count as unchanged.
-
-    Other entries of the lake about the runs must not change them.
-    """
     with opened(uri, **given) as source:
         checked = check(source, executor="inline")
         rows = Found(checked, tables_of(checked)).rows(without=(*TIMES, "result_id"))
@@ -191,14 +187,13 @@ def test_a_repetition_within_the_round_judges_nothing(tmp_path):
         elsewhere = msgspec.structs.replace(config, elsewhere=True)
 
         def do(later_s=0.0):
-            """Return the number of rows, and whether a budget may have limited some of them."""
             given = msgspec.structs.replace(elsewhere, since_s=config.since_s + later_s)
             done = [one for one in unit_judge.do_units(units, config=given) if one.part == 1.0]
             assert [one.problems for one in done] == [()] * len(units)
             return len(results.dataset("runs").to_table()), any(one.limited for one in done)
 
         assert do() == (3, False)
-        assert do() == (3, True)  # it need not read existing rows
+        assert do() == (3, True)
         assert do(later_s=600.0) == (6, False)  # rows of an earlier round count, too
         assert do(later_s=2 * unit_judge.CLOCKS_APART_S) == (9, False)
 

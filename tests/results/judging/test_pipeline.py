@@ -1,4 +1,4 @@
-"""From a store to verdicts: every new run is judged, none is lost, and no verdict improves."""
+"""A report judges every new run of a store, loses none, and improves no verdict."""
 
 import contextlib
 

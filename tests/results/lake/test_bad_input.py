@@ -1,4 +1,4 @@
-"""A refusal or failure of a lake is one clear line; nothing is lost, and a retry succeeds."""
+"""A lake that refuses or fails prints one clear line. Nothing is lost, and a retry succeeds."""
 
 import os
 import subprocess

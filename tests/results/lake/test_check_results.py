@@ -100,7 +100,7 @@ def test_results_without_their_table_of_runs(lake, capsys):
 
 
 def lose_rows(lake, table, lost):
-    """Remove rows of the results, as no release does; files and log still match."""
+    """Remove rows of the results, which no release does; files and log still match."""
     results = results_of(lake)
     log = results.logs[table]
     for file in [*log.refresh().files.values()]:

@@ -31,7 +31,7 @@ LINES_MAX = 16
 
 
 def job(word):
-    """Return the page's code block that imports this module."""
+    """Return the only Python block of the page that contains this word."""
     (found,) = [
         block
         for block in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
@@ -119,7 +119,7 @@ def expected(uri):
 def by_duckdb(uri):
     found = {"LAKE": uri}
     with duckdb.connect() as con, pytest.MonkeyPatch.context() as patch:
-        for name in ("register", "sql"):  # use a separate connection for this test
+        for name in ("register", "sql"):
             patch.setattr(duckdb, name, getattr(con, name))
         exec(compile(job("import duckdb"), str(PAGE), "exec"), found)
         return found["p99"].fetchall(), found["broken"].fetchall()

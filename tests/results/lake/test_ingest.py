@@ -1,4 +1,4 @@
-"""Stores survive the trip through a lake; known, unfinished and broken runs are reported."""
+"""Stores are ingested into a lake; known, unfinished and broken runs are reported."""
 
 import json
 import os
@@ -220,7 +220,7 @@ def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tm
 def test_ids_with_an_at_sign_come_in_the_order_of_their_keys(tmp_path, monkeypatch):
     monkeypatch.setattr("results.lake.transfer.ingest.RUNS_AT_ONCE", 1)
     store, uri = tmp_path / "store", tmp_path / "lake"
-    for number in range(3, -1, -1):  # the key of `r` has a digest where `r@1` has a 1
+    for number in range(3, -1, -1):
         keep_run(store, "ddl", "r", Case(seed=number), history(number))
         if number:
             (store / "ddl" / "r").rename(store / "ddl" / ("r" + number * "@1"))

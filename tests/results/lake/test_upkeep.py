@@ -1,4 +1,4 @@
-"""Compaction, vacuum and check, and the verbs for them."""
+"""Lakes are compacted, vacuumed and checked, also from the command line."""
 
 import dataclasses
 import datetime as dt

@@ -1,4 +1,4 @@
-"""`results.lake.tables.values` splits values, and outcomes of attempts, into columns."""
+"""Values and outcomes of attempts are split into columns (`results.lake.tables.values`)."""
 
 import msgspec
 import pyarrow as pa

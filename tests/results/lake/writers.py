@@ -33,7 +33,7 @@ SMALL_BYTES, TARGET_BYTES = 256 << 10, 1 << 20
 DEADLINE_S = 1800.0
 LABELS = ("nightly", "weekly")
 PAUSES = {"compact": 0.5, "vacuum": 15.0}
-"""The pause after upkeep, as a multiple of its duration: a vacuum ends all running appends."""
+"""The pause after each upkeep, as a multiple of its duration; a vacuum ends all running appends."""
 
 
 def simulate(store, seeds):
@@ -109,7 +109,10 @@ class Process:
         self.start()
 
     def start(self):
-        """Start again at the last printed append, which may exist already."""
+        """Start the process again.
+
+        A writer begins with the last append that it printed, which may exist already.
+        """
         words = [self.role, self.uri]
         if self.role == "write":
             store, *numbers = self.words

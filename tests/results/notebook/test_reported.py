@@ -1,4 +1,4 @@
-"""Results of reports on a lake, opened as tables; of repeated results only one counts."""
+"""Results of reports, opened as tables in which each repeated result counts once."""
 
 import datetime as dt
 import random

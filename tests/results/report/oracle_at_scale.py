@@ -38,7 +38,7 @@ def named(history, result):
 
 
 def seeds_until(p, sure):
-    """Find the number of seeds by trying one after another."""
+    """Return how many seeds find a failure of rate `p` with probability `sure`."""
     n, missed = 0, 1.0
     while missed > 1 - sure + 1e-12:
         n, missed = n + 1, missed * (1 - p)
@@ -52,7 +52,7 @@ def down_in(runs):
 
 
 class AtScale(Oracle):
-    """All answers about a store."""
+    """Answers about many runs; with those of `Oracle`, these are all answers about a store."""
 
     # --- failures ----------------------------------------------------------------------------
 

@@ -1,6 +1,4 @@
-"""Comparison of two labels: it reports regressions, ignores noise, and only compares equal
-settings.
-"""
+"""The comparison of two labels reports regressions, ignores noise, and compares equal settings."""
 
 import random
 import weakref

@@ -237,7 +237,7 @@ def test_outages_after_a_heal_count_only_those_it_fell_into():
 
     assert first["mutation_outage_ns"] == 1000 * MS
     assert second["mutation_outage_ns"] == 0
-    assert third["mutation_outage_ns"] is None  # it ended because clients made no further attempt
+    assert third["mutation_outage_ns"] is None  # the clients had given up
     assert [f["read_outage_ns"] for f in (first, second, third)] == [0, 0, 0]
     assert first["mutation_down_ns"] == 1900 * MS
 

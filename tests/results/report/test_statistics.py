@@ -1,4 +1,4 @@
-"""Intervals and tests: textbook values, brute force, and coverage on data with known truth."""
+"""Confidence intervals and tests agree with textbooks, brute force, and data with known truth."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""`harness report`: output, files and exit codes, for good and bad stores, and wrong calls."""
+"""`harness report` on good and bad stores, and wrong calls of it."""
 
 import json
 import shutil

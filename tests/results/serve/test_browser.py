@@ -132,7 +132,7 @@ def test_no_page_is_wider_than_the_window(served, browser_page):
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-            if path == "/":  # the list hides no column, either
+            if path == "/":
                 table = page.locator(".scroll:has(> .list)")
                 assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
 

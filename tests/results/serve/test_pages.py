@@ -177,7 +177,7 @@ def test_one_point_is_no_trend(store):
     add_run(store, "a", "two", label="v2", bugs=("B",))
     with serving(store) as served:
         assert served.page("/trends?by=day").count("<figure") == 0
-        assert served.page("/trends?by=label").count("<figure") == 3  # for all runs together
+        assert served.page("/trends?by=label").count("<figure") == 3  # about all runs together
 
 
 def test_an_explanation_leads_to_its_operations_and_one_is_open(store):
@@ -378,7 +378,7 @@ def test_trends_count_rate_and_interval(served):
 
 
 def polylines(served, query):
-    """Return the points of each line in the first drawing of one setting."""
+    """Return the number of points of each line in the first drawing of one setting."""
     plot = served.page(f"/trends?{query}").partition("Runs of one setting")[2].split("</figure>")[0]
     return [len(line.split()) for line in re.findall(r'<polyline[^>]* points="([^"]*)"', plot)]
 

@@ -1,4 +1,4 @@
-"""The modules below the pages, compared with plain Python: numbers, groups and intervals."""
+"""The modules below the pages, compared with plain Python."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The SQL table of runs, compared with plain Python: filters, orders and counts."""
+"""The SQL table of runs filters, sorts and counts like plain Python."""
 
 import datetime as dt
 from collections import Counter, OrderedDict, defaultdict

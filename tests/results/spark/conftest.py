@@ -1,4 +1,4 @@
-"""One small store of simulated runs, as a lake, for all tests in this folder."""
+"""Fixtures: a small store of simulated runs, and a lake with these runs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Repeated work on Spark (larger budgets, `--again`, lost jobs); separate tasks for huge runs."""
+"""Repeated work on Spark: larger budgets, `--again`, and lost jobs."""
 
 import contextlib
 

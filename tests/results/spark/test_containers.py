@@ -1,4 +1,4 @@
-"""A soak and a report on containers that share nothing; each loses one worker.
+"""A soak and a report on containers that share nothing. Each of them loses one worker.
 
 Two workers, a master, a driver and an S3-compatible server run in separate containers. The test
 compares everything with a soak and a report on this machine: the rows of the lake, the kept folders
@@ -36,9 +36,10 @@ SOAK = (
 )
 DEADLINE_S = 3600.0
 SOAKING = "ls -d /tmp/harness-soak-*"
-"""The folder in which a soak's task keeps its runs until they are in the lake."""
+"""A shell command that finds the folder in which a soak's task keeps runs before they are stored.
+"""
 REPORTING = "ls -d /work/app-*/ | sed -n 2p | grep ."
-"""The folders of a worker, one per application with an executor: the soak and the report."""
+"""A shell command that succeeds once a worker has two application folders: soak and report."""
 
 
 def check_code(code, errors):

@@ -36,7 +36,7 @@ TIMES = ("wall_ns", "cpu_ns")
 MOST = 3
 """Maximum number of rows in lists of runs."""
 GONE = 1
-"""Requested results that cannot be computed."""
+"""The number of requested results that cannot be computed."""
 
 
 def opened(uri, options=None):

@@ -1,4 +1,4 @@
-"""Every kind of Spark gives the same tables: local, a standalone cluster of two executors, Connect.
+"""Spark gives the same tables locally, on a standalone cluster, and through Connect.
 
 A process has a single session, so each other kind of Spark is tested in a separate process.
 """
@@ -83,7 +83,7 @@ def test_archives_are_left_out_of_an_installed_spark_alone(tmp_path, monkeypatch
     other = [str(tmp_path / "python" / "lib" / "pyspark.zip"), str(tmp_path / "sent.zip")]
     path = [*own, *other, *sys.path]
     assert without_archives(path) == [*other, *sys.path]
-    assert without_archives([*own, str(tmp_path)]) == [*own, str(tmp_path)]  # not installed
+    assert without_archives([*own, str(tmp_path)]) == [*own, str(tmp_path)]
     monkeypatch.setattr("results.spark.daemon.INSTALLED", ("pyspark", "no_such_package"))
     assert without_archives(path) == path
 

@@ -1,4 +1,4 @@
-"""Runs that lack results are split into ranges, and ranges are joined into tasks, without Spark."""
+"""Runs that lack results are split into ranges, which are joined into tasks."""
 
 import random
 import shutil
@@ -117,7 +117,7 @@ def test_a_task_that_begins_or_ends_within_a_run_has_that_run():
 @pytest.mark.parametrize(
     ("total", "slots", "tasks"),
     [
-        (COST_MIN // 8, 2, 1),  # too little work for two
+        (COST_MIN // 8, 2, 1),  # too little work for two tasks
         (COST_MIN, 2, 2),
         (5 * COST_MIN, 2, 4),  # two tasks for each slot rather than five
         (100 * COST_MIN, 2, 24),

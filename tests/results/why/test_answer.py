@@ -1,4 +1,4 @@
-"""The forms of an answer: a file, a text, a drawing, and a lane on the run's page."""
+"""An answer of `harness why` as a file, as text, as a drawing, and on the page of a run."""
 
 import re
 
@@ -163,7 +163,7 @@ def test_an_unfinished_search_does_not_say_never():
 
 def test_the_drawing_is_one_file_that_nothing_of_a_run_can_break(tmp_path):
     page = page_of(answer())
-    assert "http" not in page.replace("http-equiv", "")  # self-contained
+    assert "http" not in page.replace("http-equiv", "")  # the page loads nothing
     assert "<script" not in page
     assert page.count("<svg") == 2
     numbers = re.findall(r' (?:x|y|cx|cy|x1|x2|y1|y2|width|height)="([^"]*)"', page)

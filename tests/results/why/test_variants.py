@@ -1,4 +1,4 @@
-"""Variants of a case that lack one part: the parts that are removed, kept, or indispensable."""
+"""Variants of a case, each of which lacks one part."""
 
 import msgspec
 import pytest

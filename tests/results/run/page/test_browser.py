@@ -1,4 +1,4 @@
-"""The page in a real browser: content, controls, and protection against hostile runs.
+"""The page of a run in a real browser, also with hostile runs.
 
 A console message, uncaught exception, dialog or network request fails a test
 (`tests.support.browser`).

@@ -1,4 +1,4 @@
-"""Random histories for Hypothesis: any number of processes; times may run backwards."""
+"""Random histories of any number of processes, in which times may run backwards."""
 
 from hypothesis import strategies as st
 
