@@ -74,9 +74,8 @@ def peaks_mb(code: str, *words: str) -> list[float]:
 def processor_time() -> Iterator[Callable[[], float]]:
     """Measure the CPU seconds of all descendants of this process during the block.
 
-    A thread reads the CPU clock of each process every `_LOOK_S`; CPU time after the last reading is
-    missed. The kernel's own sums are not enough: they omit children for which their parent does not
-    wait, such as Spark's Python workers, which are killed together with their daemon.
+    A thread reads the CPU clock of each process every `_LOOK_S`. The kernel's own sums are not
+    enough: they omit children for which their parent does not wait, such as Spark's Python workers.
     """
     spent_s: dict[int, float] = {}
     ended = threading.Event()

@@ -41,7 +41,7 @@ GO_MEMORY_GB = 6
 
 @dataclass(frozen=True)
 class Time:
-    """A time in ms, or why it is missing; `recorded`: measured on another occasion."""
+    """A time in ms, or why it is missing. `recorded`: it was measured on another occasion."""
 
     ms: float | None
     why: str = ""
@@ -136,7 +136,7 @@ def recorded() -> dict[str, Time]:
 
 
 def ratio(mine: Time, theirs: Time) -> str:
-    """Format our time divided by Porcupine's; if ours is shorter, as `1/n`."""
+    """Format our time divided by Porcupine's; if our time is shorter, as `1/n`."""
     if mine.ms is None or theirs.ms is None:
         return "decided" if mine.ms is not None else "-"
     times = theirs.ms / mine.ms
@@ -144,7 +144,7 @@ def ratio(mine: Time, theirs: Time) -> str:
 
 
 def added(times: Iterable[Time]) -> Time:
-    """Add several times; the sum is missing if any of them is missing."""
+    """Add several times. The sum is missing if any of them is missing."""
     times = list(times)
     if any(each.ms is None for each in times):
         return Time(None, "incomplete")

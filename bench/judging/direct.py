@@ -2,9 +2,8 @@
 
 The first table has large histories of registers, sets, queues and bags, both valid and invalid. For
 each it shows the verdict, and the CPU seconds and growth of memory of the check including its
-proof. Each check runs in a process of its own. The second table is about the time limit: its checks
-have slow steps, or no method decides them soon. It shows how long they took with a limit of two
-seconds.
+proof. Each check runs in a process of its own. The second table shows how long slow checks took
+with a time limit of two seconds.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Case(NamedTuple):
 
 
 class _Clients:
-    """Clients with overlapping operations; each client invokes one operation after another."""
+    """Clients with overlapping operations. Each client invokes one operation after another."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -53,7 +52,7 @@ class _Clients:
         self.operations: list[tuple[float, int, float, float, Any]] = []
 
     def call(self, argument: Any) -> None:
-        """Add an operation: draw its interval, and the moment in it at which it takes effect."""
+        """Add an operation: draw its interval, and the moment at which it takes effect."""
         client = min(range(CLIENTS), key=self.free.__getitem__)
         call = self.free[client] + self.rng.random()
         end = call + self.rng.uniform(0.5, 10)
@@ -110,7 +109,6 @@ def _set(total: int, *, lose: bool) -> Ops:
 
 
 def _removing_set(total: int) -> Ops:
-    """Make a history of a set: adds, removes and full reads, in which one element reappears."""
     clients = _Clients(total)
     held: set[int] = set()
     for number in range(total):
@@ -179,7 +177,6 @@ def _one_by_one(total: int) -> Ops:
 
 
 def _lost_dequeues(elements: int) -> Ops:
-    """Make a history: as many lost dequeues as elements, then an empty queue, then an element."""
     operations: Ops = [Operation(n, Enqueue(n), 2 * n, None, 2 * n + 1, n) for n in range(elements)]
     begin = 2 * elements
     for n in range(elements):
@@ -193,7 +190,6 @@ def _lost_dequeues(elements: int) -> Ops:
 
 
 def _ambiguous(total: int) -> Ops:
-    """Make a history with few values and many lost writes, which only a search can decide."""
     rng = random.Random(total)
     lost = [Operation(n, Write(n % 7), 0, None, None, n) for n in range(total)]
     reads = [

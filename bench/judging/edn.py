@@ -1,10 +1,10 @@
 """Measures the reader of Jepsen's EDN: `python -m bench.judging.edn [MEGABYTES]`.
 
 Generates files with values of several shapes, in which invocations and completions alternate. Each
-file is read in three ways: as EDN forms; as ops, like in `harness check`; and, for comparison, by
-only the exact reader, which is slow. Then the same is done for some files that are formatted
-differently from Clojure's output. The reader is pure Python with msgspec. Times are CPU seconds of
-one process, the best of three. The last column is the resident memory that reading added.
+file is read in three ways: as EDN forms; as ops, like in `harness check`; and by only the exact
+reader, which is slow. Some further files are formatted differently from Clojure's output. Times are
+CPU seconds of one process, the best of three. The last column is the resident memory that reading
+added.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def tabbed(line: str) -> str:
 
 
 def spread(line: str) -> str:
-    """Write each field of an op on a line of its own; the value is the last but one."""
+    """Write each field of an op on a line of its own. The value is the last but one."""
     fields = re.split(r" (?=:(?:time|process|type :[io]|f|value) )", line[1:-2])
     return "{" + "\n ".join((*fields[:-2], *reversed(fields[-2:]))) + "}\n"
 

@@ -73,7 +73,8 @@ def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transact
             written[key] += 1
             mops.append(("append" if lists else "w", key, written[key]))
             content[key].append(written[key])
-        # The process that has waited longest acts now; it calls before and ends afterwards.
+        # The process that has waited longest acts now. Its call lies before this moment, and its
+        # end after it.
         now += 10
         process = min(range(PROCESSES), key=free_at.__getitem__)
         call = max(free_at[process] + 1, now - rng.randint(1, 10 * PROCESSES // 2))
@@ -84,7 +85,7 @@ def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transact
 
 
 def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
-    """Generate the same history plus an anomaly; processes of its own execute its transactions."""
+    """Generate the same history plus an anomaly. Processes of its own execute its transactions."""
     write = "append" if lists else "w"
     nothing: list[int] | None = [] if lists else None
     value: list[int] | int = [1] if lists else 1
@@ -162,7 +163,7 @@ def measure(kind: str, count: int, anomaly: str) -> None:
 
 
 def main() -> None:
-    """Print the table. Each row is measured in a new process, because it has the peak of memory."""
+    """Print the table. Each row is measured in a new process, because it shows peak memory."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("transactions", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--planted", choices=PLANTED, default="none", help="add an anomaly")

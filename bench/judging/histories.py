@@ -22,7 +22,7 @@ NIL = -1_000_000  # the value that means an absent value in the Go driver's file
 
 @dataclass(frozen=True)
 class History:
-    """One history; `go_model` is the first line of the file that the Go driver reads."""
+    """One history. `go_model` is the first line of the file that the Go driver reads."""
 
     name: str
     model: Model[Any, Any, Any]
@@ -129,7 +129,7 @@ def register(total: int, clients: int, seed: int = 1) -> Ops:
 
 
 def crashed_writes(total: int, clients: int, crashed: int, seed: int = 1) -> Ops:
-    """Make a history that is not linearizable: a read is stale. `crashed` writes never return."""
+    """Make a history with a stale read: it is not linearizable. `crashed` writes never return."""
     operations = register(total, clients, seed)
     writes = [n for n, op in enumerate(operations) if isinstance(op.input, Write)]
     unseen = [n for n in writes if all(op.output != operations[n].input.value for op in operations)]

@@ -49,7 +49,7 @@ STALE_KEYS = 2
 
 
 def write_edn(path: Path, keys: int) -> None:
-    """Write the history to `path`; each group of clients works on one key after another."""
+    """Write the history to `path`. Each group of clients works on one key after another."""
     rng = random.Random(1)
     lines = []
     for group in range(KEYS_AT_ONCE):

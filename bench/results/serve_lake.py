@@ -119,7 +119,7 @@ def again(
 
 
 def of_run(rows: pa.Table, run: str) -> pa.Table:
-    """Return the rows of one run; after the first call, they are cached."""
+    """Return the rows of one run. After the first call, they are cached."""
     import pyarrow.compute as pc
 
     key = (id(rows), run)

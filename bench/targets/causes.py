@@ -53,7 +53,7 @@ from results.why.variants import Variant, variants_of
 SEEDS_MAX: Final = 20
 SUBJECTS_MAX: Final = 3
 SCREENED: Final = range(1000, 1004)
-"""The seeds that choose between failing cases; the table has others, so that its rates are fair."""
+"""The seeds that choose between failing cases. The table has others, so its rates are fair."""
 SHORT: Final = {"time_limit_s": 12.0, "interval_s": 4.0, "duration_s": 3.0}
 """A short run, which costs a fifth of a run of a minute."""
 LONG_S: Final = 20.0
@@ -92,7 +92,6 @@ def subject_of(row: Row, case_of_row: Case, trials: Trials) -> Subject | None:
 
 
 def _failing(row: Row, case_of_row: Case) -> Iterator[Subject]:
-    """Yield the failing cases of a switch."""
     environment = SimEnvironment()
     for asked in _asked(case_of_row):
         case = plan_case(asked, environment).case
@@ -111,7 +110,7 @@ def _failing(row: Row, case_of_row: Case) -> Iterator[Subject]:
 
 
 def _asked(case: Case) -> Iterator[Case]:
-    """Yield the cases to search for a failure: short ones first, unless a fault has a set time."""
+    """Yield the cases to search for a failure: short cases first, unless a fault has a set time."""
     if case.time_limit_s >= LONG_S and not any(AT in nemesis for nemesis in case.nemeses):
         for seed in range(1, SHORT_SEEDS_MAX + 1):
             yield msgspec.structs.replace(case, seed=seed, **SHORT)

@@ -36,7 +36,7 @@ GROWTH_MAX: Final = 1.05
 """The highest ratio of the later half's sum of samples to the earlier half's, for a flat curve."""
 HISTORY_S: Final = 300
 ALTERS: Final = 11
-"""The number of operations among which one is an alter."""
+"""One in this number of operations is an alter."""
 SHOWN: Final = 12
 _KERNEL: Final = ("harness.environments.", "asyncio", "_asyncio")
 _SHARED: Final = (type, types.ModuleType, types.CodeType)
@@ -44,7 +44,7 @@ _NODE: Final = "targets.kudu."
 
 
 def size_of(item: object) -> int:
-    """Return the bytes of an object, without the objects it refers to; corrects those of `Raw`."""
+    """Return the bytes of an object, without the objects to which it refers."""
     if isinstance(item, msgspec.Raw):
         return type(item).__basicsize__ + sys.getsizeof(bytes(item))
     return sys.getsizeof(item)
@@ -86,7 +86,7 @@ class Samples:
     def __init__(self) -> None:
         self.by_node: dict[str, dict[int, Counter[str]]] = {}
         self.growing: list[str] = []
-        """The nodes whose memory is not flat; `lines` fills the list."""
+        """The nodes whose memory is not flat. `lines` fills the list."""
 
     def take(self, session: Session, minute: int) -> None:
         machines = session.cluster._machines  # type: ignore[attr-defined]

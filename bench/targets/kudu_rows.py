@@ -34,7 +34,7 @@ FAILED_MAX: Final = 100
 
 
 class Claim(NamedTuple):
-    """A claim `what` about the phase `where`; `measured` is the measured value as text."""
+    """A claim `what` about the phase `where`. `measured` is the measured value as text."""
 
     where: str
     what: str

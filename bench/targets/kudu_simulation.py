@@ -174,7 +174,7 @@ def rpc_s() -> float:
 
 
 def run(load: Load, seed: int, body: Callable[[Session, Measured], Awaitable[None]]) -> Measured:
-    """Measure the load while `body` runs; the cost of `body` itself is included."""
+    """Measure the load while `body` runs. The cost of `body` itself is included."""
     target = KuduTarget()
     defaults = default_values(target.options)
     settings = TargetSettings(

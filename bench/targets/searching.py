@@ -57,7 +57,7 @@ HARD: Final = (
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """One search for one defect, and the seeds and CPU seconds until it was found or given up."""
+    """One search for one defect, and the seeds and CPU seconds until it succeeded or gave up."""
 
     defect: str
     search: Search

@@ -36,7 +36,7 @@ CASE: Final = ".case.json"
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a shrunk case; `operations` is `None` if it still needs a generator."""
+    """The size of a shrunk case. `operations` is `None` if it still needs a generator."""
 
     bug: str
     kind: str

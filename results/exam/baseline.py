@@ -1,9 +1,8 @@
-"""Compares an exam with an earlier one: which detection rates changed by more than chance explains?
+"""Compares an exam with an earlier exam: did a detection rate change by more than chance explains?
 
 Each row that both exams tried gets a two-sided test (`results.statistics.exact.disagreement`).
-Holm's procedure corrects for the number of rows, so if no rate has changed, at most 5 % of exams
-raise any alarm. Both exams usually try the same seeds, which can only make alarms rarer. If an exam
-reports a violation in a clean profile (one without bugs), that is always an alarm, without a test.
+Holm's procedure corrects for the number of rows: if no rate has changed, at most 5 % of exams raise
+any alarm. A violation in a clean profile (a profile without bugs) is always an alarm.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from results.statistics.exact import disagreement
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A row whose rate differs significantly from the baseline; `p` is corrected for all rows."""
+    """A row whose rate differs significantly from the baseline. `p` is corrected for all rows."""
 
     before: Score
     after: Score

@@ -1,6 +1,6 @@
 """Makes the Markdown page of all bug switches that soaks can find.
 
-The data come from each target's ledger, which lists its bug switches.
+Each target's ledger lists its bug switches.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ not edit.*
 
 
 def bugs_page(targets: Sequence[str]) -> str:
-    """Return the whole page: one section for each switch that a soak can find, grouped by target.
+    """Return the whole page, with one section for each switch, grouped by target.
 
     Raises `UsageError` for targets that do not load.
     """
@@ -81,7 +81,6 @@ def _sentence(text: str) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Break a long command into several lines, each of which starts with an option."""
     lines = [""]
     for part in re.split(r" (?=--)", text):
         if lines[-1] and len(lines[-1]) + len(part) > COLUMNS_MAX:

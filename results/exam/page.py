@@ -42,9 +42,10 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exam]) -> str:
-    """Render the page as HTML. `exams` are all exams of the trend, oldest first; this one is last.
+    """Render the page as HTML.
 
-    Raises `UsageError` if Jinja2 is missing.
+    `exams` are all exams of the trend, oldest first; the last is this exam. Raises `UsageError` if
+    Jinja2 is missing.
     """
     latest = exams[-SHOWN_MAX:]
     values: dict[str, Any] = {
@@ -71,7 +72,6 @@ def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exa
 
 
 def _verdict(board: Scoreboard, comparison: Comparison | None) -> tuple[str, str]:
-    """Return the CSS class and the text of the headline."""
     if board.blamed:
         return "invalid", "a clean profile is blamed"
     if comparison is not None and comparison.changes:

@@ -14,7 +14,7 @@ from results.exam.rows import CLEAN, DEFECT, SWITCH, Row
 
 PIPE_INTERVAL_S: Final = 10.0
 RUNS_MIN: Final = 10
-"""Runs before the time left is estimated: the first ones wait for their workers."""
+"""The number of runs before the time left is estimated. The first runs wait for their workers."""
 
 
 class ExamProgress:
@@ -32,7 +32,7 @@ class ExamProgress:
         self._cpu_s = 0.0
 
     def take(self, row: Row, result: SeedResult, *, tried: int) -> None:
-        """Count a result; `tried` is the number of seeds of the row that have a result."""
+        """Count a result. `tried` is the number of seeds of the row that have a result."""
         self._runs += 1
         self._cpu_s += result.cpu_s
         if row.key not in self._over:
@@ -50,7 +50,7 @@ class ExamProgress:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """The progress as one line; `elapsed_s` is the time since the exam (re)started."""
+        """Return the progress as one line. `elapsed_s` is the time since the exam (re)started."""
         parts = [counted(self._runs, "run")]
         for kind, name in ((SWITCH, "switches"), (DEFECT, "planted defects")):
             if self._rows[kind]:

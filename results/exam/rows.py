@@ -1,9 +1,8 @@
 """The rows of an exam: each has a case, the seeds to try, and a rule for detections.
 
-A row tries to find one known defect: a bug switch, or a planted defect. A *clean* row has none: it
-runs a profile of a target under one workload, and any violation that it reports is a false alarm.
-Targets, profiles and workloads that the simulation cannot run have no row; `Paper.refused` has the
-reasons.
+A row tries to find one known defect: either a bug switch or a planted defect. A *clean* row runs a
+profile without any defect, so each violation that it reports is a false alarm. Profiles and
+workloads that the simulation cannot run have no row. `Paper.refused` has the reasons.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     first: bool = False  # whether the row ends at its first detection
     defect: str | None = None  # MODULE:NAME (`harness.soak.planting`)
     expected: str = ""  # the checker that should report the defect
-    # if set, only this checker's findings count, because others come from a second bug
+    # if set, only findings of this checker count, because other findings come from a second bug
     accepted: str | None = None
     reason: str = ""  # the known reason why no seed finds the defect, or empty
 
@@ -58,7 +57,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.target} {self.name}"
 
     def is_hit(self, result: SeedResult) -> bool:
-        """Whether a result is a hit: a detected defect, or a violation in a clean profile."""
+        """Whether a result is a detected defect, or a violation in a clean profile."""
         if self.accepted is None:
             return result.verdict == Verdict.INVALID.value
         return any(
@@ -84,7 +83,7 @@ def make_paper(
     clean_seeds: range,
     first: bool,
 ) -> Paper:
-    """Return the rows of the `parts` of an exam; raises `UsageError` for unknown names.
+    """Return the rows of the `parts` of an exam; raise `UsageError` for unknown names.
 
     `targets` and `only` (names of rows) restrict the rows. `defects` is a module of planted
     defects.
@@ -164,7 +163,7 @@ def _switches(
             seeds=seeds,
             first=first,
             expected=switch.checker,
-            # otherwise a finding caused by another switch would count as a detection of this one
+            # a finding caused by another switch does not count as a detection of this switch
             accepted=switch.checker if len(case.bugs) > 1 else None,
         )
 

@@ -1,7 +1,7 @@
 """Turns the results of seeds into scores, and defines an exam's scoreboard (`exam.json`).
 
-Seeds count only up to the first seed without a result. With `--first`, they count only up to the
-first detection. So a score does not depend on the order in which results arrive.
+Seeds count only up to the first seed without a result, and with `--first` only up to the first
+detection. So a score does not depend on the order in which results arrive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from results.statistics.exact import Outcome
 
 SCHEMA: Final = 1
 NEAR: Final = 30
-"""The number of seeds within which most switches should be found; the scoreboard counts these."""
+"""Most switches should be found within this number of seeds."""
 
 
 class Shrunk(msgspec.Struct, frozen=True):
@@ -39,10 +39,11 @@ class Shrunk(msgspec.Struct, frozen=True):
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one row. `seeds` is the number of seeds that count; CPU times are in seconds.
+    """The outcome of one row. `seeds` is the number of seeds that count. CPU times are in seconds.
 
-    `low` and `high` are the 95 % interval of the rate: Wilson's interval or, with `stopped`, the
-    exact interval for a geometric number of trials.
+    `low` and `high` are the 95 % interval of the rate. With `stopped` (the row stopped at its first
+    detection), it is the exact interval for a geometric number of trials; otherwise it is Wilson's
+    interval.
     """
 
     kind: str
@@ -149,7 +150,7 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outdated(self) -> list[Score]:
-        """The scores of defects that were found, although their row explains why no seed would."""
+        """The scores of defects that were found, although their row says why no seed would."""
         return [
             score for score in [*self.of(SWITCH), *self.of(DEFECT)] if score.found and score.reason
         ]
@@ -161,7 +162,7 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def crashes(self) -> int:
-        """The number of seeds of clean profiles that crashed the harness."""
+        """The number of seeds of clean profiles on which the harness crashed."""
         return sum(score.verdicts.get(CRASH, 0) for score in self.of(CLEAN))
 
 
@@ -256,7 +257,7 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Return the checker, rule and fault of most hits; the lowest seed breaks ties."""
+    """Return the checker, rule and fault of most hits. The lowest seed breaks ties."""
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]

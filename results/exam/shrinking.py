@@ -15,7 +15,7 @@ from results.exam.rows import CLEAN, Row
 from results.exam.scores import Score, Scoreboard, Shrunk
 
 CPU_S: Final = 60.0
-"""The most CPU seconds that shrinking one defect may cost."""
+"""The maximum CPU time for shrinking one defect, in seconds."""
 MEMORY: Final = "shrinking.log"
 
 
@@ -28,7 +28,7 @@ def with_sizes(
     folder: Path,
     on_row: Callable[[str], None],
 ) -> Iterator[Scoreboard]:
-    """Shrink the first detection of every defect; yield the board before, and after each one.
+    """Shrink the first detection of every defect; yield the board before, and after each detection.
 
     `rows` maps the key of each score to its row. The trials are remembered in `folder`. Once all
     shrinking together has cost `cpu_s_max` CPU seconds, the remaining rows get no size. A board
@@ -75,7 +75,7 @@ def _size(
     with Trials(jobs=jobs, cpu_s_max=cpu_s_max, memory=memory, defect=row.defect) as trials:
         try:
             shrunk = shrink(trials, case, kind)
-        except UsageError:  # the CPU time ran out before the case failed for the first time
+        except UsageError:  # the CPU time ran out before the case failed even once
             return None, trials.cpu_s
     operations = shrunk.result.ops if shrunk.operations is None else shrunk.operations
     return Shrunk(shrunk.faults, operations, shrunk.cpu_s), shrunk.cpu_s

@@ -1,9 +1,8 @@
 """Runs the seeds of all rows of an exam, on worker processes or on Spark.
 
-Seeds are tried breadth first: the first seed of every row, then the second of every row. So if the
-CPU time runs out, all rows have had about equally many seeds. A row that stops at its first
-detection seldom starts a seed that it does not need. Results of such seeds do not count
-(`results.exam.scores`), so the outcome does not depend on the number of workers.
+The first seed of every row is tried first, then the second seed of every row, and so on. So if the
+CPU time runs out, all rows have had about equally many seeds. The outcome does not depend on the
+number of workers.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ OnResult = Callable[[Row, SeedResult], None]
 class Sitting:
     """Runs the seeds of one exam, and holds the results so far.
 
-    `cpu_s` is the CPU time of all results, including those saved by earlier calls; `cpu_s_max`
+    `cpu_s` is the CPU time of all results, including results saved by earlier calls. `cpu_s_max`
     limits it. Raises `UsageError` if a plug-in or the module of planted defects does not load, and
     `InfrastructureError` for disk errors.
     """
 
     def __init__(self, rows: Sequence[Row], memory: Memory, *, cpu_s_max: float) -> None:
-        """Create an exam without results; `run` first takes the saved results from `memory`."""
+        """Create an exam without results. `run` first takes the saved results from `memory`."""
         self.rows = [row for row in rows if row.case is not None]
         self.cpu_s = 0.0
         self.runs = 0
@@ -58,7 +57,7 @@ class Sitting:
         return self.cpu_s >= self._cpu_s_max
 
     def results(self, row: Row) -> Results:
-        """The results of a row by seed; with several workers, earlier seeds may be missing."""
+        """The results of a row by seed. With several workers, earlier seeds may be missing."""
         return self._results[row.key]
 
     def is_found(self, row: Row) -> bool:
@@ -82,7 +81,8 @@ class Sitting:
     def run_on_spark(self, url: str, *, on_result: OnResult) -> None:
         """Run all seeds on Spark, row after row, until the CPU time is used up.
 
-        Spark gets the seeds in waves; a row that stops at its first detection completes its wave.
+        Spark gets the seeds in groups. A row that stops at its first detection still completes its
+        group.
         """
         executor: SoakExecutor = load_plugin("soak_executors", SPARK)
         for row in self.rows:
@@ -146,7 +146,6 @@ class Sitting:
         return trial_key(case, self._code(row, case) + self._digests[row.key])
 
     def _code(self, row: Row, case: Case) -> str:
-        """Return the digest of the code that runs a row."""
         if row.key not in self._codes:
             self._codes[row.key] = code_digest(case, SIM)
         return self._codes[row.key]

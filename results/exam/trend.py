@@ -1,6 +1,6 @@
 """The history of exams: the file `history.jsonl`, next to `exam.json`, has a JSON line per exam.
 
-It keeps one exam per commit: a second exam of the same commit replaces the first.
+The file has one exam per commit. A second exam of the same commit replaces the first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def exam_of(board: Scoreboard) -> Exam:
 
 
 def read_history(path: Path) -> list[Exam]:
-    """Return all earlier exams, oldest first; damaged lines are ignored."""
+    """Return all earlier exams, oldest first. Damaged lines are ignored."""
     exams: list[Exam] = []
     try:
         lines = path.read_bytes().splitlines()

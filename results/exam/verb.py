@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def exit_code_of(board: Scoreboard, comparison: Comparison | None) -> int:
-    """Return the exit code of an exam; the end of `harness exam --help` explains the codes."""
+    """Return the exit code of an exam. The end of `harness exam --help` explains the codes."""
     if board.blamed or (comparison is not None and comparison.changes):
         return EXIT_INVALID
     if board.crashes:
@@ -109,7 +109,6 @@ def _paper(parsed: argparse.Namespace) -> Paper:
 
 
 def _make_importable() -> None:
-    """Make modules in the current folder importable, in this process and its workers."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -137,7 +136,7 @@ def _sit(sitting: Sitting, parsed: argparse.Namespace) -> None:
 
 
 def _boards(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Iterator[Scoreboard]:
-    """Yield the scoreboard; if sizes are wanted, yield it again after each shrunk detection."""
+    """Yield the scoreboard. If sizes are wanted, yield it again after each shrunk detection."""
     board = scoreboard(
         [(row, sitting.results(row)) for row in paper.rows],
         commit=commit_here(),

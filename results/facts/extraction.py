@@ -1,23 +1,20 @@
 """Extracts the facts of a run, as small tables that can be summed over thousands of runs.
 
-`extract` is a pure function of a run's case and history: equal inputs give equal tables, row by
-row. The table `runs`, with one row per run, is not among these tables: it is part of the lake.
-`results.facts.schema` defines the tables and their columns. Any change of the code that may change
-a number must increase `FACTS_VERSION`, so that facts are extracted again.
-
-All tables share these rules:
+`extract` is a pure function of a run's case and history. `results.facts.schema` defines the tables
+and their columns. Any change of the code that may change a number must increase `FACTS_VERSION`, so
+that facts are extracted again. All tables share these rules:
 
 * An operation's phase and active faults are taken at its **invocation**. (If its whole duration
   counted, every slow operation would seem to be affected by each fault near it.)
 * A fault is active in `[inject, heal)`. A fault that is never healed lasts until the end of the
   run. A fault without targets has no duration. A heal closes the oldest open fault of its id.
-* Faults may overlap. Each fault counts its whole time and every operation in that time, so sums
-  over faults or nemeses may exceed the total. The column `active` in `ops` names the exact set of
-  active nemeses, so sums over this column equal the total.
+* Faults may overlap. Each fault counts its whole time, so sums over faults may exceed the total.
+  The column `active` in `ops` names the exact set of active nemeses, so sums over this column equal
+  the total.
 * The run ends with the last line of its history. An operation without a completion counts as
   `info`, and is in progress until the end of the run.
-* `harness.vocabularies.kinds` lists the kinds of reads; every other kind counts as a mutation. In
-  every column `f`, a transaction that only reads has the kind `txn r`.
+* `harness.vocabularies.kinds` lists the kinds of reads. Every other kind counts as a mutation. A
+  transaction that only reads has the kind `txn r`.
 """
 
 from __future__ import annotations
@@ -85,7 +82,7 @@ def extract_rows(
 ) -> dict[str, pa.Table]:
     """Compute all tables of `FACT_TABLES` for one run from its rows in a lake.
 
-    `operations` are the run's rows in the table `operations`; `notes` has all other history lines.
+    `operations` are the run's rows in the table `operations`. `notes` has all other history lines.
     """
     return _tables(_Facts(run, of_rows(operations), Notes(notes, lines, end_ns)))
 
@@ -217,8 +214,8 @@ class _Facts:
     def recovery_rows(self) -> list[Row]:
         """Return the time to the first attempt and first success, per heal and kind of operation.
 
-        An operation counts if it had not completed by the heal's line in the history. Times cannot
-        decide this, because in virtual time many lines have the same time.
+        An operation counts if it had not completed by the heal's line in the history. Lines decide
+        this because in virtual time many lines have the same time.
         """
         rows: list[Row] = []
         kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))
@@ -277,7 +274,7 @@ class _Facts:
         return [(*cell, n) for cell, n in sorted(counts.items())]
 
     def exposure_rows(self) -> list[Row]:
-        """Count operations of the chaos phase, per nemesis: with its faults active, and without."""
+        """Count operations of the chaos phase, per nemesis, with and without its faults active."""
         ops = self.ops
         chaos = inside(self.timeline.chaos, ops.start)
         counts: dict[tuple[str, str, bool], list[int]] = {}
@@ -292,7 +289,7 @@ class _Facts:
         return [(*cell, *sums) for cell, sums in sorted(counts.items())]
 
     def exposure_time_rows(self) -> list[Row]:
-        """Return time and downtime in the chaos phase, per nemesis, with its faults and without."""
+        """Return time and downtime in the chaos phase, per nemesis, with and without its faults."""
         look = self.timeline
         chaos = look.chaos
         rows: list[Row] = []

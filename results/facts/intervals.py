@@ -1,16 +1,15 @@
 """Half-open intervals `[start, end)` in ns, and outages.
 
 **Outages.** Mutations and reads are treated separately. An operation is *answered* if it ended with
-`ok`, or if it ended with `fail` because the target itself refused it ("the table exists"). The
-answered completions divide the run into gaps. Within a gap, an operation is *in progress* from its
-invocation to its completion, or to the end of the run. Two stretches of time with operations in
-progress are joined if at most `BRIDGE_NS` separates them, because a client whose operation fails at
-once pauses before its next operation. A joined stretch of at least `OUTAGE_NS_MIN` is an outage:
-clients tried all this time, and got no answer. An outage ends in one of three ways: `answered`,
-`idle` (no client tried any longer), or `end` (the run ended).
+`ok`, or if the target itself refused it ("the table exists"). In a gap between two answers, an
+operation is *in progress* from its invocation to its completion. Two stretches of time with
+operations in progress are joined if at most `BRIDGE_NS` separates them, because a client pauses
+after a failed operation. A joined stretch of at least `OUTAGE_NS_MIN` is an outage: clients tried
+all this time, and got no answer. An outage ends in one of three ways: `answered`, `idle` (no client
+tried any longer), or `end` (the run ended).
 
-A slow operation that succeeds is not a failure. It still causes an outage if no other operation is
-answered in the meantime, because the client had no answer for that long.
+A slow operation that succeeds still causes an outage if no other operation is answered in the
+meantime.
 """
 
 from __future__ import annotations
@@ -68,14 +67,14 @@ def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
 
 
 def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Outage]:
-    """Return the outages of one kind of operation; the module's docstring defines an outage.
+    """Return the outages of one kind of operation, as the module's docstring defines them.
 
     The arrays have the start and end of each operation, and whether the operation was answered. An
     operation that never completed ends at `end_ns`, the end of the run.
     """
     order = np.argsort(start, kind="stable")
     start, end, answered = start[order], end[order], answered[order]
-    answers = np.sort(end[answered])  # answers at the same time make empty gaps
+    answers = np.sort(end[answered])  # two answers at the same time have an empty gap between them
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
     outages: list[Outage] = []

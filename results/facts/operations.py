@@ -1,8 +1,7 @@
 """The client operations of a run as columns, which take about fifty bytes per operation.
 
-Facts only need counts and times, so they do without `Op` objects, which take two thousand bytes per
-operation. `of_history` reads a history. `of_rows` reads a run's rows in a lake, which needs a sixth
-of the memory of a history. `of_table` reads a table of history lines.
+An `Op` object takes two thousand bytes. `of_history` reads a history. `of_rows` reads a run's rows
+in a lake, which needs a sixth of the memory. `of_table` reads a table of history lines.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """Columns with one row per operation. A name is stored as a list index; -1 is no name."""
+    """Columns with one row per operation. A name is stored as a list index; -1 means no name."""
 
     f: Codes
     start: Ints
@@ -57,7 +56,7 @@ class Operations:
 
 @dataclasses.dataclass(frozen=True)
 class Notes:
-    """All history lines except client operations; also the length and end of the whole history."""
+    """All history lines except client operations, and the length and end of the whole history."""
 
     history: History
     lines: int
@@ -72,13 +71,12 @@ def is_no(answer: Any) -> bool:
 
 
 class _Names:
-    """Assigns the numbers 0, 1, 2, ... to distinct texts, in the order of first occurrence."""
+    """Numbers distinct texts in the order of first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, name: str | None) -> int:
-        """Return the number of a name, or -1 for `None`."""
         return -1 if name is None else self._numbers.setdefault(name, len(self._numbers))
 
     def list(self) -> list[str]:
@@ -129,7 +127,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
     size = 1
     for column in columns:
         width = int(column.max()) + 2
-        if size * width >= 1 << 62:  # avoid overflow by numbering only combinations that occur
+        if size * width >= 1 << 62:  # number only combinations that occur, to avoid overflow
             there, cells = np.unique(cells, return_inverse=True)
             size = len(there)
         cells = cells * width + (column.astype(np.int64) + 1)
@@ -170,10 +168,10 @@ def of_rows(table: pa.Table) -> Operations:
 
 
 def of_table(what: str, table: pa.Table) -> Operations:
-    """Read operations from only the columns index, time, process, type and f of a history.
+    """Read operations from the columns index, time, process, type and f of a history.
 
     The fields `answered`, `error` and `node` stay empty. Raises `HistoryError` for a malformed
-    history; `what` names the history in the message.
+    history. `what` names the history in the message.
     """
     if table.column("type").null_count or table.column("f").null_count:
         raise HistoryError(f"{what} has lines without a type or a kind")
@@ -185,15 +183,14 @@ def of_table(what: str, table: pa.Table) -> Operations:
 
 
 def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
-    """Yield the columns index, time, process, type and f of some history lines as arrays."""
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
     yield type_codes(table.column("type")).astype(np.int8)
-    yield _coded(table.column("f"), fs.number)  # `txn r` counts as `txn`: no values are read
+    yield _coded(table.column("f"), fs.number)  # `txn r` counts as `txn`, since no values are read
 
 
 def type_codes(column: pa.ChunkedArray) -> Codes:
-    """Convert a column `type` to indexes into `TYPES`; an invocation becomes `len(TYPES)`."""
+    """Convert a column `type` to indexes into `TYPES`. An invocation becomes `len(TYPES)`."""
     return _coded(column, _code)
 
 
@@ -204,7 +201,6 @@ def _code(kind: str) -> int:
 
 
 def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
-    """Replace each text of a column by `number(text)`, and null by -1."""
     whole = column.combine_chunks().dictionary_encode()
     codes = np.array([int(number(text)) for text in whole.dictionary.to_pylist()] + [-1], np.int32)
     decoded: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
@@ -235,7 +231,7 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
 def turns(
     what: str, index: Ints, process: Ints, kind: Any, same: Flags
 ) -> tuple[Ints, Ints, Flags]:
-    """Pair invocations with completions: return the positions of both, and which are completed.
+    """Pair invocations with completions; return the positions of both, and which are completed.
 
     The arguments are columns of client lines, sorted by process and index. `same` says, for each
     line except the first, whether the previous line has the same process. Raises `HistoryError` if

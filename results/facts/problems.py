@@ -27,14 +27,14 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class Problems:
-    """A bounded list of problems: keeps the first `PROBLEMS_MAX`, and counts all of them."""
+    """A bounded list of problems. It keeps the first `PROBLEMS_MAX`, and counts all of them."""
 
     def __init__(self) -> None:
         self._kept: dict[Problem, None] = {}
         self.total = 0
 
     def add(self, problem: Problem) -> None:
-        """Add a problem; if the list is full, only count it. A duplicate counts once."""
+        """Add a problem. If the list is full, only count it. A duplicate counts once."""
         text = problem.text
         if len(text) > TEXT_CHARS_MAX:
             text = f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"

@@ -3,9 +3,8 @@
 A page of trends needs these numbers for hundreds of runs. So numpy reads the columns of the history
 file (`results.facts.operations`), and no `History` is built.
 
-Quantiles are nearest-rank: the quantile 0.9 is the smallest latency that at least 90 % of the
-operations did not exceed. If the run has a chaos phase, rates cover only this phase: before it
-there are no faults, and after it the harness sends operations of its own.
+The quantile 0.9 is the smallest latency that at least 90 % of the operations did not exceed. If the
+run has a chaos phase, rates cover only this phase.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from results.facts.timeline import field_of
 from results.statistics.estimates import quantiles
 
 ROWS_MAX: Final = 2_000_000
-"""Maximum number of history lines that `run_numbers` reads; `harness report` reads any number."""
+"""The maximum number of history lines that `run_numbers` reads. `harness report` has no maximum."""
 FAULTS_MAX: Final = 200
 KINDS_MAX: Final = 100
 SECONDS_MAX: Final = 86_400
@@ -40,10 +39,10 @@ _COLUMNS: Final = ("index", "time", "process", "type", "f")
 
 
 class KindNumbers(msgspec.Struct, frozen=True):
-    """Numbers of one kind of operation: counts by outcome, and latency quantiles of its `ok` ones.
+    """Numbers of one kind of operation: counts by outcome, and latencies of `ok` operations.
 
-    `latency_ns` is in the order of `results.statistics.estimates.QUANTILES`. It is empty if no
-    operation was ok.
+    `latency_ns` has quantiles in the order of `results.statistics.estimates.QUANTILES`. It is empty
+    if no operation was ok.
     """
 
     f: str
@@ -59,7 +58,7 @@ class KindNumbers(msgspec.Struct, frozen=True):
 
 
 class FaultBand(msgspec.Struct, frozen=True):
-    """A fault and its interval; a fault that was never healed lasts until the end of the run."""
+    """A fault and its interval. A fault that was never healed lasts until the end of the run."""
 
     nemesis: str
     targets: str
@@ -117,7 +116,6 @@ def numbers_of_history(history: History) -> RunNumbers:
 
 
 def _facts(file: Any, table: Any) -> list[Op]:
-    """Read the lines of phases and faults, in the order of the history."""
     wanted = pc.or_(
         pc.equal(table["process"], _NEMESIS),
         pc.and_(pc.equal(table["process"], _HARNESS), pc.equal(table["f"], "phase")),

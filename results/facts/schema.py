@@ -1,9 +1,9 @@
-"""The tables of a report: their columns, types and meaning, in one place.
+"""The tables of a report: the columns, their types and their meaning.
 
 The first column of every table is `run`, the run's key `NAME/RUN`, so tables of many runs can be
 concatenated. Times are int64 ns since the start of the run. Intervals are half-open, `[start,
-end)`. Missing values are null, never an empty string or -1. Lists inside a cell (`nemeses`, `bugs`,
-`active`) are sorted names joined by `+`; the empty string is the empty list.
+end)`. Missing values are null. Lists inside a cell (`nemeses`, `bugs`, `active`) are sorted names
+joined by `+`; the empty string is the empty list.
 
 pyarrow is imported inside functions, because listing plug-ins must stay fast.
 """

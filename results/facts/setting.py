@@ -18,7 +18,7 @@ IGNORABLE: Final[dict[str, object]] = {"bugs": (), "profile": ""}
 
 
 def asked_nemeses(case: Case) -> str:
-    """Return a case's nemeses as text; if each seed draws some of them, `1 to N of NEMESES`."""
+    """Return a case's nemeses as text. If each seed draws some of them, `1 to N of NEMESES`."""
     names = case.drawn.get("nemeses") or case.nemeses
     joined = LIST_SEPARATOR.join(sorted(set(names)))
     if not case.drawn:
@@ -30,8 +30,8 @@ def asked_nemeses(case: Case) -> str:
 def setting_of(case: Case, environment: str | None, ignored: Iterable[str] = ()) -> str:
     """Return the hash of a case without its seed-dependent values; equal for all seeds of a soak.
 
-    The hash includes explicit operations, since they come from the author of the case, not from the
-    seed. It excludes the fields `ignored`, which must be names in `IGNORABLE`.
+    The hash includes explicit operations, since they come from the author of the case. It excludes
+    the fields `ignored`, which must be names in `IGNORABLE`.
     """
     absent = {name: IGNORABLE[name] for name in ignored}
     bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None, **absent)

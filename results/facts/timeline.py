@@ -1,8 +1,8 @@
 """Phases, faults and active nemeses over the time of a run.
 
-Faults come from `harness.timeline`. A fault is active in `[inject, heal)`. A fault that is never
-healed lasts until the end of the run, and a fault without targets has no duration. A history may
-come from another program, so lines in a format that the harness does not write are ignored.
+A fault is active in `[inject, heal)`. A fault that is never healed lasts until the end of the run,
+and a fault without targets has no duration. A history may come from another program, so lines in a
+format that the harness does not write are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Timeline:
     """Answers which phase and which faults of a run were active at any time."""
 
     def __init__(self, history: History, end_ns: int | None = None) -> None:
-        """Read phases and faults; `end_ns` is the run's end if `history` lacks client lines."""
+        """Read phases and faults. `end_ns` is the run's end if `history` lacks client lines."""
         last_ns = history[-1].time if len(history) else 0
         self.end_ns = last_ns if end_ns is None else end_ns
         self.faults = faults_of(history.of_process(NEMESIS), most=None)
@@ -94,7 +94,7 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
-    """Return, for each time, the index of the set that applies then; `sweep` returned `edges`."""
+    """Return, for each time, the index of its set in the answer of `sweep`."""
     numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
     return numbers
 

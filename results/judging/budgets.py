@@ -1,4 +1,4 @@
-"""Limits of a report's checks, in levels: level 2 retries the checks that level 1 left unknown."""
+"""Limits of a report's checks, in levels. Level 2 retries the checks that level 1 left unknown."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Judges runs over independent keys: each key separately, one range of keys at a time.
 
 A lake stores the operations of such a run sorted by key and cut into ranges
-(`results.lake.tables.line_batches`). Each range has its own result, and the result's id ends in the
-number of the range. So ranges are planned, judged, retried and looked up like runs, and a worker
-holds only one range in memory. History lines from the nemesis and the harness (*notes*) concern all
-keys. Notes do not influence verdicts, but explanations of invalid keys show them.
+(`results.lake.tables.line_batches`). Each range has a result of its own, whose id ends in the
+number of the range. So a worker holds only one range in memory. History lines from the nemesis and
+the harness (*notes*) concern all keys. They do not influence verdicts, but appear in explanations
+of invalid keys.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def judge_range(
 ) -> list[Row]:
     """Judge each key of a range of keys; raise `HistoryError` if operations are missing.
 
-    A key counts as valid if the checker has nothing to judge in its operations, unless this holds
+    A key in whose operations the checker has nothing to judge counts as valid, unless this holds
     for all keys of the range.
     """
     count, expected = len(rows["operations"]), run.key_ranges[number]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from results.lake.log.storage_errors import require
 
 BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
-"""The SQL order of the results `k` of one checker for one run; the first result counts."""
+"""The SQL order of the results `k` of one checker for one run. The first result counts."""
 
 OF_WANTS: Final = f"""
     WITH ranked AS (
@@ -79,7 +79,7 @@ _COUNTING: Final = f"""
 def counting(*, runs: Any, results: Any, verdicts: Any) -> pa.Table:
     """Return one row per result in the result lake: run, id, batch, and whether it counts.
 
-    `runs` are rows of the lake; `results` and `verdicts` are rows of its result lake. All are Arrow
+    `runs` are rows of the lake. `results` and `verdicts` are rows of its result lake. All are Arrow
     tables or datasets.
     """
     inputs = {"runs": runs, "results": results, "verdicts": verdicts}

@@ -1,9 +1,8 @@
 """Marks on results that a retry may change, and marker files for stages that may kill a worker.
 
-A result is `LIMITED` if it is unknown because a check reached its budget; the report then retries
+A result is `LIMITED` if it is unknown because a check reached its budget. The report then retries
 it with the next level of budget. A result is `BROKEN` if a checker raised, or killed its worker. A
-result that is `BROKEN`, or `LIMITED` at the last level, is only retried with the option `--again`,
-since a retry may cost as much as the first attempt.
+result that is `BROKEN`, or `LIMITED` at the last level, is only retried with the option `--again`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ STARTED: Final = "started"
 class Marker:
     """A file that counts the unfinished attempts of one stage, in one round of an executor.
 
-    Use it as a context manager: each `with` block is one attempt. The end of the block, with or
-    without an exception, removes the file; a worker that is killed leaves the file behind. A stage
-    that has killed two workers is not attempted again.
+    Each `with` block is one attempt. The end of the block removes the file, with or without an
+    exception. A worker that is killed leaves the file behind. A stage that has killed two workers
+    is not attempted again.
     """
 
     ATTEMPTS_MAX: Final = 2

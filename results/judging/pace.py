@@ -1,13 +1,11 @@
 """Formats a report's progress as one line: work done, pace, and estimated time left.
 
 The pace is the mean since the start of the stage. A pace over the last few seconds would mislead,
-because the costly tasks come first and end almost together. No time is estimated until `SAID_FROM`
-of the work is done.
+because the costly tasks come first and end almost together.
 
-A count of finished tasks hides the progress of running tasks, above all of very long ones. Near the
-end, a few long tasks leave most worker slots idle. A `Schedule` allows for both effects: it
-simulates the planned tasks on the same number of slots, and maps finished work to elapsed time. The
-pace is then computed from this time (`Progress.time_part`).
+A count of finished tasks hides the progress of running tasks. Near the end, a few long tasks leave
+most worker slots idle. So a `Schedule` simulates the planned tasks on the same number of slots, and
+maps finished work to elapsed time.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ class Pace:
         self._clock = clock
         self._stage = ""
         self._begin_s = 0.0
-        # tasks done, and share of the total time, when the stage began
+        # (tasks done, share of the total time) when the stage began
         self._begin: tuple[int, float] = (0, 0.0)
 
     def line(self, found: Progress) -> str:

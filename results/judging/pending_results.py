@@ -39,9 +39,9 @@ from results.lake.log.snapshot import Snapshot
 from results.lake.tables.sealed_run import TROUBLES
 
 FACTS: Final = -1
-"""The `place` of facts in the list of required results of a run; checkers count from 0."""
+"""The `place` of facts in a run's list of required results. Checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
-"""DuckDB's memory limit; DuckDB spills larger tables to the disk."""
+"""DuckDB's memory limit. DuckDB spills larger tables to the disk."""
 # CPU ns per history line and result, measured with 1,500 operations and 13 checkers
 NS_A_LINE: Final = 16_000
 AGAIN_FACTOR: Final = 4  # factor for the cost of a result that a smaller budget could not settle
@@ -55,7 +55,7 @@ OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks
 
 
 class PendingResults:
-    """The DuckDB tables that plan one report; the module's docstring lists them."""
+    """The DuckDB tables that plan one report. The module's docstring lists them."""
 
     def __init__(self, snapshot: Snapshot, problems: Problems, scratch: Path) -> None:
         """Open an in-memory DuckDB that spills to the folder `scratch`."""
@@ -76,7 +76,7 @@ class PendingResults:
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
 
     def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Execute a statement and fetch all rows at once: a connection has only one open result."""
+        """Execute a statement and fetch all rows, since a connection has only one open result."""
         with readable(self._snapshot.place.uri):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
         return rows
@@ -87,7 +87,7 @@ class PendingResults:
         return int(number or 0)
 
     def table(self, name: str, columns: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
-        """Create a small table; `columns` maps each name to its SQL type and values."""
+        """Create a small table. `columns` maps each name to its SQL type and values."""
         types: dict[str, pa.DataType] = {"string": pa.string(), "int32": pa.int32()}
         table = pa.table(
             {key: pa.array(values, types[kind]) for key, (kind, values) in columns.items()}
@@ -171,7 +171,7 @@ class PendingResults:
         self.table("ids", {"c": ("int32", range(len(self.ids))), "result_id": ("string", self.ids)})
 
     def _id(self, result_id: str) -> int:
-        """Return the number of a result id; a new id gets the next number."""
+        """Return the number of a result id. A new id gets the next number."""
         if result_id not in self.ids:
             self.ids.append(result_id)
         return self.ids.index(result_id)
@@ -271,9 +271,9 @@ class PendingResults:
     def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
         """Cut pending work into ranges of runs, each with a cost of about `size_of(total)`.
 
-        Each row has the first run and its key range; the number of runs, of results, and of results
-        retried with a larger budget; and the cost in CPU ns. An item is a range of its own if it
-        costs more than this size, or if an earlier attempt was cut short.
+        Each row has the first run and its key range; the numbers of runs, of results, and of
+        results retried with a larger budget; and the cost in CPU ns. An item that costs more, or
+        whose earlier attempt was cut short, is a range of its own.
         """
         self.rows(
             f"""
@@ -370,7 +370,7 @@ class PendingResults:
     # Results that count --------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """Create the tables `chosen` and `missing`; results of the largest budget are preferred."""
+        """Create the tables `chosen` and `missing`. Results of the largest budget are preferred."""
         self.rows(f"CREATE OR REPLACE TABLE chosen AS {OF_WANTS}")
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
@@ -384,7 +384,7 @@ class PendingResults:
         return self.number(WITHOUT_ROWS.format(source=source), [FACTS])
 
     def forget(self) -> None:
-        """Drop the tables that are only used to choose results; later calls make them again."""
+        """Drop the tables that only `choose` uses. Later calls make them again."""
         for name in ("listed", "known", "todo", "chosen", "missing"):
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 

@@ -1,9 +1,8 @@
 """Makes the tables of a report: plans the work, judges new runs, retries results, gathers rows.
 
-The installed checkers judge every history again; the verdict in `run.json` is only used for
-comparison. Every result is stored under the hash of its dependencies
-(`results.judging.result_ids`), so a second report only does new work, and a report that was
-interrupted continues.
+The installed checkers judge every history again, and do not use the verdict in `run.json`. Every
+result is stored under the hash of its dependencies (`results.judging.result_ids`). So a second
+report only does new work, and an interrupted report continues.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from results.lake.log.refusals import failure_of, raise_if_refused
 EXECUTORS: Final = ("auto", "inline", "pool")
 ROUNDS_MAX: Final = 8
 SMALL_COST_NS: Final = 2_000_000_000
-"""Estimated work (CPU ns) below which worker processes are not worth their start."""
+"""With less estimated work (CPU ns), starting worker processes takes longer than it saves."""
 _HANG_FACTOR: Final = 4.0
 _HANG_S: Final = 60.0
 _DEATHS_A_STAGE: Final = 2
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of a report. Costs are estimates: only their proportions mean anything."""
+    """Progress of a report. Costs are estimates; only their proportions mean anything."""
 
     stage: str  # "check", "again" with a larger budget, "gather", "answer" questions, "write"
     done: int
@@ -46,7 +45,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     time_part: float | None = None
     """The share of the time that has passed (`results.judging.pace.Schedule`), if known."""
     left: tuple[str, ...] = ()  # the remaining units in words, once only a few remain
-    kept: int = 0  # number of results stored so far, which survive an interrupt
+    kept: int = 0  # number of results stored so far; these survive an interrupt
 
 
 LEFT_NAMED_MAX: Final = 3
@@ -56,7 +55,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """The tables of a report, and statistics about the work that made them."""
 
     tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.facts.schema`
-    counting: dict[str, str] = {}  # by table: SQL condition for rows that count, see `Gathered`
+    counting: dict[str, str] = {}  # by table: the SQL condition for rows that count, see `Gathered`
     problems: tuple[Problem, ...]  # at most `PROBLEMS_MAX`
     problems_total: int
     results_known: int
@@ -200,7 +199,7 @@ class _Job:
         parts: Mapping[str, float],
         memory: Mapping[str, int],
     ) -> None:
-        """Report the progress of a round; name the remaining units once only a few remain."""
+        """Report the progress of a round. Once only a few units remain, name them."""
         named = list(left.values()) if len(left) <= LEFT_NAMED_MAX else []
         self.progress(
             Progress(

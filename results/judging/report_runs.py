@@ -1,9 +1,9 @@
 """The runs of a report: which results are stored, which work is pending, and the final tables.
 
-No Python loop visits every run. Instead, SQL (`results.judging.pending_results`) joins the lake's
-`runs` with the ids of the results that each run requires, subtracts the results in the result lake,
-and cuts the rest into pieces of about equal cost. A unit of work is one piece, with the files that
-hold its runs.
+SQL (`results.judging.pending_results`) joins the lake's `runs` with the ids of the results that
+each run requires, subtracts the results in the result lake, and cuts the rest into pieces of about
+equal cost. A unit of work is one piece, with the files that hold its runs. So no Python loop visits
+every run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from results.lake.tables.rebuild import HISTORY_TABLES
 
 LOST: Final = "no worker finished it, so its results are missing; run the report again"
 UNITS_A_SLOT: Final = 4
-"""Units per worker: with this many, all workers end at about the same time."""
+"""Units per worker. With this many, all workers end at about the same time."""
 UNIT_RUNS_MAX: Final = 1_000
 UNIT_LINES_MAX: Final = 1 << 20
 UNIT_COST_MAX: Final = 30_000_000_000
@@ -81,8 +81,7 @@ class ReportRuns:
 
         `budgets` are the levels of budget, tried in turn. `checkers` replaces the checkers of the
         cases. `wanted` returns the required results of a kind of run (default: `wants_of`). `slots`
-        is the number of units in progress at once; with more slots, units are smaller. `results` is
-        a snapshot of the result lake; by default `read_known` takes one.
+        is the number of units in progress at once. `results` is a snapshot of the result lake.
         """
         self.problems = Problems()
         self.place = snapshot.place
@@ -152,13 +151,11 @@ class ReportRuns:
         return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, stored)
 
     def _cut(self, cost: int) -> tuple[Unit, ...]:
-        """Cut the pending work into units of at most `cost`, unless one run costs more."""
         pieces = self._pending.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
         checkers = self._pending.checkers_of_ids()
         return tuple(self._unit(checkers, *piece) for piece in pieces)
 
     def _unit(self, checkers: Mapping[int, str], *piece: Any) -> Unit:
-        """Make a unit from a piece of `PendingResults.cut`, with files that may hold its runs."""
         target, label, day, level, cs, runs, batches, lines, cost = piece
         wanted = set(batches)
         files = self._files[target, label, day]
@@ -198,7 +195,7 @@ class ReportRuns:
         return lake
 
     def end(self) -> None:
-        """End a round; later plans do not repeat the units of the last plan."""
+        """End a round. Later plans do not repeat the units of the last plan."""
         self._appended = True
         self._pending.note_tried()
         shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
@@ -209,7 +206,7 @@ class ReportRuns:
         self.problems.add(Problem(unit.key, "lost", text))
 
     def gather(self) -> Gathered:
-        """Gather the tables of all results as files; some are in a folder that `close` removes."""
+        """Gather the tables of all results as files. Some are in a folder that `close` removes."""
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._pending.choose()
@@ -240,7 +237,6 @@ class ReportRuns:
             )
 
     def _name_missing(self) -> None:
-        """Add problems for runs that lack a result of an installed checker, or their facts."""
         rows = self._pending.rows(
             """
             SELECT run, any_value(checker), count(*) OVER () FROM missing WHERE NOT gone
@@ -263,7 +259,7 @@ class ReportRuns:
         return pa.concat_tables([table_of([], "", ""), *rows])
 
     def spill(self) -> Path:
-        """Return a folder to which queries may spill; `close` removes it."""
+        """Return a folder to which queries may spill. `close` removes it."""
         return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
@@ -272,7 +268,7 @@ class ReportRuns:
 
 
 def lost_of(run: str, checker: str | None) -> Problem:
-    """Return the problem of a run that lacks the verdict of `checker`; `None`: that lacks facts."""
+    """Return the problem of a run that lacks the verdict of `checker` (`None`: its facts)."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
     return Problem(run, "lost", f"{what} could not be computed; run the report again")
 

@@ -87,7 +87,7 @@ def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
     """Return the SQL condition for the rows of result files (aliased `here`) that count.
 
     Usually the condition only tests result ids. If two reports stored the same result, only one of
-    them counts; the file `beyond` lists the others.
+    them counts. The file `beyond` lists the others.
     """
     parts = ["true"]
     if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608

@@ -1,8 +1,7 @@
 """The results that a report requires for a run: a verdict per checker of its case, and its facts.
 
-Runs of one `Kind` require results with the same ids. So the number of ids depends on the number of
-checkers and on the number of budget levels, not on the number of runs. A run over independent keys
-requires one result per checker and range of keys.
+Runs of one `Kind` require results with the same ids, so the number of ids does not depend on the
+number of runs. A run over independent keys requires one result per checker and range of keys.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Wants(NamedTuple):
     """The required results of all runs of a kind."""
 
     checks: tuple[tuple[str, tuple[str, ...]], ...]  # (checker, result id of each level of budget)
-    facts: str | None  # the id of the facts; `None`: facts are not required
+    facts: str | None  # the id of the facts; `None` if facts are not required
     gone: tuple[tuple[str, str], ...]  # checkers that cannot be loaded, with reasons
     trouble: str  # why the checkers of the case cannot be determined; usually empty
 
@@ -43,7 +42,7 @@ def wants_of(
     *,
     facts: bool = True,
 ) -> Wants:
-    """Return the required results of runs of a kind; `checkers` replaces the cases' checkers."""
+    """Return the required results of runs of a kind. `checkers` replaces the cases' checkers."""
     names, trouble = checkers, ""
     if names is None:
         try:

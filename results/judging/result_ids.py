@@ -1,9 +1,8 @@
 """Ids of results. An id is a hash of everything that a result depends on, except its run.
 
 A result depends on the code that reads and judges, on the budget, and on the checker with its
-`version`. If a checker has no `version`, the hashes of its package and of the bundled checkers
-(which it may use) take its place. The run is identified separately, by its key and by the batch
-that appended it; these determine its history and its case.
+`version`. For a checker without a `version`, hashes of its package and of the bundled checkers
+count instead. The run is identified separately, by its key and by the batch that appended it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ VERDICT_MODULES: Final = (
     "results.judging.by_key",
     "results.judging.verdict_rows",
 )
-"""Modules, apart from checkers, that verdicts depend on: after a change, all runs are rejudged."""
+"""Modules, apart from checkers, on which verdicts depend. After a change, all runs are rejudged."""
 FACTS_MODULES: Final = (
     *READING_MODULES,
     "harness.store.buckets",
@@ -63,7 +62,7 @@ FACTS_MODULES: Final = (
     "results.facts.schema",
     "results.facts.setting",
 )
-"""The modules that facts depend on: after a change, all facts are extracted again."""
+"""Modules on which facts depend. After a change, all facts are extracted again."""
 _ID_DIGITS: Final = 32
 
 
@@ -85,7 +84,7 @@ class Registry:
     def __init__(self) -> None:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.trouble = functools.cache(self._trouble)
-        # Workers use `load_checker`, too, so they judge with the same version of a checker.
+        # Workers also use `load_checker`, so they judge with the same version of a checker.
         self.checker: Callable[[str], Checker] = functools.cache(load_checker)
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 

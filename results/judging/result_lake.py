@@ -1,18 +1,15 @@
 """The result lake has the verdicts and facts of a lake's runs. It is the lake's folder `results`.
 
-Runs are appended once and stay. Verdicts and facts depend on checkers, on budgets and on the
-version of the harness, and are made again when these change. So verdicts and facts have a lake of
-their own, with the same protocol (batches, one commit that makes a batch visible, compaction,
-vacuum). A *result* is the verdict of one checker, or all facts of a run. The main table `runs` of a
-result lake has one row per append and run, which lists the results that this append has for the
-run. A result's id is a hash of everything that the result depends on, except the run; columns of
-the row identify the run. So an anti-join of ids finds pending results without reading a history.
+Runs are appended once and stay. Verdicts and facts are made again when checkers, budgets or the
+harness change, so they have a lake of their own, with the same protocol. A *result* is the verdict
+of one checker, or all facts of a run. The main table `runs` of a result lake has one row per append
+and run, which lists the results that this append has for the run. An anti-join of result ids finds
+pending results without reading a history.
 
 **Rows that count.** Two concurrent reports may store the same result. A row of another table counts
 if the result lake's `runs` has its `run` and `batch`, and the lake's own `runs` has the run in
 `run_batch`. If several batches have the same result of a run, readers prefer a settled result
-(`marks`) to an unsettled one, and then the newest (`judged_at`). The results that are not chosen
-are equal to the chosen one, or unsettled.
+(`marks`) to an unsettled result, and then the newest (`judged_at`).
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from results.lake.upkeep.soundness import Finding, check, named
 RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
 SMALL_FILES_MAX: Final = 16
-"""Maximum number of small files per partition after a report: each file costs readers a request."""
+"""The maximum number of small files per partition after a report: each costs readers a request."""
 HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "id of the result")
@@ -103,9 +100,8 @@ class ResultLake(Lake):
     def tidy(self, label: str | None) -> bool:
         """Merge small files in partitions with too many of them; return whether any had too many.
 
-        Only partitions of `label` count (`None`: all). The merge never waits for another process.
-        If files cannot be merged now, readers are slower until a later report merges them. Damage
-        is ignored here, because the report itself mentions it.
+        Only partitions of `label` count (`None`: all). If another process is merging, this call
+        does nothing. Damage is ignored, because the report itself mentions it.
         """
         small = collections.Counter(
             (table, file.partition)
@@ -160,7 +156,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """Report tables of a place without `runs`: empty tables are leftovers, others are damage."""
+    """Report tables of a place without `runs`. Empty tables are leftovers, others are damage."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)

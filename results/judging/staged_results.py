@@ -81,7 +81,7 @@ class Found:
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
-        """Prepend the run and its partition to `columns`; `sizes` has the rows of each run."""
+        """Prepend the run and its partition to `columns`; `sizes` has the run's number of rows."""
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):
@@ -96,7 +96,7 @@ def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
 
 
 def run_of(row: Mapping[str, Any]) -> RunOfLake:
-    """Read a run from its row in the lake's table `runs`; raise `HistoryError` if invalid."""
+    """Read a run from its row in the lake's table `runs`; raise `HistoryError` if it is invalid."""
     return RunOfLake(
         key=row[KEY],
         name=row["name"],

@@ -2,10 +2,9 @@
 
 The runs of a unit are read one by one from its files (`results.lake.log.run_streams`). The worker
 rebuilds each history, compares its digest, judges the run and extracts its facts. It appends the
-results to the result lake every `APPEND_EVERY_S`, so that a killed worker loses little, and at the
-end of the unit.
+results to the result lake every `APPEND_EVERY_S`, so that a killed worker loses little.
 
-A stage (one check of a run, for example) that kills its worker leaves a marker on this machine
+A stage (for example one check of a run) that kills its worker leaves a marker on this machine
 (`results.judging.markers.Marker`). Before a worker tries such a stage again, it appends all its
 results. After a second kill, the checker counts as crashed. A worker that resumes a unit first
 looks up which of its results are already stored.
@@ -59,13 +58,13 @@ SAY_EVERY_S: Final = 1.0
 TRIES_MAX: Final = 3
 """Maximum number of attempts at a unit if the storage does not answer."""
 COLLECTIONS: Final = (50_000, 20, 50)
-"""Thresholds of Python's garbage collector; the defaults (700, 10, 10) slow checks by an eighth."""
+"""Thresholds of Python's garbage collector. The defaults (700, 10, 10) slow checks by an eighth."""
 CLOCKS_APART_S: Final = 3_600.0
-"""Assumed maximum difference of two clocks; files older than the round by more are ignored."""
+"""The assumed maximum difference of two clocks. Files older than the round by more are ignored."""
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
-    """Process units one after another in this process; a checker that crashes kills the caller."""
+    """Process units one after another in this process. A checker that crashes kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 
@@ -109,8 +108,6 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
 
 
 class _Tools(NamedTuple):
-    """The lakes and checkers that a worker opens once per round."""
-
     place: Place
     results: ResultLake
 
@@ -118,7 +115,7 @@ class _Tools(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
     """Open a round's lakes and checkers, once per process; raise the errors of `Lake.open`."""
-    del round_  # only a part of the cache's key: another round may use other credentials
+    del round_  # a part of the cache's key: another round may use other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)
@@ -141,7 +138,7 @@ class _UnitJudge:
         self.found = Found()
         # (run, result id) of the results that an earlier attempt stored
         self.there: set[tuple[str, str]] = set()
-        self.limited = False  # whether a budget (perhaps) left some verdict unknown
+        self.limited = False  # whether a budget may have left some verdict unknown
         self.put_s = self.said_s = time.monotonic()
 
     def run(self, *, begun: bool) -> Iterator[Done]:
@@ -212,7 +209,7 @@ class _UnitJudge:
         return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
 
     def _loadable(self) -> list[Check]:
-        """Return the checks whose checker is installed; add a problem for every other check."""
+        """Return the checks whose checker is installed. Each other check becomes a problem."""
         results = []
         for check in self.unit.checks:
             try:
@@ -225,7 +222,6 @@ class _UnitJudge:
         return results
 
     def _marker(self, *stage: str) -> Marker:
-        """The marker that counts the attempts of a stage on this machine."""
         name = hashlib.sha256("\n".join(stage).encode()).hexdigest()[:40]
         return Marker(Path(self.config.scratch), self.config.round, name)
 
@@ -266,13 +262,12 @@ class _UnitJudge:
     def _found(
         self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
     ) -> None:
-        """Keep a result in memory until the next append."""
         self.limited = self.limited or mark == LIMITED
         self.found.add(run, result_id, mark, tables)
 
     @contextlib.contextmanager
     def _stage(self, marker: Marker) -> Iterator[None]:
-        """Run a stage that may kill the worker; on a retry, first append all earlier results."""
+        """Run a stage that may kill the worker. On a retry, first append all earlier results."""
         if marker.begun:
             self._put()
         with marker, self._memory():

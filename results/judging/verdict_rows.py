@@ -1,8 +1,8 @@
 """Makes rows of the table `verdicts`: one row per checker and history, judged within a budget.
 
-Errors of a history or a checker become `unknown` verdicts here. If the checker raises, the row has
-the traceback. If it exceeds its budget, the row names the limit. If it killed its worker twice, the
-row says `checker crashed`.
+Errors of a history or a checker become `unknown` verdicts. If the checker raises, the row has the
+traceback. If it exceeds its budget, the row names the limit. If it killed its worker twice, the row
+says `checker crashed`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ checker_named: Final = functools.cache(load_checker)
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One row of the table `verdicts`; `limited`: the verdict is unknown for lack of budget."""
+    """One row of the table `verdicts`. If `limited`, the budget left the verdict unknown."""
 
     checker: str
     key: str | None = None
@@ -61,7 +61,7 @@ def mark_of(rows: Iterable[Row]) -> str:
 
 
 def worst_mark(marks: Iterable[str]) -> str:
-    """Combine the marks of a result's parts; `LIMITED` wins, because it causes a retry."""
+    """Combine the marks of a result's parts. `LIMITED` wins, because it causes a retry."""
     distinct = {*marks}
     return LIMITED if LIMITED in distinct else BROKEN if BROKEN in distinct else ""
 
@@ -72,7 +72,7 @@ def crashed(checker: str, n_ops: int) -> Row:
 
 
 def no_verdict(checker: str) -> Row:
-    """Return the row that replaces a missing verdict; the run's problems give the reason."""
+    """Return the row that replaces a missing verdict. The run's problems give the reason."""
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
@@ -84,7 +84,7 @@ def judge_history(
     *,
     key: str | None = None,
 ) -> Row:
-    """Judge one history by one checker, within `budget`; the checker's errors become `unknown`."""
+    """Judge one history by one checker, within `budget`. Errors of the checker become `unknown`."""
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     result = judge_one(checker_named(name), history, case, budget, whole=key is None)
     row = _row_of(name, result, history, key)
@@ -113,7 +113,7 @@ def _row_of(name: str, result: CheckResult, history: History, key: str | None) -
         row.rule, row.signature = rule_of(result), details.get(SIGNATURE)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
-        if key is None:  # a history of one key has gaps where other keys' operations were
+        if key is None:  # the history of one key has gaps where other keys' operations were
             row.failed_ops = begun_until(result, history)
     return row
 

@@ -12,13 +12,13 @@ from results.judging.budgets import Budget
 from results.judging.result_ids import Check
 
 STAGES_BESIDE_CHECKS: Final = 2
-"""The number of stages per run, apart from its checks: to read the run, and to extract facts."""
+"""The number of stages per run, apart from its checks: reading the run, and extracting facts."""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """Some runs of a lake that are in the same files and lack the same results.
 
-    `files` has the files' names by table; `runs` has the keys of the runs, sorted.
+    `files` has the files' names by table. `runs` has the keys of the runs, sorted.
     """
 
     files: dict[str, tuple[str, ...]]
@@ -59,7 +59,7 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The outcome of a finished unit; if `part` is below 1, only a progress report."""
+    """The outcome of a finished unit. If `part` is below 1, it is only a progress report."""
 
     unit: str
     cpu_ns: int
@@ -70,5 +70,5 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def stages_of(unit: Unit) -> int:
-    """Return the number of stages of a unit; each stage may kill its worker."""
+    """Return the number of stages of a unit. Each stage may kill its worker."""
     return (len(unit.checks) + STAGES_BESIDE_CHECKS) * len(unit.runs)

@@ -1,4 +1,4 @@
-"""The worker process of a report: receives units, and sends their outcomes.
+"""The worker process of a report. It receives units, and sends their outcomes.
 
 `harness.support.workers` starts it, as `python -m results.judging.worker PARENT CONFIG`.
 """

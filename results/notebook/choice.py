@@ -1,6 +1,7 @@
 """Filters runs by key, target, label and day, the columns by which a lake is divided and sorted.
 
-So a file's partition, and its first and last run, show before it is read whether it may match.
+The log has each file's partition, first run and last run, so files without a match need not be
+read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _DAYS: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?")
 
 
 class Filters(TypedDict, total=False):
-    """The arguments of `Runs.only`; several values of one filter are alternatives."""
+    """The arguments of `Runs.only`. Several values of one filter are alternatives."""
 
     runs: str | Iterable[str]  # keys of runs, as in the column `run`
     target: str | Iterable[str]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 JOINED: Final = frozenset({"nemeses", "asked", "bugs", "checkers", "active"})
-"""Columns with names joined by `+`, which become lists; an empty text becomes an empty list."""
+"""Columns with names joined by `+`, which become lists. An empty text becomes an empty list."""
 CATEGORIES: Final = frozenset(
     {"verdict", "type", "f", "workload", "environment", "target", "profile"}
 )
@@ -62,7 +62,7 @@ def pages_below(folder: str) -> str:
 
 
 def frame_of(rows: pa.Table) -> pd.DataFrame:
-    """Convert rows to a data frame with nullable types: integers with nulls stay integers."""
+    """Convert rows to a data frame with nullable types. Integers with nulls stay integers."""
     pandas = module("pandas")
     lists = []
     for place, field in enumerate(rows.schema):

@@ -25,7 +25,7 @@ _REPORT: Final = ("results.report", "store.css")
 _SERVER: Final = ("results.serve", "static/serve.css")
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _OF_PAGE: Final = re.compile(r":root\b|^body\b", re.MULTILINE)
-"""Selectors of the whole page; a drawing's style has `&` (the drawing itself) in their place."""
+"""Selectors of the whole page. In a drawing's style, `&` (the drawing itself) replaces them."""
 
 
 @dataclass(frozen=True, repr=False)

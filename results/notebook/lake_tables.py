@@ -1,10 +1,9 @@
 """One state of a lake as tables, including the results of reports. `results.open` uses it.
 
 Every report appends its results to the lake's folder `results` (`results.judging.result_lake`), so
-there may be several results of one run. One result counts for each run and checker (and range of
-keys, see `results.judging.result_ids`), and one for the facts of each run. It is the newest result;
-but a result that is unknown for lack of time, memory or a worker only counts if there is no other.
-A filter excludes the rows of all results that do not count.
+a run may have several results. For each run and checker (and range of keys), one result counts: the
+newest. But a result that is unknown for lack of time, memory or a worker only counts if there is no
+other. A filter excludes the rows of all results that do not count.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class LakeTables:
         store: Path | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the lake at `uri`, which may be the lake of `store`; raises like `results.open`.
+        """Open the lake at `uri`, which may be the lake of `store`; raise like `results.open`.
 
         `problems` maps runs of the store that are missing in the lake to the reasons.
         """

@@ -1,14 +1,13 @@
 """Opens a lake or a store as tables, for notebooks and jobs: `results.open(URI)`.
 
-    runs = results.open("s3://team/lake").only(label="nightly", day="2026-11-01..")
-    runs.table("operations").pandas(["f", "latency_ns"])
-    runs.sql("SELECT f, count(*) FROM operations GROUP BY f")
+runs = results.open("s3://team/lake").only(label="nightly", day="2026-11-01..")
+   runs.table("operations").pandas(["f", "latency_ns"])
+   runs.sql("SELECT f, count(*) FROM operations GROUP BY f")
 
 `open` returns one state of a lake, with the same runs in every table, even if other processes
 append and merge in the meantime. The runs of a store are first copied into its lake
-(`results.lake.transfer.store_lake`). Files are read on demand, and files without any selected run
-are not read. Reading a table that is too large for memory raises an error. A truncated table would
-be worse: a mean over half of the rows looks like any other mean.
+(`results.lake.transfer.store_lake`). Files are read on demand. Reading a table that is too large
+for memory raises an error.
 
 `results.lake.tables.schema` (docs/lake-tables.md) describes the columns. The tables here lack the
 column `batch`, because they already exclude all rows that a lake does not count.
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_MAX: Final = 5_000_000
-"""The default maximum of rows in a pandas table: a few GB of memory."""
+"""The default maximum of rows in a pandas table, which take a few GB of memory."""
 LISTED_MAX: Final = 10
 """The maximum number of labels in the summary of `Runs`."""
 
@@ -87,7 +86,7 @@ def open(  # noqa: A001 - `results.open` reads naturally
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Runs:
-    """Some runs of a lake, as tables; `open` returns all runs, and `only` selects fewer runs."""
+    """Some runs of a lake, as tables. `open` returns all runs, and `only` selects fewer runs."""
 
     _source: LakeTables
     _choice: Choice
@@ -124,7 +123,7 @@ class Runs:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables; `report.NAME` has results of `harness report`."""
+        """The names of the tables. `report.NAME` has results of `harness report`."""
         return self._source.tables()
 
     @property
@@ -135,7 +134,7 @@ class Runs:
     def only(self, **filters: Unpack[Filters]) -> Runs:
         """Return the runs that pass all filters: `runs`, `target`, `label` and `day`.
 
-        `label=None` selects runs without a label; several values are alternatives. Raises
+        `label=None` selects runs without a label. Several values are alternatives. Raises
         `UsageError` for a key, target or label that does not exist.
         """
         choice = chosen(filters)
@@ -166,14 +165,11 @@ class Runs:
 
     @functools.cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The connection for `sql`; a query may also name data frame variables of the caller."""
+        """The connection for `sql`. A query may also name data frame variables of the caller."""
         return self.duckdb().execute("SET python_scan_all_frames = true")
 
     def sql(self, query: str) -> pd.DataFrame:
-        """Run a query over the tables; return a data frame with the types of `Table.pandas`.
-
-        Sums of integers are integers.
-        """
+        """Run a query over the tables; return a data frame with the types of `Table.pandas`."""
         return frame_of(self._connection.sql(query).to_arrow_table())
 
     def latency(self, by: Sequence[str] = ("f", "label"), *, where: str = "type = 'ok'") -> Drawing:
@@ -232,7 +228,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The stored columns; docs/lake-tables.md explains them."""
+        """The stored columns, which docs/lake-tables.md explains."""
         return self.arrow().schema
 
     def arrow(self) -> ds.Dataset:
@@ -246,7 +242,7 @@ class Table:
         where: ds.Expression | None = None,
         rows_max: int = ROWS_MAX,
     ) -> pd.DataFrame:
-        """Read the rows into a data frame with nullable types: integers with nulls stay integers.
+        """Read the rows into a data frame with nullable types. Integers with nulls stay integers.
 
         `columns` defaults to all columns except the long column `case`. `where` is an Arrow
         expression over stored columns, such as `pyarrow.compute.field("f") == "create"`. Raises
@@ -280,5 +276,5 @@ class Table:
         return self._source.relation(self.name, self._choice, connection or module("duckdb"))
 
     def spark(self, session: SparkSession) -> DataFrame:
-        """Return the rows as a Spark data frame; all executors must reach the lake's files."""
+        """Return the rows as a Spark data frame. All executors must reach the lake's files."""
         return self._source.spark(session, self.name, self._choice)

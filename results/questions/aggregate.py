@@ -203,7 +203,7 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """Add failure rates. Runs with an unknown verdict do not count: they are not successes."""
+    """Add failure rates. Runs with an unknown verdict are not successes, so they do not count."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)

@@ -7,16 +7,13 @@ the bugs. In each setting:
 
 * Shares of runs (invalid, unknown) use Fisher's exact test and Wilson's intervals. If a bug is
   switched on, an invalid run is a detection, and more detections are better.
-* For rates, unavailable time and latency percentiles, each run has one number (for percentiles, one
-  per kind of operation), and the rank-sum test compares the runs. Rates are shown as the mean over
-  runs with Student's interval, and latencies as the median over runs with the interval from order
-  statistics.
+* For rates, unavailable time and latency percentiles, each run has one number, and the rank-sum
+  test compares the runs. Rates are shown as the mean over runs with Student's interval, and
+  latencies as the median over runs with the interval from order statistics.
 
 Holm's procedure adjusts all p-values of the table together: if nothing changed, the chance that
-*any* line says worse or better is at most 5 %. The price is that small changes need many runs; "no
-evidence" does not mean "the same". Simulated runs are reproducible. If both labels have the same
-seed with the same code, the two equal runs count separately, which can only make the test more
-conservative.
+*any* line says worse or better is at most 5 %. The price is that small changes need many runs: "no
+evidence" does not mean "the same".
 """
 
 from __future__ import annotations
@@ -74,7 +71,7 @@ Row = Mapping[str, Any]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one setting for two labels; `*_low` and `*_high` are the interval's ends."""
+    """One metric of one setting for two labels. `*_low` and `*_high` are the interval's ends."""
 
     setting: str
     metric: str
@@ -100,7 +97,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     settings: int
     differs: str  # what differs between the settings of the two labels; empty if nothing does
-    ignorable: tuple[str, ...]  # values for `--ignore`: parts that differ, or are ignored already
+    ignorable: tuple[str, ...]  # values for `--ignore`: parts that differ, or are already ignored
     baseline_runs_left_out: int
     label_runs_left_out: int
 
@@ -113,7 +110,7 @@ class _Side:
     """The runs of one label in one setting, reduced to counts and a few floats per run."""
 
     def __init__(self, first: Row) -> None:
-        self.first = first  # any row of this side: it has the properties that all its runs share
+        self.first = first  # any row of this label and setting; all rows share these properties
         self.values: dict[str, set[str]] = {field: set() for field in _PARTS}
         self.runs = 0
         self.verdicts: Counter[str] = Counter()
@@ -121,7 +118,7 @@ class _Side:
         self.latencies: dict[tuple[str, str], array[float]] = {}
 
     def add(self, row: Row) -> None:
-        """Add one run, or a row that counts `runs` equal runs; such a row has no rates."""
+        """Add one run, or a row that counts `runs` equal runs. Such a row has no rates."""
         count = row.get("runs")
         self.runs += 1 if count is None else count
         self.verdicts[row["verdict"]] += 1 if count is None else count
@@ -339,7 +336,7 @@ def _ranked(
 
 
 def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """Count, for each group, the pairs of a value from each in which the group's is larger."""
+    """Count, for each group, the pairs (one value from each group) in which its value is larger."""
     ordered = sorted(first)
     second_wins = sum(bisect.bisect_left(ordered, value) for value in second)
     not_first = sum(bisect.bisect_right(ordered, value) for value in second)
@@ -360,7 +357,6 @@ def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, fl
 
 
 def _direction(metric: str, baseline: float, label: float) -> str:
-    """Return `BETTER`, `WORSE` or `NO_EVIDENCE` from both sides' numbers of wins (`_wins`)."""
     if baseline == label:
         return NO_EVIDENCE
     more_is_better = metric == "detected"

@@ -32,7 +32,7 @@ from results.facts.schema import schema
 BASES: Final = ("judged", "failing_runs", "slowest")
 """Queries whose answers other queries read as tables, in this order."""
 MEMORY_MAX: Final = "512MB"
-"""DuckDB's memory limit if it has a scratch folder; Python and pyarrow need further memory."""
+"""DuckDB's memory limit if it has a scratch folder. Python and pyarrow need further memory."""
 OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
 """Answers that list runs."""
 COMPARED: Final = ("baseline_runs", "slowest", "latency_by_run")
@@ -108,7 +108,7 @@ def unordered(name: str) -> tuple[str, str]:
 
 
 def in_any_order(found: pa.Table) -> pa.Table:
-    """Return cells sorted by all columns. For these few rows, sorting in SQL would cost more."""
+    """Return cells sorted by all columns. For so few rows, sorting in SQL would take longer."""
     return found.sort_by([(column, "ascending") for column in found.column_names])
 
 
@@ -118,7 +118,6 @@ def in_order(name: str) -> str:
 
 
 def _normal(table: pa.Table) -> pa.Table:
-    """Convert a table: all integers to int64, text to plain strings, no metadata."""
     fields = []
     for field in table.schema:
         kind = field.type
@@ -154,10 +153,10 @@ class DuckEngine:
     def register(
         self, table: str, paths: Sequence[Path], where: str = "true", run: str = "run"
     ) -> None:
-        """Create a view over the files; columns that an older file lacks are null.
+        """Create a view over the files. Columns that an older file lacks are null.
 
-        `where` is an SQL condition on rows, which are called `here` in it; `run` is the SQL
-        expression for the column `run`.
+        `where` is an SQL condition on rows, which it calls `here`. `run` is the SQL expression for
+        the column `run`.
         """
         if not paths:
             self.connection.register(table, schema(table).empty_table())
@@ -217,7 +216,7 @@ def quoted(text: str) -> str:
 
 
 def answer_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
-    """Make a table of some columns of rows; `columns` maps names to types (such as `int64`)."""
+    """Make a table of some columns of rows. `columns` maps names to types (such as `int64`)."""
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
     layout = pa.schema([(name, types[kind]) for name, kind in columns.items()])
     return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], layout)

@@ -121,7 +121,7 @@ def signatures(
 ) -> pa.Table:
     """Make one row per failure: invalid verdicts first, and among these, runs without a bug.
 
-    `days` are the start days of all runs; `known` has the tickets of known failures.
+    `days` are the start days of all runs. `known` has the tickets of known failures.
     """
     newest = max((day for day in days if day is not None), default=None)
     rows = [_signature(key, members, newest) for key, members in _grouped(_split(cells)).items()]
@@ -142,7 +142,7 @@ def signatures(
 
 
 def _split(cells: Iterable[Row]) -> list[Row]:
-    """Split the shape (kinds of the operations that failed) from the signature of each cell."""
+    """Separate each cell's shape (the kinds of the operations that failed) from its signature."""
     return [
         {**cell, "signature": text, "shape": shape}
         for cell in cells
@@ -151,7 +151,6 @@ def _split(cells: Iterable[Row]) -> list[Row]:
 
 
 def _shapes(cells: Iterable[Row]) -> str:
-    """Write the most frequent shapes with their numbers of runs."""
     runs = Counter[str]()
     for cell in cells:
         runs[cell["shape"]] += cell["runs"]
@@ -270,7 +269,6 @@ def _rule(cell: Row) -> str:
 
 
 def _says(row: Row, p_adjusted: float) -> str:
-    """Write the conclusion that a change's test permits."""
     if p_adjusted >= ALPHA:
         return "as before, or chance" if row["change"] == KNOWN else "may be chance"
     if row["change"] != KNOWN:
@@ -287,7 +285,7 @@ def _change(
     runs: Mapping[tuple[str, str], int],
     labels: tuple[str, str],
 ) -> Row:
-    """Describe the change of one failure; the test covers only settings that both labels have."""
+    """Describe the change of one failure. The test covers only settings that both labels have."""
     both = [*hits[0], *hits[1]]
     seen = {cell["setting"] for cell in both}
     shared = sorted(s for s in seen if all((s, name) in runs for name in labels))
@@ -321,7 +319,7 @@ def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Tabl
     """Compute `detectability` and `detection_curves`: how many seeds it takes to see a failure.
 
     A run counts for one failure, which determines its verdict. If a population has several
-    failures, one more row covers all of them together.
+    failures, a further row covers all of them together.
     """
     runs = {row["population"]: row["runs"] for row in populations}
     runs_by: dict[int, dict[str, int]] = {}

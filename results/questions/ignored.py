@@ -33,7 +33,7 @@ class Ignored(msgspec.Struct, frozen=True):
             yield row if setting is None else {**row, "setting": setting}
 
     def of_failures(self, cells: Iterable[Row]) -> list[dict[str, Any]]:
-        """Return `cells` without the ignored parts; ignored `bugs` become "any" in every cell."""
+        """Return `cells` without the ignored parts. Ignored `bugs` become "any" in every cell."""
         without = {"bugs": "any"} if "bugs" in self.parts else {}
         return [{**row, **without} for row in self.of(cells)]
 

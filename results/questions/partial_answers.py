@@ -38,8 +38,8 @@ from results.questions.engines import (
 class Sums(NamedTuple):
     """The rule that adds up an answer: rows that agree in the first `keys` columns become one row.
 
-    Other columns are added, but columns in `least` get the minimum, and columns in `greatest` the
-    maximum. A run belongs to only one part, so counts of distinct runs can also be added.
+    Columns in `least` get the minimum, columns in `greatest` the maximum, and other columns the
+    sum. A run belongs to only one part, so counts of distinct runs can also be added.
     """
 
     keys: int
@@ -68,7 +68,7 @@ LISTED: Final = ("latency_by_run", "baseline_runs")
 
 
 def part_of(engine: DuckEngine, extent: Extent) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the name and rows of each answer of one part; `engine` has the part's tables."""
+    """Yield the name and rows of each answer of one part. `engine` has the part's tables."""
     for name in BASES:
         engine.keep_base(name, extent)
     yield "judged", engine.sql("SELECT * FROM judged")
@@ -121,7 +121,6 @@ class Whole:
                 yield name, in_any_order(answer) if kind_of(name) == "cells" else answer
 
     def _text(self, name: str) -> str:
-        """Return SQL for the combined answer of a query."""
         if name in BASES:
             return in_order(name)
         if name not in (*ADDED, *LISTED):
@@ -131,7 +130,6 @@ class Whole:
         return f"{rows} ORDER BY {order}" if order else rows
 
     def _sums(self, name: str) -> str:
-        """Return SQL that adds up the rows of all parts by the rule in `ADDED`."""
         empty = self._engine.sql(f'SELECT * EXCLUDE (part) FROM "part_{name}" LIMIT 0')  # noqa: S608
         how = ADDED[name]
         columns = []

@@ -25,7 +25,7 @@ from results.statistics.survival import kaplan_meier
 
 Row = dict[str, Any]
 Stored = Mapping[tuple[Any, ...], int]
-"""Stored bytes by target, label and day (as text): the partitions of a lake."""
+"""Stored bytes by target, label and day (as text), which are the partitions of a lake."""
 
 NO: Final = {name: f"no {name}" for name in ("label", "profile", "nemesis")}
 """The names of the groups of runs without a label, profile or nemesis."""
@@ -60,9 +60,9 @@ _COST_COLUMNS: Final = {
 
 
 def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa.Table:
-    """Compute the trend by `dimension` (`day` or `code`); runs without this value do not count.
+    """Compute the trend by `dimension` (`day` or `code`). Runs without this value do not count.
 
-    `latencies` are rows of `latency_trends`; only rows over all kinds of operations are used.
+    `latencies` are rows of `latency_trends`. Only rows over all kinds of operations are used.
     """
     took = {
         (row["population"], row["value"]): row
@@ -97,7 +97,7 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
 def survival(cells: Sequence[Row]) -> pa.Table:
     """Compute survival curves: one row per population and number of operations at a failure.
 
-    The last share of a curve is valid up to `until`, the operations of the longest run.
+    The last share of a curve is valid up to `until`, the number of operations of the longest run.
     """
     groups: dict[int, list[Row]] = {}
     for cell in cells:
@@ -123,7 +123,7 @@ def survival(cells: Sequence[Row]) -> pa.Table:
 
 
 def costs(cells: Sequence[Row], stored: Stored | None) -> pa.Table:
-    """Compute costs by label, profile and nemesis; a run with several nemeses counts for each.
+    """Compute costs by label, profile and nemesis. A run with several nemeses counts for each.
 
     The bytes of a lake's partition are divided among its runs in proportion to their history lines.
     """

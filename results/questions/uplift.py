@@ -32,7 +32,7 @@ OUTCOMES: Final[dict[str, str]] = {
     "mutations down": "a moment in which mutations are unavailable",
     "reads down": "a moment in which reads are unavailable",
 }
-"""Outcomes that a fault may make likelier, in words. Each kind F adds `F fails or is lost`."""
+"""Outcomes that a fault may make likelier, in words. Each kind F also has `F fails or is lost`."""
 _OVERALL: Final = tuple(OUTCOMES)
 _RATIO: Final = {
     **dict.fromkeys(("with_rate", "without_rate", "ratio", "low", "high"), "float64"),
@@ -85,7 +85,6 @@ def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Tab
 
 
 def _cells(rows: Mapping[str, Rows]) -> Cells:
-    """Map each (population, nemesis, rank of the outcome, outcome) to its sums over runs."""
     cells: Cells = {}
     for row in (*rows["exposure_cells"], *rows["downtime_cells"]):
         outcome = row["outcome"]
@@ -97,7 +96,6 @@ def _cells(rows: Mapping[str, Rows]) -> Cells:
 
 
 def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
-    """Pool the ratios of populations that differ only in label, profile or options."""
     of = {row["population"]: tuple(row[name] for name in _GROUP) for row in populations}
     groups: dict[tuple[Any, ...], list[tuple[int, Sums]]] = {}
     for (population, nemesis, rank, outcome), sums in sorted(cells.items()):
@@ -125,7 +123,7 @@ def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
 
 
 def by_role(cells: Sequence[Row]) -> pa.Table:
-    """Compute `uplift_by_role` from the rows of `role_cells` that have trials with and without."""
+    """Compute `uplift_by_role` from rows of `role_cells` with trials with and without a fault."""
     rows = []
     for row in cells:
         if not (row["n"] and row["m"]):

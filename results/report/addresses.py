@@ -30,7 +30,7 @@ def default_output(place: str) -> Path:
 
 
 def short(run: str) -> str:
-    """Return the `NAME/ID` in a run's key; it is unique within a store."""
+    """Return the `NAME/ID` in a run's key, which is unique within a store."""
     return run.rpartition("@")[0] or run
 
 
@@ -93,7 +93,6 @@ class Addresses:
         return self._kept.get(run)
 
     def _look(self) -> dict[str, bool]:
-        """Return, for each run with a folder in the lake, whether it has (or may have) a page."""
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )

@@ -97,18 +97,16 @@ def _failures(report: Report) -> Section:
 
 
 def _expected(row: Mapping[str, Any]) -> str:
-    """Return the text for a failure's verdict: "expected" if invalid with a bug switched on."""
     verdict: str = row["verdict"]
     return "expected" if row["bugs"] and verdict == "invalid" else verdict
 
 
 def _listed(report: Report, populations: str) -> str:
-    """Describe some populations; `populations` is a text of their numbers, joined by `+`."""
+    """Describe some populations. `populations` has their numbers, joined by `+`."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 
 def _failing(report: Report, row: Mapping[str, Any]) -> str:
-    """Return the address of the list of runs with this failure in `harness serve`."""
     bugs = {"bug": row["bugs"].replace("+", ",")} if row["bugs"] else {"bugs": None}
     fields = {name: row[name] for name in ("verdict", "signature", "target")}
     return report.places.runs(**fields, **bugs)

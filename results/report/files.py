@@ -1,9 +1,8 @@
 """Writes the files of a report atomically, and leaves all other files in the folder alone.
 
 The file `LISTED` names all files of the report. A later report in the same folder removes the
-listed files that it does not write itself (for example, the answers about a baseline), so that old
-and new files are never mixed. A folder that has files but no such list belongs to the user, so a
-report refuses it before any work is done.
+listed files that it does not write itself, so that old and new files are never mixed. A folder that
+has files but no such list belongs to the user, so a report refuses it before any work is done.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def write_report(
     answers: Mapping[str, pa.Table],
     page: str,
 ) -> Path:
-    """Write all files below `output`, the page last; return the page's path; raises `OSError`.
+    """Write all files below `output`, the page last; return the page's path. Raises `OSError`.
 
     `tables` maps each table's name to a function that writes the table's Parquet file.
     """
@@ -78,7 +77,6 @@ def write_report(
 
 
 def _listed(output: Path) -> set[str]:
-    """Read the list of an earlier report's files, restricted to names that reports write."""
     try:
         names = msgspec.json.decode((output / LISTED).read_bytes(), type=list[str])
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
 """The layout of each answer as a table: its caption, its columns, and its limit of rows.
 
-A column is a field of the answer. Headings of fields and formats of cells are defined once, for all
-tables; a layout only defines exceptions.
+A column is a field of the answer. Headings and formats of fields are defined once, for all tables.
+A layout only defines exceptions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WAYS: Final = {
     "names": "nemeses active node",
     "yes": "answered",
 }
-"""Formats of fields; all other fields are formatted as text."""
+"""Formats of fields. All other fields are formatted as text."""
 _WAY_OF: Final = {field: way for way, fields in _WAYS.items() for field in fields.split()}
 _HEADINGS: Final = {
     "agree_p": "p-value for agreement",
@@ -101,7 +101,7 @@ _HEADINGS: Final = {
     "with_rate": "with fault",
     "without_rate": "without",
 }
-"""Headings of fields; all other fields have their name as heading."""
+"""Headings of fields. All other fields have their name as heading."""
 _UPLIFT: Final = "of nemesis outcome with_rate without_rate ratio range runs why"
 _QUANTILES: Final = "ok p50_ns p95_ns p99_ns p999_ns max_ns"
 _DOWN: Final = "mutation_down_ns read_down_ns"
@@ -117,7 +117,7 @@ def _layout(
     ways: Mapping[str, str] = {},
     behind: str = "",
 ) -> Layout:
-    """Make a layout of these fields; `headings` and `ways` (formats) override the defaults."""
+    """Make a layout of these fields. `headings` and `ways` (formats) override the defaults."""
     headings, ways = {**_HEADINGS, **headings}, {**_WAY_OF, **ways}
     columns = (
         (field, headings.get(field, field.replace("_", " ")), ways.get(field, "text"))

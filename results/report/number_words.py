@@ -10,14 +10,14 @@ _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "n
 
 
 def count(value: float | None) -> str:
-    """Format a number with thousands separators; floats below 1000 get three significant digits."""
+    """Format a number with thousands separators. Floats below 1000 get three significant digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{value:.3g}"
 
 
 def duration(ns: float | None) -> str:
-    """Format a duration with a unit; minutes begin at 100 s, and hours at 100 min."""
+    """Format a duration with a unit. Minutes begin at 100 s, and hours at 100 min."""
     if ns is None:
         return NOTHING
     if ns == 0:
@@ -36,7 +36,7 @@ def seconds(value: float | None) -> str:
 
 
 def milliseconds(ns: float | None) -> str:
-    """Format a duration for a column of milliseconds; values below a second get one decimal."""
+    """Format a duration for a column of milliseconds. Values below a second get one decimal."""
     if ns is None:
         return NOTHING
     return f"{ns / 1e6:,.1f}" if ns < 1e9 else f"{ns / 1e6:,.0f}"
@@ -59,7 +59,7 @@ def _digits(value: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """Format a share (0 to 1) in percent; small shares get two significant digits."""
+    """Format a share (0 to 1) in percent. Small shares get two significant digits."""
     if value is None:
         return NOTHING
     percent = value * 100
@@ -88,7 +88,7 @@ def ratio(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:
-    """Format both ends of an interval of a value in this unit: share, rate, ratio or ns."""
+    """Format both ends of an interval. `unit` is share, rate, ratio or ns."""
     if low is None or high is None:
         return NOTHING
     write = {"share": share, "rate": share, "ratio": ratio, "ns": duration}[unit]
@@ -96,7 +96,7 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """Format a p-value; for a tiny value, only give an upper bound."""
+    """Format a p-value. For a tiny value, give only an upper bound."""
     if value is None:
         return NOTHING
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"

@@ -1,4 +1,4 @@
-"""Makes the report's sections that follow runs over days, versions, labels and seeds; and costs."""
+"""Makes the report's sections on trends over days, versions, labels and seeds, and on costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from results.report.summary import ignore_hint
 
 _OVER: Final = {"day": "day", "code": "version of the code"}
 DRAWN_MAX: Final = 4
-"""Maximum number of populations drawn over time; tables have all populations."""
+"""The maximum number of populations drawn over time. Tables have all populations."""
 STEPS_MAX: Final = 30
 CURVES: Final = 4
 CERTAIN: Final = 0.995
@@ -35,7 +35,7 @@ AGAINST: Final = {
 
 
 def seen(row: Mapping[str, Any]) -> str:
-    """Describe the days on which a failure was seen, and what later runs tell about it."""
+    """Describe the days on which a failure was seen, and how many later runs did not see it."""
     if row["first_day"] is None:
         return ""
     days = row["first_day"]
@@ -118,7 +118,6 @@ def trends(report: Report) -> Section:
 
 
 def _over_time(report: Report) -> dict[str, Rows]:
-    """Return trend rows of populations that have several days, or several versions of the code."""
     tables = {}
     for name in ("code", "day"):
         rows = report.rows(f"trend_by_{name}")
@@ -143,7 +142,7 @@ def _over_time(report: Report) -> dict[str, Rows]:
 def _time_plots(report: Report, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
     """Plot the failing shares of a few populations, and the latencies of the first population.
 
-    A plot is over versions of the code if its population has several versions, else over days.
+    The x axis has versions of the code if the population has several versions, else days.
     """
     plots: list[Plot] = []
     over = [("code", of, rows) for of, rows in report.by_population(tables["trend_by_code"])]
@@ -172,7 +171,7 @@ def _time_plots(report: Report, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
 
 
 def seeds(report: Report) -> Section:
-    """Make the section about how many seeds, and how many operations, it takes to see a failure."""
+    """Make the section about how many seeds or operations it takes to see a failure."""
     curve = report.rows("detectability")
     rows = [
         {
@@ -201,7 +200,6 @@ def _seeds(low: int | None, high: int | None) -> str:
 
 
 def _hits(report: Report, row: Mapping[str, Any]) -> str:
-    """Return the address of the list of a population's invalid runs, perhaps of one signature."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
         fields["signature"] = row["signature"]
@@ -233,7 +231,7 @@ def _charts(report: Report) -> list[Chart]:
 
 
 def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
-    """Keep one curve per population: that of all its failures together, or of its only failure."""
+    """Keep one curve per population: the curve of all its failures, or of its only failure."""
     several = {row["population"] for row in points if row["signature"] == ANY}
     return [row for row in points if (row["signature"] == ANY) == (row["population"] in several)]
 
@@ -245,7 +243,7 @@ def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
 
 
 def costs(report: Report) -> Section:
-    """Make the section about costs; each sum except the total links to the runs in the sum."""
+    """Make the section about costs. Each sum except the total links to its runs."""
     rows = []
     for row in report.answers.rows("costs"):
         named = None if row["value"] == NO.get(row["by"]) else row["value"]

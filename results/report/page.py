@@ -1,7 +1,7 @@
 """Renders a report as one self-contained HTML file without scripts.
 
-The content security policy allows only the page's own style. So no script could run even if the
-templates (`results.report.templates`) failed to escape a text.
+The content security policy allows only the page's own style. So no script could run even if a
+template failed to escape a text.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from results.report.templates import templates
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
 OPEN_ROWS_MAX: Final = 12
-"""A section's first table is unfolded at first if it has no more rows."""
+"""A section's first table is initially unfolded if it has at most this many rows."""
 
 
 def render(
     summary: Summary, answers: Answers, sections: Sequence[Section], queries: Sequence[str]
 ) -> str:
-    """Render the page as HTML; equal arguments give equal pages."""
+    """Render the page as HTML. Equal arguments give equal pages."""
     values: dict[str, Any] = {
         "summary": summary,
         "repeats_in_words": repeats_in_words,

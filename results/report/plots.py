@@ -2,8 +2,7 @@
 
 Most drawings are rows with a label at the left and an axis below. `curves` draws lines over an
 axis, with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide.
-Drawings over time are in `results.report.time_plots`. Labels are plain text here; the template
-escapes them like all other text.
+Labels are plain text, which the template escapes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PLOT: Final = WIDTH - LEFT - RIGHT
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A bar of one colour; `kind` is a CSS class."""
+    """A bar of one colour. `kind` is a CSS class."""
 
     x: float
     width: float
@@ -42,7 +41,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A dot in a row of a drawing; `kind` is a CSS class."""
+    """A dot in a row of a drawing. `kind` is a CSS class."""
 
     x: float
     kind: str
@@ -119,7 +118,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """Points (x, share, low, high) sorted by x; `low` and `high` are `None` if unknown."""
+    """Points (x, share, low, high) sorted by x. `low` and `high` are `None` if unknown."""
 
     label: str
     points: Sequence[tuple[float, float, float | None, float | None]]
@@ -148,7 +147,7 @@ def curves(
     steps: bool = False,
     logarithmic: bool = False,
 ) -> Chart:
-    """Draw curves of shares; x begins at 0, or at 1 if `logarithmic`. `steps` draws stairs."""
+    """Draw curves of shares. x begins at 0, or at 1 if `logarithmic`. `steps` draws stairs."""
     drawn = [curve for curve in given[:CURVES_MAX] if curve.points]
     most = max((curve.points[-1][0] for curve in drawn), default=1) or 1
     frame = Chart(
@@ -200,7 +199,7 @@ def _paths(
 
 
 def _corners(points: Sequence[tuple[float, float]], *, steps: bool) -> list[tuple[float, float]]:
-    """With `steps`, add a corner before each point: at its x, and the y of the previous point."""
+    """With `steps`, add a corner before each point, at its x and at the previous point's y."""
     if not steps:
         return list(points)
     corners = list(points[:1])
@@ -233,14 +232,14 @@ def _plot(
     reference: float | None = None,
 ) -> Plot:
     """Make a drawing of `rows`, out of `total`; parts that all labels share move to the title."""
-    # For each label, map its parts to the separators before them.
+    # for each label, map its parts to the separators before them
     parts = []
     for row in rows:
         words = ["", *_SEPARATORS.split(row.label)]
         parts.append(dict(zip(words[1::2], words[::2], strict=True)))
     shared = set.intersection(*({*part} for part in parts)) if len(rows) > 1 else set()
     if any(part.keys() <= shared for part in parts):
-        # a label has no parts except the shared ones, and would be empty without them
+        # a label with only shared parts would be empty
         shared = set()
     rest = []
     for part in parts:
@@ -275,7 +274,7 @@ def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
 def stacked(
     title: str, rows: Sequence[tuple[str, Sequence[int]]], legend: Sequence[tuple[str, str]]
 ) -> Plot:
-    """Make a bar chart of counts: each row is a stacked bar with a count per kind of the legend."""
+    """Make a bar chart of counts. Each row is a stacked bar with a count per kind of the legend."""
     longest = max((sum(counts) for _, counts in rows), default=0) or 1
     drawn = []
     for number, (label, counts) in enumerate(rows[:ROWS_MAX]):
@@ -306,7 +305,7 @@ def shares(
     rows: Sequence[tuple[str, Sequence[float | None]]],
     legend: Sequence[tuple[str, str]],
 ) -> Plot:
-    """Make a bar chart of shares: each row has one thin bar per kind of the legend."""
+    """Make a bar chart of shares. Each row has one thin bar per kind of the legend."""
     drawn = []
     height = 16.0 / len(legend)
     for number, (label, values) in enumerate(rows[:ROWS_MAX]):
@@ -329,7 +328,7 @@ def shares(
 def _forest(
     number: int, item: Forest, unit: str, kind: str, place: Callable[[float], float]
 ) -> PlotRow:
-    """Make a row with a dot for the value and a line for its interval; `place` maps values to x."""
+    """Make a row with a dot for the value and a line for its interval. `place` maps values to x."""
     value = share(item.value) if unit == "share" else ratio(item.value)
     text = f"{item.label}: {value} ({interval(item.low, item.high, unit)})"
     return _row(

@@ -1,8 +1,7 @@
 """Describes in words the populations of runs to which a report's numbers belong.
 
-A population is the runs of one label whose cases differ only in the seed. A population is described
-by the properties in which it differs from most others. Properties that all populations share, and
-the usual values of other properties, are shown once for the whole report.
+A population is the runs of one label whose cases differ only in the seed. It is described by the
+properties in which it differs from most others. Usual values are shown once for the whole report.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ ALL: Final = "all runs"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}
 
 _USUAL: Final = 0.75
-"""A property's value is usual, and omitted in words, if this share of populations has it."""
+"""A value is usual, and omitted in words, if this share of populations has it."""
 
 Row = Mapping[str, Any]
 
@@ -43,7 +42,7 @@ class Populations:
         return self._words[population] or ALL
 
     def setting(self, population: int) -> str:
-        """Return a population's words without its label: equal for comparable populations."""
+        """Return a population's words without its label, equal for comparable populations."""
         return self._settings[population] or ALL
 
     def filters(self, population: int) -> dict[str, str | None]:
@@ -61,7 +60,6 @@ class Populations:
 
 
 def _usual(rows: Sequence[Row], part: str) -> str | None:
-    """Return the words of a property's usual value; `None` if no value is usual."""
     value, count = Counter(_in_words(row, part) for row in rows).most_common(1)[0]
     return value if count >= _USUAL * len(rows) else None
 

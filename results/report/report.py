@@ -1,9 +1,8 @@
 """Makes a report: judges new runs of a lake, answers the questions, writes the page.
 
 A store is read through its lake (`results.lake.transfer.store_lake`). DuckDB answers in this
-process, unless the user asks for Spark. Below `SPARK_PAYS_RUNS` runs, Spark costs more; above, only
-a cluster saves time. Checkers and questions can run in different places (on this machine or on
-Spark), because the results of checkers are in the lake.
+process, unless the user asks for Spark. Checkers and questions can run in different places (on this
+machine or on Spark), because the results of checkers are in the lake.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ SPARK_PAYS_RUNS: Final = 1_000_000
 """The number of runs from which Spark may be faster.
 
 DuckDB answers for this many runs in two minutes of CPU. Spark needs as much CPU per run, and about
-ten seconds to start, so only further machines make it faster (docs/spark.md).
+ten seconds to start, so it is faster only with more machines (docs/spark.md).
 """
 ROWS_OF_RUNS_MAX: Final = 1_000
-"""Maximum number of rows in answers that list runs of a lake; the lake's tables have all runs."""
+"""The maximum number of rows in answers that list runs of a lake; its tables have all runs."""
 RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 """Columns of answers and tables that have keys of runs."""
 NAME_OF_RUN: Final = f"left(run, -{KEY_DIGITS + 1})"
@@ -79,7 +78,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     ignored: Ignored
     again: bool
     budgets: tuple[Budget, ...]
-    most: int | None  # maximum length of lists of runs; `None`: all runs
+    most: int | None  # maximum length of lists of runs; `None` for all runs
     store: Path | None
     known_failures: KnownFailures
     progress: Any  # a `Say`, or `None`
@@ -106,7 +105,7 @@ def is_lake(place: str) -> bool:
 
 
 def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
-    """Choose the engine. Also return a hint (usually empty) that Spark may be faster."""
+    """Choose the engine; also return a hint (usually empty) that Spark may be faster."""
     if asked is not None:
         return asked, ""
     if spark_master is not None:
@@ -216,7 +215,7 @@ def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
 
 
 def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack) -> Judged:
-    """Judge new runs, in this process or on Spark; `stack` closes the engine and its tables."""
+    """Judge new runs, in this process or on Spark. `stack` closes the engine and its tables."""
     from harness.support.workers import default_jobs
     from results.judging.pipeline import check
     from results.judging.report_runs import ReportRuns
@@ -255,7 +254,6 @@ def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.Exi
 
 
 def _spark(lake: Lake, snapshot: Snapshot, asked: _Asked) -> Any:
-    """The `SparkLake` for this report."""
     from results.questions.engines import Extent
     from results.spark.driver import SparkLake
     from results.spark.session import get_spark
@@ -286,7 +284,7 @@ def _after(here: Checked, before: Checked) -> Checked:
 
 
 def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
-    """Register a report's tables in an engine; `run` is the SQL expression for a run's name."""
+    """Register a report's tables in an engine. `run` is the SQL expression for a run's name."""
     for name in COLUMNS:
         where = checked.counting.get(name, "true")
         engine.register(name, checked.tables.get(name, ()), where, run)
@@ -296,7 +294,7 @@ def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
 
 
 def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked) -> Answers:
-    """Answer all questions. For a store, answers name runs by `NAME/ID`, for a lake by keys."""
+    """Answer all questions. Runs of a store are named by `NAME/ID`, runs of a lake by keys."""
     from results.questions.aggregate import aggregate
 
     answers = aggregate(
@@ -316,7 +314,6 @@ def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked
 
 
 def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> None:
-    """Report the number of answered questions as progress."""
     from results.judging.pipeline import Progress
 
     if asked.progress is not None:
@@ -335,7 +332,6 @@ def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> Non
 
 
 def _with_names(table: pa.Table) -> pa.Table:
-    """Replace the keys of runs in an answer from Spark by the `NAME/ID` of the runs."""
     for name in {*RUN_COLUMNS} & {*table.column_names}:
         column = pc.utf8_slice_codeunits(table[name], 0, -KEY_DIGITS - 1)
         table = table.set_column(table.column_names.index(name), name, column)

@@ -23,7 +23,7 @@ VERDICTS: Final = (
 )
 """The parts of a bar that shows runs by verdict: CSS class and words of each part."""
 PLOTS_MAX: Final = 6
-"""Maximum number of drawings of one kind; the tables below the drawings have all populations."""
+"""The maximum number of drawings of one kind. The tables below have all populations."""
 _RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 
 
@@ -40,7 +40,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report:
-    """The answers of a report; their rows get words for populations, and links to runs."""
+    """The answers of a report. Their rows get words for populations, and links to runs."""
 
     def __init__(self, answers: Answers, places: Addresses) -> None:
         self.answers = answers
@@ -65,7 +65,7 @@ class Report:
         return linked_row
 
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
-        """Make tables of these answers, without empty ones; `given` replaces an answer's rows."""
+        """Make tables of these answers, without empty tables. `given` replaces an answer's rows."""
         made = (
             make_table(name, LAYOUTS[name], given[name])
             if name in given

@@ -20,7 +20,7 @@ HISTORY_FILES: Final = ("history.parquet", "history", "ops.log")
 
 
 def with_problems(checked: Checked, found: Problems, store: Path | None) -> Checked:
-    """Add a store's problems, and name runs by `NAME/ID`; without a store, change nothing."""
+    """Add a store's problems, and name runs by `NAME/ID`. Without a store, change nothing."""
     if store is None:
         return checked
     every = Problems()
@@ -51,7 +51,6 @@ def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _only_a_case(folder: Path) -> bool:
-    """Whether a folder has only a case, which a crashed seed of a soak leaves for a replay."""
     return is_seen(folder / "case.json") and not any(
         is_seen(folder / name) for name in HISTORY_FILES
     )

@@ -114,7 +114,6 @@ def summarise(answers: Answers, **fields: Any) -> Summary:
 
 
 def _as_valid(verdicts: Mapping[str, int], some: Counter[str]) -> dict[str, int]:
-    """Return the numbers of runs by verdict, with the runs in `some` counted as valid."""
     changed = {name: number - some[name] for name, number in verdicts.items()}
     return {**changed, "valid": changed["valid"] + some.total()}
 
@@ -141,7 +140,7 @@ def _expectations(populations: Sequence[Mapping[str, Any]]) -> str:
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
-    """Write the report as lines for a terminal; the last line has the verdict and the page."""
+    """Write the report as lines for a terminal. The last line has the verdict and the page."""
     counts = ", ".join(f"{count(summary.verdicts[name])} {name}" for name in _VERDICTS)
     runs = _counted(summary.runs + summary.not_judged, "run")
     left = f", {count(summary.not_judged)} not judged" if summary.not_judged else ""
@@ -208,7 +207,7 @@ def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES
 
 
 def _failing(answers: Answers) -> list[str]:
-    """Write two lines per signature: its runs, then its first run with the reason."""
+    """Write two lines per signature: the number of runs, then its first run with the reason."""
     lines = []
     for row in answers.rows("signatures"):
         runs = _counted(row["runs"], "run")
@@ -223,7 +222,6 @@ def _failing(answers: Answers) -> list[str]:
 
 
 def _permitted(answers: Answers) -> list[str]:
-    """Write one line per anomaly that a profile permits, with its number of occurrences."""
     lines = [
         f"{row['permit']}: {_counted(row['times'], 'time')} in {_counted(row['runs'], 'run')}, "
         f"by {row['checker']}"
@@ -332,7 +330,6 @@ def _problems(summary: Summary) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """Convert a text from a run to one line of limited length, without control characters."""
     clean = "".join(char if char.isprintable() else " " for char in text)
     if len(clean) <= LINE_CHARS_MAX:
         return clean

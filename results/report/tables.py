@@ -1,7 +1,7 @@
 """Makes the tables of the page: formats cells, and limits rows.
 
 Every number has a formatted text for readers, and its raw value for tests (`data-v` on the page).
-If an answer has more rows than its table's limit, the page says how many; the Parquet file of the
+If an answer has more rows than its table's limit, the page says how many. The Parquet file of the
 same name has all rows.
 """
 
@@ -18,7 +18,7 @@ ROWS_MAX: Final = 100
 POPULATION: Final = "of"
 """The column with the words of a population."""
 SHORT_CHARS_MAX: Final = 24
-"""Maximum number of characters of a text that the page keeps on one line."""
+"""The maximum number of characters of a text that the page keeps on one line."""
 CELL_CHARS_MAX: Final = 240
 WORDS_CHARS_MAX: Final = 2_000
 
@@ -26,7 +26,7 @@ Column = tuple[str, str, str]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """The text of a cell; for a number, also its raw value."""
+    """The text of a cell. For a number, also its raw value."""
 
     text: str
     value: float | int | None = None
@@ -35,7 +35,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table with a limited number of rows; `source` names the answer with all rows."""
+    """A table with a limited number of rows. `source` names the answer with all rows."""
 
     id: str
     caption: str
@@ -50,7 +50,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 class Layout(msgspec.Struct, frozen=True):
     """The layout of an answer: caption, columns (field, heading, format), limit of rows.
 
-    A table that shows only a part of an answer has a name of its own; `source` then names the
+    A table that shows only a part of an answer has a name of its own, and `source` then names the
     answer. `behind` names the columns of the table `runs` (`results.open`) that select the runs
     behind a row.
     """
@@ -69,7 +69,6 @@ def _text(value: Any) -> Cell:
 
 
 def _words(value: Any) -> Cell:
-    """Make a cell of sentences, cut after `WORDS_CHARS_MAX` characters."""
     text = "" if value is None else str(value)
     return Cell(
         text if len(text) <= WORDS_CHARS_MAX else f"{text[:WORDS_CHARS_MAX]}…", kind="words"
@@ -81,12 +80,10 @@ def _code(value: Any) -> Cell:
 
 
 def _run(value: Any) -> Cell:
-    """Make a cell with the name of a run, and a link to its page."""
     return Cell("") if value is None else Cell(value[0], link=value[1])
 
 
 def _names(value: Any) -> Cell:
-    """Make a cell with a list of names, or "none"."""
     return _text(value or "none")
 
 
@@ -118,7 +115,7 @@ _NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def _cell(way: str, value: Any) -> Cell:
-    """Format a value as a cell; `value` may also be a pair of a number and a link to runs."""
+    """Format a value as a cell. `value` may also be a pair of a number and a link to runs."""
     if way not in _NUMBERS:
         return _WRITERS[way](value)
     number, link = value if isinstance(value, tuple) else (value, "")
@@ -130,7 +127,7 @@ def make_table(
 ) -> Table:
     """Make a table of some rows of an answer with `total` rows (default: the number of `rows`).
 
-    If populations have several rows each, their words are not a column, but headings of the rows.
+    If populations have several rows each, their words are headings instead of a column.
     """
     listed, columns = rows[: layout.limit], layout.columns
     heads = [""] * len(listed)

@@ -1,4 +1,4 @@
-"""Loads Jinja2 templates such that they escape all text, and an undefined name is an error."""
+"""Loads Jinja2 templates that escape all text. An undefined name in a template is an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Computes the geometry of drawings over time: one run by seconds, or many runs by days.
 
-A drawing is `WIDE` units wide, and the browser stretches it to the width of the page. This would
-distort text, so the template puts all text outside of the drawing.
+A drawing is `WIDE` units wide, and the browser stretches it to the width of the page. Stretching
+distorts text, so the template puts all text outside of the drawing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Completions(msgspec.Struct, frozen=True):
 
 
 def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> Completions:
-    """Draw a run on an axis of `end_s` seconds; the axis of operations ends at `most`.
+    """Draw a run on an axis of `end_s` seconds. The axis of operations ends at `most`.
 
     To compare two runs, draw both with the same `end_s` and `most`.
     """
@@ -98,7 +98,7 @@ def _round_up(least: float) -> float:
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A value of a series; the value, or the ends of its interval, are `None` if unknown.
+    """A value of a series. The value, or the ends of its interval, are `None` if unknown.
 
     A line joins only values of the same `kind`.
     """
@@ -122,7 +122,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One quantity by label, day or another dimension; its axis begins at zero."""
+    """One quantity by label, day or another dimension. Its axis begins at zero."""
 
     title: str
     labels: tuple[str, ...]
@@ -132,7 +132,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:
-    """Draw values side by side; with `joined`, a line joins the values of each kind."""
+    """Draw values side by side. With `joined`, a line joins the values of each kind."""
     numbers = [
         number for point in values for number in (point.value, point.high) if number is not None
     ]

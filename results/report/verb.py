@@ -199,7 +199,6 @@ def _validate(parsed: argparse.Namespace) -> None:
 
 
 def _ignored(parsed: argparse.Namespace) -> list[str]:
-    """Parse the parts of `--ignore`; raise `UsageError` for an unknown part."""
     if parsed.ignore is None:
         return []
     if parsed.baseline is None:
@@ -212,7 +211,6 @@ def _ignored(parsed: argparse.Namespace) -> list[str]:
 
 
 def _report_run(parsed: argparse.Namespace) -> int:
-    """Make the page of one run, with the reporter that `harness run` also uses."""
     flags = [
         flag
         for flag in (
@@ -257,7 +255,7 @@ def _json(summary: Summary, answers: Answers, page: Path) -> str:
 
 
 class _Progress:
-    """Shows progress: as a bar with the remaining work on a terminal, else as lines on stderr."""
+    """Shows progress: on a terminal as a bar with the remaining work, else as lines on stderr."""
 
     def __init__(self) -> None:
         self._status = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S, draw=self._drawn)

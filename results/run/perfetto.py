@@ -58,20 +58,20 @@ from results.run.trace_events import (
 
 TRACE_FILE: Final = "trace.json"
 EVENTS_MAX: Final = 500_000
-"""Maximum number of events; the viewer opens a file of this size (about 100 MB) in seconds."""
+"""The maximum number of events. The viewer opens a file of this size (about 100 MB) in seconds."""
 ATTEMPTS_TOLD_MAX: Final = 20
 _TARGETS_NAMED_MAX: Final = 5
 OPERATIONS_NAMED_MAX: Final = 20
 
 _EVENTS_PER_ATTEMPT: Final = 3
-"""Events of an RPC attempt: a slice, and both ends of the flow that leads to the slice."""
+"""The events of an RPC attempt: a slice, and both ends of the flow that leads to the slice."""
 _LEADER: Final = "leader"
 _COLOURS: Final = {
     OpType.OK: "good",
     OpType.FAIL: "bad",
     OpType.INFO: "terrible",
 }
-"""Colour names of chrome://tracing; Perfetto instead chooses a colour by the slice's name."""
+"""Colour names of chrome://tracing. Perfetto instead chooses a colour by the slice's name."""
 
 
 class TraceReporter(Reporter, default=False):
@@ -89,7 +89,7 @@ class TraceReporter(Reporter, default=False):
 
 
 def trace_of(run: StoredRun, *, events_max: int = EVENTS_MAX) -> Trace:
-    """Make a run's trace; if it has too many events, leave out attempts first, then operations."""
+    """Make a run's trace. If it has too many events, leave out attempts first, then operations."""
     maker = _Maker(run.history, run.case.concurrency, read_results(run.folder).checkers, events_max)
     metadata = _metadata(run, maker.end_ns)
     if maker.cut is not None:
@@ -204,7 +204,7 @@ class _Maker:
     def _lane_of_operation(self, pair: Pair) -> int:
         process = pair.invoke.process
         assert isinstance(process, int)
-        # After an operation that ended in info, the client continues as another process.
+        # after an operation that ended in info, the client continues as another process
         client = process % self._concurrency
         return self._clients.tid(f"client {client}", *self._interval(pair), client)
 
@@ -303,7 +303,7 @@ class _Maker:
             yield [(op.time, 0, event | {"lane": _LEADER})]
 
     def _faults(self) -> Iterator[list[Timed]]:
-        """Yield the start and end of each fault; a fault without targets becomes an instant."""
+        """Yield the start and end of each fault. A fault without targets becomes an instant."""
         notes = list(self._history.of_process(NEMESIS))
         edges: set[int] = set()
         hits = [fault for fault in faults_of(notes, most=None) if fault.targets]
@@ -317,7 +317,7 @@ class _Maker:
                 end[2]["args"] = {"note": "never healed"}
             edges |= {fault.begin.index, last.index}
             yield [edge("b", fault.begin, identity, name, fault.start), end]
-        # A fault without targets, or a heal without a fault. Only foreign histories have these.
+        # a fault without targets, or a heal without a fault (only in foreign histories)
         for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": bounded(op.value)}
@@ -357,7 +357,7 @@ def _attempts(pairs: Sequence[Pair]) -> Iterator[tuple[Attempt, Op]]:
 
 
 def _until_next(facts: Sequence[Op], end_ns: int) -> Iterator[tuple[Op, int]]:
-    """Yield each fact with the time of the next fact; the last fact lasts until `end_ns`."""
+    """Yield each fact with the time of the next fact. The last fact lasts until `end_ns`."""
     for position, op in enumerate(facts):
         yield op, facts[position + 1].time if position + 1 < len(facts) else end_ns
 

@@ -46,7 +46,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write the whole trace to `path`, or no file at all; compress it if the name ends in `.gz`."""
+    """Write the whole trace to `path`, or no file at all. Compress it if the name ends in `.gz`."""
     try:
         with replacing_bytes(path) as plain:
             if path.suffix == ".gz":
@@ -87,7 +87,7 @@ class Lanes:
         self._names: list[tuple[int, str, int]] = []
 
     def tid(self, name: str, start: int, end: int, order: int) -> int:
-        """Return the track for a slice; a name's slices must come in the order of their starts."""
+        """Return the track for a slice. A name's slices must come in the order of their starts."""
         lanes = self._ends.setdefault(name, [])
         if lanes and lanes[0][0] <= start:
             return self._used(lanes, heapq.heappop(lanes)[1], end)
@@ -115,7 +115,7 @@ class Lanes:
 
 
 def us(time_ns: int) -> float:
-    """Convert a time to µs such that every reader converts it back to the same number of ns.
+    """Convert a time to µs, from which every reader computes the same number of ns.
 
     The viewer multiplies by 1000 and truncates. So 0.029 µs would become 28 ns, and slices that
     only touch would overlap.
@@ -187,7 +187,7 @@ def text_of(value: Any) -> str:
 
 
 def bounded(value: Any) -> Any:
-    """Return a small `value` unchanged; of a large value, return the start of its JSON text."""
+    """Return a small `value` unchanged. Of a large value, return the start of its JSON text."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = msgspec.json.encode(value).decode()

@@ -24,17 +24,14 @@ class _Pipe(io.RawIOBase):
         self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
-        """Report that the pipe accepts writes."""
         return True
 
     def write(self, data: object) -> int:
-        """Keep `data` until the next `drain`."""
         piece = bytes(memoryview(data))  # type: ignore[arg-type]
         self._pieces.append(piece)
         return len(piece)
 
     def drain(self) -> bytes:
-        """Return the bytes written since the last call of `drain`."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 
@@ -45,9 +42,8 @@ def archive(
     """Yield the pieces of a run's zip file, in which `MISSING.txt` lists files that vanished.
 
     `open_file` returns the descriptor of a file from the parts of its path, or raises `NotThere`.
-
-    Raises `OSError` if a file cannot be read to its end, so that the archive does not look complete
-    to its receiver.
+    Raises `OSError` if a file cannot be read to its end, so that the archive does not look
+    complete.
     """
     pipe = _Pipe()
     gone: list[str] = []

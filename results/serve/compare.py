@@ -39,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
-    """Return the results in a run's `results.json`; also a reason if the file cannot be read."""
+    """Return the results in a run's `results.json`, and a reason if the file cannot be read."""
     try:
         content = read_bounded(folder / "results.json", 32 << 20)
         return tuple(msgspec.json.decode(content, type=StoredChecks).checkers), None
@@ -56,8 +56,8 @@ def differences(
 ) -> Differences:
     """List differing fields of two runs' cases and records; count differing and equal fields.
 
-    Fields of planned faults come last. Two seeds differ in nearly all of these many fields, which
-    would otherwise hide the differing other fields, or push them over the limit.
+    Fields of planned faults come last. Two seeds differ in nearly all of these, so they would hide
+    the other fields.
     """
     left, right = (_fields(*run) for run in (first, second))
     names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)
@@ -140,6 +140,6 @@ def _cut(item: Difference) -> Difference:
 def kinds_of_both(
     first: tuple[KindNumbers, ...], second: tuple[KindNumbers, ...]
 ) -> list[tuple[str, KindNumbers | None, KindNumbers | None]]:
-    """Return a row per kind of operation: its name, and its numbers in the first and second run."""
+    """Return a row per kind of operation: its name, and its numbers in both runs."""
     left, right = ({kind.f: kind for kind in kinds} for kinds in (first, second))
     return [(f, left.get(f), right.get(f)) for f in sorted({*left, *right})]

@@ -135,7 +135,7 @@ def _percent(share: float | None) -> float | None:
 
 
 def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bool) -> Series:
-    """Plot failing shares with intervals, in percent; values without runs have no interval."""
+    """Plot failing shares with intervals, in percent. Values without runs have no interval."""
     values = [
         Value(row["value"], *of, _percent(row["rate"]), _percent(row["low"]), _percent(row["high"]))
         if row["rate"] is not None
@@ -164,7 +164,7 @@ def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plot failing shares and operation rates; `joined` draws lines through a population's points.
+    """Plot failing shares and operation rates. `joined` draws lines through a population's points.
 
     Only populations with several points are drawn.
     """
@@ -183,7 +183,7 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def labels(library: Library, query: Query, names: Sequence[str], ignore: Sequence[str]) -> Page:
-    """Make the page that compares two labels: how, and how often, runs of equal settings fail.
+    """Make the page that compares how, and how often, runs of equal settings fail under two labels.
 
     `ignore` are the parts of settings in which compared runs may differ.
     """

@@ -1,8 +1,7 @@
 """Counts runs in groups: by outcome, in the verdict matrix, by failure, and in trends.
 
-For failures, trends and compared labels, the report's own queries and statistics
-(`results.questions`) are applied to the runs that a page shows. So every number equals that in a
-report on the same runs. A cell of the matrix counts its runs by outcome, and links to them.
+The report's own queries and statistics (`results.questions`) are applied to the runs that a page
+shows. So every number equals the number in a report on the same runs.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ TREND_DIMENSIONS: Final = (
     *("label", "day", "code", "name", "environment", "nemeses", "workload", "bugs"),
 )
 ORDERED: Final = ("label", "day", "code")
-"""Dimensions whose values have an order in time; only plots over these dimensions have lines."""
+"""Dimensions whose values have an order in time. Only plots over these dimensions have lines."""
 SIDE_MAX: Final = 60
 POINTS_MAX: Final = 60
 _COUNTS: Final = ", ".join(
@@ -70,7 +69,7 @@ def outcomes_of(reading: Reading, where: Where) -> dict[str, int]:
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The verdict matrix: its cells by row and column; a cell without runs is absent."""
+    """The verdict matrix: its cells by row and column. A cell without runs is absent."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -128,7 +127,7 @@ def _value(dimension: str) -> str:
 
 
 def _alike(where: Where, *dimensions: str) -> str:
-    """Return SQL that counts runs by outcome and dimensions; lists of values are not split."""
+    """Return SQL that counts runs by outcome and dimensions. Lists of values are not split."""
     columns = ", ".join(sorted({"outcome", *map(column_of, dimensions)}))
     return f"(SELECT {columns}, count(*) AS n FROM runs WHERE {where.sql} GROUP BY ALL)"  # noqa: S608
 
@@ -146,7 +145,6 @@ def _totals(reading: Reading, where: Where, dimension: str) -> dict[str, Cell]:
 
 
 def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
-    """Return the `SIDE_MAX` most frequent values of a dimension, sorted by name."""
     ordered = sorted(totals, key=lambda name: (-totals[name].total, name))
     return tuple(sorted(ordered[:SIDE_MAX]))
 
@@ -179,7 +177,6 @@ def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[s
 
 
 def _cells(reading: Reading, where: Where, name: str, dimension: str | None = None) -> list[Row]:
-    """Answer the report's query `name` for the runs that meet a condition."""
     return reading.rows(
         f"{as_report(where.sql, dimension)} SELECT * FROM ({query(name)}) ORDER BY ALL",  # noqa: S608
         where.values,
@@ -267,7 +264,7 @@ class ComparedLabels(msgspec.Struct, frozen=True):
 def compare_labels(
     reading: Reading, where: Where, labels: Sequence[str], ignored: Ignored
 ) -> ComparedLabels:
-    """Compare runs of the second label with runs of the first; both need finished runs."""
+    """Compare runs of the second label with runs of the first. Both labels need finished runs."""
     both = Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
     cells = _cells(reading, both, "run_cells")
     run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"

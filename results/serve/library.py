@@ -2,8 +2,7 @@
 
 The list of runs is a table in DuckDB (`results.serve.runs`). The folder of a run is in the store,
 or is rebuilt from a lake (`results.serve.run_folders`). This module keeps a bounded cache of the
-numbers and verdicts of runs. Cached numbers are valid as long as the time and size of the history
-file are the same.
+numbers and verdicts of runs.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from results.serve.run_rows import RunRow
 from results.serve.runs import Reading, Runs
 
 NUMBERS_KEPT: Final = 32
-"""Maximum number of runs with cached numbers; the numbers of a day-long run take some MB."""
+"""The maximum number of runs with cached numbers. The numbers of a day-long run take some MB."""
 RECORDED_KEPT: Final = 1_000
 CHECKS_MAX: Final = 1_000
 CASE_BYTES_MAX: Final = 8 << 20
@@ -58,7 +57,7 @@ _Stamp = tuple[int, int, int]
 
 
 class ArtefactFailed(Exception):  # noqa: N818 - the answer is a page that says so
-    """A file such as `report.html` cannot be made; the error's text says why."""
+    """A file such as `report.html` cannot be made. The error's text says why."""
 
 
 class Library:
@@ -71,12 +70,11 @@ class Library:
         progress: Callable[[Ingested], None] = lambda _: None,
         known: KnownFailures = NONE_KNOWN,
     ) -> None:
-        """Read the list of runs; `progress` gets the progress of a store's ingest into its lake.
+        """Read the list of runs. `progress` gets the progress of a store's ingest into its lake.
 
-        Pages mark the failures that `known` lists.
-
-        Raises `UsageError` if there is neither a store nor a lake of the harness, or if access is
-        refused. Raises `InfrastructureError` if the storage does not answer.
+        Pages mark the failures that `known` lists. Raises `UsageError` if there is neither a store
+        nor a lake of the harness, or if access is refused. Raises `InfrastructureError` if the
+        storage does not answer.
         """
         self.known = known
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-serve-"))
@@ -122,7 +120,7 @@ class Library:
     # --- one run -----------------------------------------------------------------------------
 
     def checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
-        """Return a run's verdicts; also a note on their source, or on why there are none."""
+        """Return a run's verdicts, and a note on their source or on why there are none."""
         try:
             checks, trouble = checks_of(self.folders.folder(row))
         except HistoryError as error:
@@ -150,7 +148,6 @@ class Library:
         return checks
 
     def _judged(self, row: RunRow) -> tuple[CheckResult, ...]:
-        """Return the verdicts of a run that reports have stored, one per checker."""
         place = self._runs.lake.place
         with self._runs.using:
             results = ResultLake.beside(place.uri, place.options)
@@ -220,7 +217,8 @@ class Library:
             return
         link = first_link(folder)
         if link is not None:
-            # The page would include the file behind the link: perhaps any file of this machine.
+            # The page would include the file behind the link, which may be any file of this
+            # machine.
             raise ArtefactFailed(f"the run holds the link {link!r}, and links are not followed")
         if reporter not in plugin_names("reporters"):
             raise ArtefactFailed(f"the reporter {reporter!r} is not installed")
@@ -282,7 +280,7 @@ def _stamp(folder: Path) -> _Stamp:
 
 
 def _is_newer(folder: Path, file: str) -> bool:
-    """Whether an artefact is a plain file that is no older than the files it is made from."""
+    """Whether a file exists as a plain file and is not older than its sources."""
     try:
         made = (folder / file).lstat()
     except OSError:

@@ -200,7 +200,7 @@ _TWINS: Final = f"""
 
 
 def _twins(library: Library, row: RunRow) -> list[tuple[RunRow, list[str]]]:
-    """Return runs to compare with `row`, each with its differing fields; most similar first."""
+    """Return runs to compare with `row`, each with its differing fields, the most similar first."""
     with library.reading() as reading:
         rows = reading.rows(_TWINS, (row.key,))
     return [(row_of(twin), sorted(twin["differs"], key=_TWIN_FIELDS.index)) for twin in rows]

@@ -1,8 +1,7 @@
 """Opens files below a store folder by folder, so that no symbolic link can lead outside.
 
 If the server checked a path first and opened it later, a folder could be replaced by a link in
-between. So every part of a path is opened relative to its parent, with `O_NOFOLLOW`. Every opened
-file is therefore below the store.
+between. So every part of a path is opened relative to its parent, with `O_NOFOLLOW`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:
-    """Read a plain file of at most `bytes_max` bytes; any other file is an error.
+    """Read a plain file of at most `bytes_max` bytes. Any other file is an error.
 
     Raises `ValueError` or `OSError`.
     """

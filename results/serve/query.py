@@ -167,7 +167,7 @@ def column_of(name: str) -> str:
 
 
 def order_of(sort: str) -> str:
-    """Return the ORDER BY of a list; runs without a value come last, in either direction."""
+    """Return the ORDER BY of a list. Runs without a value come last, in either direction."""
     name, way = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
     column = column_of(name)
     if name == "verdict":
@@ -208,7 +208,7 @@ def _range(name: str, value: str) -> Where:
     column = column_of(name)
     if name.endswith("_s"):
         return Where(f"{column} BETWEEN ? AND ?", (float(least), float(most)))
-    # Use integer bounds: SQL would round a 64-bit integer to compare it with a fraction.
+    # Use integer bounds, since SQL would round a 64-bit integer to compare it with a fraction.
     first = -_INT64_MAX if least < -_INT64_MAX else math.ceil(min(least, 1 << 63))
     last = _INT64_MAX if most > _INT64_MAX else math.floor(max(most, -1 << 63))
     if not -_INT64_MAX <= first <= last <= _INT64_MAX:

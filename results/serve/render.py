@@ -26,7 +26,7 @@ _OP: Final = re.compile(r"\bop ([0-9]{1,9})\b")
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page: its template and the values for it; also its content as data, for the API."""
+    """A page: its template, the values for the template, and its content as data for the API."""
 
     template: str
     context: dict[str, Any]
@@ -57,7 +57,7 @@ def static_file(name: str) -> tuple[bytes, str] | None:
 
 
 def address(*parts: str) -> str:
-    """Make a path on this server; each part is percent-encoded as a whole."""
+    """Make a path on this server. Each part is percent-encoded as a whole."""
     return "/" + "/".join(quote(part, safe="", errors="backslashreplace") for part in parts)
 
 

@@ -189,7 +189,7 @@ def _moved(where: str) -> Response:
 
 
 def _file(number: int, name: str, *, is_page: bool) -> Response:
-    """Make a response with an open file; only files with `is_page` are sent as HTML."""
+    """Make a response with an open file. Only files with `is_page` are sent as HTML."""
     size = os.fstat(number).st_size
     headers: tuple[tuple[str, str], ...] = ()
     if is_page:
@@ -204,7 +204,7 @@ def _file(number: int, name: str, *, is_page: bool) -> Response:
 
 
 class _Pieces(Iterator[bytes]):
-    """The pieces of an open file; `close` closes the file, even if it was not read."""
+    """The pieces of an open file. `close` closes the file, even if it was not read."""
 
     def __init__(self, number: int) -> None:
         self._file = os.fdopen(number, "rb")

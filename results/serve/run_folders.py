@@ -1,9 +1,8 @@
 """Finds the folder of a run in a store, or rebuilds it from the rows of a lake.
 
 For a run of a lake, the server makes the same folder as `harness lake export`, including the files
-that the lake keeps of runs that are not valid. So page, numbers, files and trace are the same as
-from a store. Rebuilt folders are temporary: only the `FOLDERS_KEPT` most recently requested ones
-are kept.
+that the lake keeps of runs that are not valid. Rebuilt folders are temporary: only the
+`FOLDERS_KEPT` most recently requested folders are kept.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
 FOLDERS_KEPT: Final = 64
 HOLD_S: Final = 2.0
 LINES_MAX: Final = 1_000_000
-"""Maximum number of lines of a rebuilt history; the rebuild then needs about 1 GB of memory."""
+"""The maximum number of lines of a rebuilt history. The rebuild then needs about 1 GB of memory."""
 PIECE_BYTES: Final = 1 << 20
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command that repeats or exports a run: `word` is its label, `text` the command line."""
+    """A command that repeats or exports a run. `word` is its label, and `text` the command line."""
 
     word: str
     text: str
@@ -69,7 +68,7 @@ class Folders(ABC):
 
     @abstractmethod
     def open(self, row: RunRow, parts: Sequence[str]) -> int:
-        """Open a file in the run's folder, and return its descriptor; raise like `folder`."""
+        """Open a file in the run's folder; return its descriptor. Raises the errors of `folder`."""
 
     @abstractmethod
     def command(self, row: RunRow) -> Command | None:
@@ -120,8 +119,6 @@ class LakeRows:
 
     def of(self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None) -> Any:
         """Read the rows of a run in a table, from the files that may have such rows.
-
-        DuckDB filters by the column `run`, and decodes other columns only for matching rows.
 
         With `batch`, read only merged files and the files of this append.
         """
@@ -183,7 +180,6 @@ class LakeFolders(Folders):
         return Command("Export its folder", words + shlex.quote(row.key))
 
     def _export(self, row: RunRow) -> Path:
-        """Rebuild a run's folder from its rows, and from the files that the lake keeps of it."""
         snapshot = self._rows.snapshot()
         matches = self._rows.of(snapshot, MAIN, row).to_pylist()
         if not matches:
@@ -214,7 +210,7 @@ class LakeFolders(Folders):
             raise
 
     def _fetch(self, row: RunRow, to: Path) -> None:
-        """Copy the files that the lake keeps of a run; existing files stay.
+        """Copy the files that the lake keeps of a run. Existing files stay.
 
         Links are not followed, since a lake may come from an untrusted place.
         """
@@ -265,7 +261,7 @@ class LakeFolders(Folders):
 
 
 def _folder_name(name: str) -> str:
-    """Return `name`, or "run" if `RunFolder` rejects it: foreign stores may have odd names."""
+    """Return `name`, or "run" if `RunFolder` rejects it. Foreign stores may have odd names."""
     try:
         check_name(name, "run")
     except UsageError:

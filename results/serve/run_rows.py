@@ -1,9 +1,8 @@
 """The row of a run as pages show it, and SQL that makes such rows from the lake's table `runs`.
 
 Null means that a run does not have the value. Texts are cut, because a lake may come from an
-untrusted place. `FINISHED` lists the outcomes that are verdicts. Runs with these outcomes form the
-table `judged`, to which pages apply a report's own queries (`results/questions/sql`). So numbers on
-pages equal the numbers in a report.
+untrusted place. Runs with an outcome in `FINISHED` form the table `judged`, to which pages apply a
+report's own queries (`results/questions/sql`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Keeps all runs of a store or a lake as one table in DuckDB's memory, up to date.
 
 The table `runs` has the columns of `results.serve.run_rows`. When the lake gets a new version, rows
-of new files are added; if files were removed (by a compaction, or because a run changed), the table
-is recreated. Updates run in the background: pages wait briefly for a newer table, and then show the
-existing one. While a lake does not answer, pages show its last state, and a note says since when.
+of new files are added. If files were removed, the table is recreated. Updates run in the
+background: pages wait briefly for a newer table, and then show the existing table. While a lake
+does not answer, pages show its last state, and a note says since when.
 
-The runs of a store are first ingested into its lake, and only the ingest reads run folders. A run
-that the ingest rejects becomes a row with the outcome `broken` and the reason.
+The runs of a store are first ingested into its lake. A run that the ingest rejects becomes a row
+with the outcome `broken` and the reason.
 
 A page reads in one transaction (`Reading`), so all its numbers are from one version. Answers are
-cached per version, so a list that is shown again costs nothing.
+cached per version.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Reading:
         self.notes = notes
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Answer a query, if possible from the cache; callers must not change the answer."""
+        """Answer a query, if possible from the cache. Callers must not change the answer."""
         asked = (self._version, sql, tuple(values))
         answer = self._kept.get(asked)
         if answer is None:
@@ -133,7 +133,7 @@ class Runs:
         self.lake = Lake.open(uri)
         self.lake.patience = QUICK
         self.using = threading.Lock()
-        """Lock of `lake`, which only one thread at a time may use."""
+        """The lock of `lake`, which only one thread at a time may use."""
         self.version = -1
         self._engine = DuckEngine(scratch)
         # Up to this LIMIT, DuckDB sorts only the sort columns, and then reads the other columns.
@@ -150,7 +150,7 @@ class Runs:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reading]:
-        """Open the table of runs; if an update is due, start it and wait up to `WAIT_S` for it."""
+        """Open the table of runs. If an update is due, start it and wait up to `WAIT_S` for it."""
         if time.monotonic() >= self._next_s and self._looking.acquire(blocking=False):
             self._looked.clear()
             threading.Thread(target=self._look, daemon=True).start()
@@ -189,14 +189,12 @@ class Runs:
             self._looking.release()
 
     def _ingest(self, progress: Callable[[Ingested], None] = lambda _: None) -> str:
-        """Update the lake of the store from its folders; return the lake's address."""
         assert self.store is not None
         update = lake_of_store(self.store, may_be_empty=True, progress=progress)
         self._problems = update.problems
         return update.uri
 
     def _read(self) -> None:
-        """Update the table `runs` and the notes from the lake."""
         with self.using:
             state = QUICK.call(f"read {self.lake.main.uri}", self._state)
         problems = self._problems.kept
@@ -218,7 +216,7 @@ class Runs:
     def _state(self) -> State:
         """Read the newest state of the lake's `runs`; raise an error if its log is gone.
 
-        A mere refresh would not notice that the log is gone.
+        A mere refresh would not notice this.
         """
         place = self.lake.place
         with troubles(place.uri):

@@ -5,12 +5,11 @@ The server shows files of a disk to everyone who can reach its port. So it prote
 * By default it listens on the loopback device, and only answers requests whose `Host` names the
   loopback device. So a foreign page that points its own host name to 127.0.0.1 (DNS rebinding) gets
   an error.
-* It refuses background requests from foreign pages (`Sec-Fetch-Site`), so no such page can make the
-  server work, or measure its answers.
+* It refuses background requests from foreign pages (`Sec-Fetch-Site`).
 * It only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
 * Every answer has a content security policy that allows nothing from other origins.
-* There are limits on the number of connections, the lengths of addresses and answers, and the time
-  for a whole request or answer.
+* The number of connections, the lengths of addresses and answers, and the time for a whole request
+  or answer are limited.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from harness.support.loopback import is_loopback, names_loopback
 CONNECTIONS_MAX: Final = 64
 IDLE_S: Final = 20.0
 REQUEST_S: Final = 10.0
-"""Time limit of a whole request, so that a few slow clients cannot occupy all connections."""
+"""The time limit of a whole request, so that a few slow clients cannot occupy all connections."""
 ANSWER_S: Final = 600.0
 TARGET_CHARS_MAX: Final = 8_192
 
@@ -68,7 +67,7 @@ class Failure(Exception):  # noqa: N818 - an answer like any other
     """Ends a request with a status and one line of text for the user."""
 
     def __init__(self, status: int, text: str) -> None:
-        """`text` may have any characters, because pages escape it."""
+        """Create the failure. `text` may have any characters, because pages escape it."""
         super().__init__(text)
         self.status = status
         self.text = text
@@ -78,7 +77,7 @@ Application = Callable[[Request], Response]
 
 
 class StoreServer(ThreadingHTTPServer):
-    """An HTTP server that passes requests to `application`; the constructor starts to listen."""
+    """An HTTP server that passes requests to `application`. The constructor starts to listen."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -131,7 +130,7 @@ class StoreServer(ThreadingHTTPServer):
 
 
 class _Incoming(io.RawIOBase):
-    """The input of a connection; a request must be complete `REQUEST_S` after its first byte."""
+    """The input of a connection. A request must be complete `REQUEST_S` after its first byte."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -139,11 +138,9 @@ class _Incoming(io.RawIOBase):
         self._deadline_s: float | None = None
 
     def begin(self) -> None:
-        """Reset the deadline before the first byte of a request."""
         self._deadline_s = None
 
     def readable(self) -> bool:
-        """Report that the connection can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -175,12 +172,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(self._incoming)
 
     def handle_one_request(self) -> None:
-        """Handle one request; after a `TimeoutError` the base class closes the connection."""
+        """Handle one request. After a `TimeoutError`, the base class closes the connection."""
         self._incoming.begin()
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        """Answer a GET request."""
         self._answer()
 
     def do_HEAD(self) -> None:

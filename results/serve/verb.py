@@ -105,7 +105,6 @@ def _serve(place: str, bind: str, port: int, known: KnownFailures) -> int:
 
 
 def _library(place: str, known: KnownFailures) -> Library:
-    """Open the library of a store or a lake; raises `UsageError` for any other folder."""
     from results.lake.transfer.ingest_verb import Status
     from results.serve.library import Library
 
@@ -116,7 +115,6 @@ def _library(place: str, known: KnownFailures) -> Library:
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    """Let SIGTERM end the server like Ctrl-C."""
     del number, frame
     raise KeyboardInterrupt
 

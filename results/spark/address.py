@@ -1,8 +1,7 @@
 """Checks, before Spark starts, that the address in `--spark-master` accepts connections.
 
-Spark itself takes a minute to report that a standalone master is absent, and over five minutes for
-a Connect server, and its messages are unclear. The check opens a connection and closes it, without
-sending anything.
+Spark itself takes minutes to report an absent server, and its messages are unclear. The check opens
+a connection and closes it, without sending anything.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Final
 
 from harness.errors import InfrastructureError, UsageError
 
-CONNECT_PORT: Final = 15002  # the default port of Spark Connect; a standalone master has none
+CONNECT_PORT: Final = 15002  # the default port of Spark Connect; a standalone master has no default
 CONNECT_TIMEOUT_S: Final = 5.0
 MASTERS_MAX: Final = 16
 PROXY_SCHEMES: Final = ("grpc", "https", "http")
 
 
 def addresses_of(url: str) -> list[tuple[str, int]]:
-    """Return host and port of each address in a `spark://` or `sc://` URL; else an empty list.
+    """Return host and port of each address in a `spark://` or `sc://` URL, else an empty list.
 
     Raises `UsageError` if a host or port is missing.
     """
@@ -60,7 +59,7 @@ def check_reachable(url: str) -> None:
 
 
 def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """Return a reason per unreachable address; stop at the first reachable address."""
+    """Return a reason per unreachable address. Stop at the first reachable address."""
     reasons: list[str] = []
     for host, port in addresses:
         try:

@@ -1,11 +1,11 @@
 """The parent process of Spark's Python workers on this machine. It imports modules for all of them.
 
-Spark forks one worker per core from one process. If each worker imports Arrow, DuckDB, pandas and
-our packages, this takes 1.1 s of CPU per worker. That is a lot, since a worker's share of a report
-on 10^5 runs is 9 s. So a session on one machine uses this module instead of `pyspark.daemon`.
+Spark forks one worker per core from one process. Importing Arrow, DuckDB, pandas and our packages
+takes 1.1 s of CPU per worker. That is a lot, since a worker's share of a report on 10^5 runs is 9
+s. So a session on one machine uses this module instead of `pyspark.daemon`.
 
-PySpark is imported from the folder where it is installed, which has compiled modules. Spark itself
-would import it from an archive, whose modules every process would have to compile (0.4 s).
+PySpark is imported from the folder where it is installed, which has compiled modules. Spark's own
+archive has none, so every process would have to compile them (0.4 s).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SHARED: Final = (
 )
 """Modules to import before forking.
 
-All these modules survive a fork: their threads (OpenBLAS, jemalloc) are recreated in the child. A
-missing module is not an error here, since a task that needs it reports it. pandas is on
-the list because Arrow imports an installed pandas on the first conversion from a list.
+Their threads (OpenBLAS, jemalloc) are recreated in the child, so they survive a fork. A missing
+module is not an error here: a task that needs it reports it. pandas is on the list because Arrow
+imports an installed pandas on the first conversion from a list.
 """
 
 

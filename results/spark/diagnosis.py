@@ -19,7 +19,7 @@ class SparkAndJava(Diagnosis):
     doc = "PySpark and Java, for reports and soaks on a cluster"
 
     def look(self) -> tuple[bool, str]:
-        """Return whether PySpark and Java are usable; also versions, or installation advice."""
+        """Return whether PySpark and Java are usable, and their versions or installation advice."""
         from results.spark.session import check_java
 
         try:

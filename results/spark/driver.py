@@ -1,6 +1,6 @@
 """Does a report's work on Spark: judges runs until no work is pending, then answers questions.
 
-Tasks handle ranges of runs; the driver only handles kinds of runs, ranges and sums. If a job is
+Tasks handle ranges of runs. The driver only handles kinds of runs, ranges and sums. If a job is
 lost, the results that it appended stay. The driver then submits the remaining work again, as long
 as every submission makes progress. Results that a finished job could not make are not tried again.
 """
@@ -62,7 +62,7 @@ class SparkLake:
         jobs: int | None = None,
         again: bool = False,
     ) -> None:
-        """Prepare a report; `extent` limits its answers; `jobs` is the number of concurrent tasks.
+        """Prepare a report. `extent` limits its answers. `jobs` is the number of concurrent tasks.
 
         `jobs` defaults to the number of Spark's cores. With `again`, results that earlier reports
         left unsettled are computed again.
@@ -76,7 +76,7 @@ class SparkLake:
         self._slots: int | None = None
         self._label = label
         self._extent = extent
-        # the answers that `check` received on the way, if they are still up to date
+        # the answers that `check` received along the way, if they are still up to date
         self._told: Told | None = None
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
@@ -84,7 +84,7 @@ class SparkLake:
         self._results = results
         self._begin: Files | None = Files.of(
             self._found()
-        )  # the stored results, as the first two jobs have seen them
+        )  # the stored results, as the first two jobs saw them
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
@@ -128,7 +128,7 @@ class SparkLake:
     def _kinds(self) -> list[RunsOfKind]:
         """Run the first job, which reads the kinds of runs.
 
-        Workers on this machine usually need no preparation. Only if they lack a module, the driver
+        Workers on this machine usually need no preparation. If they lack a module, the driver
         prepares them and runs the job again.
         """
         asking = self._asking(self._begin)
@@ -141,7 +141,6 @@ class SparkLake:
         return kinds(self._spark, asking, slots=self._at_once())
 
     def _name(self, first: Sequence[str], total: int, what: str, text: str) -> None:
-        """Add the same problem for many runs, naming the first few."""
         self._add([Problem(run, what, text) for run in first], total)
 
     def _add(self, first: Sequence[Problem], total: int) -> None:
@@ -180,8 +179,8 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # After a finished job, only results that a budget limited are pending. If other results
-            # are missing, the job could not make them, so this report skips them.
+            # After a finished job, only results that a budget limited are pending. The job could
+            # not make other missing results, so this report skips them.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:
@@ -206,7 +205,7 @@ class SparkLake:
             self.problems.add(problem)
 
     def _at_once(self) -> int:
-        """Return how many tasks run at once; the first call starts and prepares workers."""
+        """Return how many tasks run at once. The first call starts and prepares workers."""
         if self._slots is None:
             self._slots = prepare_workers(self._spark, "duckdb")
         return self._jobs or self._slots
@@ -242,7 +241,7 @@ class SparkLake:
     # Answers -------------------------------------------------------------------------------------
 
     def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
-        """Return `checked` with final counts and problems; also an engine that has the answers."""
+        """Return `checked` with final counts and problems, and an engine that has the answers."""
         engine, account = self._told or self._tell(self._asking())
         name_lacking(self.problems, account.lost, account.lost_total)
         checked_account = msgspec.structs.replace(
@@ -259,7 +258,7 @@ class SparkLake:
             return tell(self._spark, asking, slots=self._readers())
 
     def _asking(self, results: Files | None = None) -> Asking:
-        """Make a request to all tasks; `results` defaults to the result lake's current state."""
+        """Make a request to all tasks. `results` defaults to the result lake's current state."""
         return Asking(
             lake=Files.of(self._snapshot),
             results=results or Files.of(self._found()),

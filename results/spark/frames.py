@@ -32,7 +32,7 @@ from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import troubles
 
 TASKS_MAX: Final = 64
-BATCH_ROWS: Final = 8_192  # bounds the memory of a task: a row group may be a gigabyte
+BATCH_ROWS: Final = 8_192  # limits the memory of a task: a row group may be a gigabyte
 _GLOB: Final = re.compile(r"([\\*?\[\]{}])")  # special characters of Hadoop's path patterns
 _ITSELF: Final = r"\\\1"
 
@@ -83,7 +83,7 @@ def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema:
 def read_files(
     batches: Iterable[pa.RecordBatch], *, uri: str, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task's files; `batches` has their paths."""
+    """Yield the rows of a task's files. `batches` has their paths."""
     place = Place(uri, options)
     for batch in batches:
         for path in batch.column("path").to_pylist():

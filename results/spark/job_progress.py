@@ -1,8 +1,8 @@
 """Follows the progress of a Spark job in the lake, to which executors append a row per judged run.
 
-This works with any kind of Spark, including Connect, and only costs one read of a log now and then.
-A task has a range of keys, so the first run of an append identifies the task. From the task's cost
-follows the cost of the appended runs.
+This works with any kind of Spark, including Connect, and only takes one read of a log now and then.
+A task has a range of keys, so the first run of an append identifies the task. The cost of the
+appended runs follows from the task's cost.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Answers a report's questions on Spark: each task for a range of runs; one task adds up.
 
-For its range, a task does the same as a report without Spark does for all runs (`ReportRuns`,
-DuckDB, and the SQL of `results/questions/sql`). One task then adds up the partial answers
-(`results.questions.partial_answers`). So the driver gets no rows of runs, except the first few in
-answers that list runs. Spark transports the partial answers as Arrow batches in binary cells, which
-works equally on `local[N]`, a cluster and Connect.
+For its range, a task does the same as a report without Spark does for all runs. One task then adds
+up the partial answers (`results.questions.partial_answers`). So the driver gets no rows of runs,
+except the first few in answers that list runs. Spark transports the partial answers as Arrow
+batches in binary cells, which works on `local[N]`, a cluster and Connect.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """The numbers of pending and of unavailable results of some runs.
 
-    `lost` has only the first few runs with lost results; `lost_total` counts all of them.
+    `lost` has only the first few runs with lost results. `lost_total` counts all of them.
     """
 
     left: int  # number of pending results
@@ -84,7 +83,7 @@ class ToldEngine:
         self._answers = answers
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """Return a stored answer; the tasks have already limited it to the report's extent."""
+        """Return a stored answer. The tasks have already limited it to the report's extent."""
         del extent
         return self._answers.get(name)
 
@@ -237,7 +236,7 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 
 def _sum(accounts: Sequence[Account]) -> Account:
-    """Add up accounts; keep only the first few runs that lost results."""
+    """Add up accounts. Keep only the first few runs that lost results."""
     lost = sorted((entry for each in accounts for entry in each.lost), key=lambda entry: entry.run)
     lacking = sorted(
         (entry for each in accounts for entry in each.lacking), key=lambda entry: entry.first
@@ -256,7 +255,7 @@ def _sum(accounts: Sequence[Account]) -> Account:
 
 
 def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield a table as cells of bounded size; an empty table has one cell, for its columns."""
+    """Yield a table as cells of bounded size. An empty table has one cell, for its columns."""
     size = max(1, rows.num_rows * CELL_BYTES // max(rows.nbytes, 1))
     for begin in range(0, max(rows.num_rows, 1), size):
         sink = pa.BufferOutputStream()

@@ -3,7 +3,7 @@
 A task plans and judges its runs with the same code as all other executors
 (`results.judging.report_runs`, `results.judging.unit_judge`), and returns one small row to the
 driver. If Spark repeats a task, on any machine, the task first looks for existing results of its
-runs. If two tasks append the same results, these count only once (`results.judging.result_lake`).
+runs. If two tasks append the same results, these count only once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def judge_ranges(
 
 @contextlib.contextmanager
 def _scratch(round_: str) -> Iterator[Path]:
-    """Make a folder on this machine for one job; killed workers leave markers in the folder."""
+    """Make a folder on this machine for one job. Killed workers leave markers in the folder."""
     folder = Path(tempfile.gettempdir()) / f"harness-{round_}"
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder

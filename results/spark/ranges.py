@@ -1,9 +1,8 @@
 """Cuts the runs of a lake into ranges of about equal size, one for each task.
 
 In every table, the rows of a run are adjacent, and runs are in the order of keys. So a task reads
-its range in all tables directly from files, and no data are moved between tasks. Ranges begin at
-the first key of a file or, in a file that is too large for a task, of a row group. So no rows are
-read to choose the ranges.
+its range in all tables directly from files. A range begins at the first key of a file or, in a file
+that is too large for a task, of a row group. So no rows are read to choose the ranges.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from results.questions.engines import Extent
 Range = tuple[str, str | None]
 """A range of runs: its first run, and the first run of the next range (`None` for the last)."""
 ROWS_MAX: Final = 16_000_000
-"""Maximum rows of a range in the largest table: about fifty thousand runs."""
+"""The maximum number of rows of a range in the largest table, for about fifty thousand runs."""
 ROWS_MIN: Final = 1_000_000
-"""Minimum rows of a range; for fewer rows, a further task costs more than it gains."""
+"""The minimum number of rows of a range. For fewer rows, a further task does not pay off."""
 _GIVEN: Final = "HARNESS_GIVEN_"  # prefix of variables that mark settings from a driver
 
 
@@ -47,7 +46,7 @@ class Files(NamedTuple):
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
     def snapshot(self, options: Mapping[str, str]) -> Snapshot:
-        """Rebuild the snapshot; `options` supplement this process's settings of the store."""
+        """Rebuild the snapshot. `options` supplement this process's settings of the store."""
         tables = {name: tuple(files) for name, files in self.tables.items()}
         return Snapshot(self.version, tables, self.schemas, Place(self.uri, options))
 
@@ -61,7 +60,7 @@ class Asking(NamedTuple):
     budgets: Sequence[Budget]
     wants: Mapping[Kind, Wants]
     label: str | None
-    since: str  # ignore unsettled results from before this time; empty: use all
+    since: str  # ignore unsettled results from before this time; empty: use all results
     extent: Extent
     settled: bool = False  # whether ranges with pending results list these instead of answering
     above: int = 0  # the budget level above which pending results are listed
@@ -70,7 +69,7 @@ class Asking(NamedTuple):
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:
-    """Cut all runs into ranges, one per task; `slots` tasks run at once.
+    """Cut all runs into ranges, one per task. `slots` tasks run at once.
 
     Ranges are about equally large in the table that has the most rows.
     """
@@ -117,7 +116,7 @@ def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
 
 
 def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
-    """Return a frame with the number of each range, one per task; tasks start in order of numbers.
+    """Return a frame with the number of each range, one per task. Tasks start in order of numbers.
 
     Spark generates these numbers itself, without a table from the driver and without a shuffle.
     """

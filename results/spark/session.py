@@ -55,15 +55,15 @@ FRUGAL: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""Java options: Java only moves file names and small tables here, so optimising its code costs more
-than it saves, and so does verifying the bytecode of Spark's 20,000 classes.
+"""Java options. Java only moves file names and small tables here, so optimising its code and
+verifying Spark's bytecode take more time than they save.
 """
 _started_at: dict[str, str] = {}
 """The URL of this process's session, under the key `url`."""
 
 
 def get_spark(url: str) -> SparkSession:
-    """Return this process's session at `url`; a session at another URL is stopped first.
+    """Return this process's session at `url`. A session at another URL is stopped first.
 
     The session ends with the process, or by `.stop()`. Raises `UsageError` for an unknown URL or a
     missing package. Raises `InfrastructureError` if the address accepts no connection, Java is
@@ -112,7 +112,7 @@ def _cores(local: re.Match[str]) -> int:
 def cores_here() -> int:
     """Return how many tasks this process's session runs at once, if it is `local[N]`, else 0.
 
-    It is also 0 if workers run another interpreter than the driver, which may lack packages.
+    It is also 0 if workers run another interpreter than the driver.
     """
     local = _LOCAL.fullmatch(_started_at.get("url", ""))
     return _cores(local) if local and _own_python() else 0
@@ -133,7 +133,7 @@ def _stop() -> None:
 
 
 def _checked(url: str) -> str:
-    """Check a URL and convert it to Spark's form; `local[N]` gets three attempts per task."""
+    """Check a URL and convert it to Spark's form. `local[N]` gets three attempts per task."""
     local = _LOCAL.fullmatch(url)
     if local is not None:
         return f"local[{local['cores'] or '*'},{local['attempts'] or _ATTEMPTS}]"
@@ -146,7 +146,7 @@ def _checked(url: str) -> str:
 
 
 def _settings(master: str) -> dict[str, str]:
-    """Return settings for a quiet Spark without a web server; workers limit their own memory."""
+    """Return settings for a quiet Spark without a web server. Workers limit their own memory."""
     settings = {
         "spark.app.name": "harness report",
         "spark.ui.enabled": "false",
@@ -155,7 +155,7 @@ def _settings(master: str) -> dict[str, str]:
     }
     local = _LOCAL.fullmatch(master)
     if local is not None:
-        # For small tables, 200 partitions and compiled plans cost more than the work.
+        # For small tables, 200 partitions and compiled plans take more time than the work.
         settings |= {
             "spark.sql.shuffle.partitions": str(_cores(local)),
             "spark.sql.adaptive.enabled": "false",
@@ -198,9 +198,8 @@ def _quiet_launch() -> Iterator[None]:
 def prepare_workers(spark: SparkSession, *modules: str) -> int:
     """Make our packages and plug-ins importable in workers; return the number of concurrent tasks.
 
-    If workers lack packages of ours, the driver sends these in a zip. The zip has no third-party
-    packages: raises `InfrastructureError` if workers lack pyarrow, numpy, msgspec, one of
-    `modules`, or a requirement of a plug-in.
+    If workers lack packages of ours, the driver sends these in a zip. Raises `InfrastructureError`
+    if workers lack pyarrow, numpy, msgspec, one of `modules`, or a requirement of a plug-in.
     """
     distributions = plugin_distributions()
     missing = _ask_workers(spark, distributions, modules)
@@ -277,7 +276,7 @@ def _ask_workers(
             error = str(missing)
         yield pa.RecordBatch.from_pydict({"error": [error], "lacking": [" ".join(lacking)]})
 
-    # `range` makes one partition per core: the only way to count cores that also works on Connect.
+    # `range` makes one partition per core. Only this way to count cores also works on Connect.
     frame: Any = spark.range(1 << 16)
     try:
         with _told_while_waiting():
@@ -299,9 +298,9 @@ def _ask_workers(
 def map_tasks(
     spark: SparkSession, rows: pa.Table, work: Callable[..., Any], ddl: str, tasks: int
 ) -> pa.Table:
-    """Run `work` over rows on Spark; all rows with the same number in the column `task` are a task.
+    """Run `work` over rows on Spark. All rows with the same number in the column `task` are a task.
 
-    From Spark 4.1 on, tasks start in the order of their numbers; before, in any order.
+    From Spark 4.1 on, tasks start in the order of their numbers.
     """
     return in_tasks(spark.createDataFrame(rows), tasks).mapInArrow(work, ddl).toArrow()
 
@@ -338,7 +337,7 @@ def raise_if_interrupted(error: BaseException) -> None:
     """Raise `KeyboardInterrupt` if Ctrl-C is the cause of an error from Spark.
 
     On Ctrl-C, PySpark cancels all jobs, and errors during this cleanup hide the interrupt. It would
-    look like a failed job, which would be retried or reported.
+    look like a failed job.
     """
     errors: list[BaseException] = [error]
     for each in errors:
@@ -355,7 +354,7 @@ def cause_of(error: BaseException) -> str:
     """Return the line of a long Spark error that names the cause, an error in Python or Java.
 
     Without such a line, return the first line. If the error came through Py4J, return the second
-    line, since the first one only names the called method.
+    line, since the first only names the called method.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [match[1] for line in lines if (match := _OURS.match(line)) is not None]

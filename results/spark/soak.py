@@ -1,18 +1,16 @@
 """Runs the seeds of a soak on Spark. The rows of a DataFrame are ranges of seeds for tasks.
 
-Each task runs the seeds of its ranges one after the other in an isolated worker process, like a
-soak on one machine. So a seed that kills its process does not affect Spark. A task writes runs to
-the store, which all executors must share. With a lake, executors need to share only the lake: a
-task writes runs to a local folder and appends them to the lake. A task returns the results of its
-seeds as rows, and the driver journals them.
+Each task runs the seeds of its ranges one after the other in an isolated worker process. So a seed
+that kills its process does not affect Spark. A task writes runs to the store, which all executors
+must share. With a lake, a task writes runs to a local folder and appends them to the lake. A task
+returns the results of its seeds as rows, and the driver journals them.
 
-A driver that is killed loses the seeds that it last sent, so seeds are sent in waves: short ones at
-first, then waves of about `WAVE_S`. With a lake, waves are longer, for two reasons: finished runs
-are not lost, and a task appends to the lake only once, at a cost that does not depend on the number
-of runs.
+A driver that is killed loses the seeds that it last sent, so seeds are sent in waves (batches) of
+about `WAVE_S`. With a lake, waves are longer: finished runs are not lost, and a task appends only
+once.
 
 With a lake, the task also makes the pages of runs that are not valid, because only the task has the
-folders of its runs. It makes at most as many pages as the soak still wants when the wave begins.
+folders of its runs.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ GROWTH_MAX: Final = 4.0
 SEEDS_A_SLOT_MIN: Final = 4
 WAVE_SEEDS_MAX: Final = 50_000
 TASKS_A_SLOT: Final = 3
-"""Tasks per slot (a core for one task): slots that finish early get another task. Each task costs
+"""Tasks per slot (a core for one task). Slots that finish early get another task. Each task takes
 the start of a worker, about 0.3 s.
 """
 _NONE: Final[Mapping[str, str]] = {}
@@ -56,7 +54,7 @@ ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
 class SparkSoak(SoakExecutor):
-    """The soak executor `spark`: runs seeds on the Spark cluster in `--spark-master`."""
+    """The soak executor `spark`, which runs seeds on the Spark cluster in `--spark-master`."""
 
     api_version = 1
     name = "spark"

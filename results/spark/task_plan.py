@@ -1,9 +1,9 @@
 """Groups pending runs into tasks of about equal cost.
 
 The tasks of a first job (`results.spark.range_answers`) cut the pending work of their runs into
-small ranges. The driver joins neighbouring ranges to tasks whose size suits the total work; it
-handles a few numbers per range, but no runs. A run is a task of its own if it costs more than a
-task should, or if it reached a budget before. The most expensive tasks start first.
+small ranges. The driver joins neighbouring ranges to tasks whose size suits the total work. A run
+is a task of its own if it costs more than a task should, or if it reached a budget before. The most
+expensive tasks start first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from results.spark.ranges import Range
 TASKS_A_SLOT: Final = 12
 """Tasks per slot (a core for one task): many, so a lost task is cheap and progress shows early."""
 COST_MIN: Final = 8_000_000_000
-"""Minimum cost of a task (CPU ns): the start and commit of a cheaper task would not pay off.
+"""The minimum cost of a task (CPU ns). A cheaper task takes less time than its start and commit.
 
 If the work per slot costs less than `COST_MIN`, the minimum is a quarter of `COST_MIN`.
 """
 COST_MAX: Final = 60_000_000_000
-"""Maximum cost of a task, unless a single run costs more."""
+"""The maximum cost of a task, unless a single run costs more."""
 TASKS_MAX: Final = 100_000
 
 
@@ -75,7 +75,7 @@ class Todo(NamedTuple):
 
 
 def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
-    """Join neighbouring ranges to tasks of suitable cost; `slots` tasks run at once."""
+    """Join neighbouring ranges to tasks of suitable cost. `slots` tasks run at once."""
     cost = sum(part.cost for part in ranges)
     size = task_cost(cost, slots)
     joined: list[Lacking] = []

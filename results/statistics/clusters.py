@@ -5,8 +5,8 @@ this module uses the interval of Korn and Graubard (Survey Methodology 24, 1998)
 Pearson's interval for the number of independent trials that would have the observed variance
 between clusters. Student's t corrects it for a small number of clusters.
 
-A share of 0 or 1 shows no variance between clusters. In a comparison, such a side gets the design
-effect of the other side, because events that come in bursts there may come in bursts here as well.
+A share of 0 or 1 shows no variance between clusters. In a comparison, such a share gets the design
+effect of the other share.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Clusters(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[int, int]]) -> Clusters:
-        """Collect (hits, trials) per cluster; clusters without a trial are left out."""
+        """Collect (hits, trials) per cluster. Clusters without a trial are left out."""
         some = [pair for pair in pairs if pair[1]]
         return cls(tuple(hits for hits, _ in some), tuple(trials for _, trials in some))
 
@@ -38,7 +38,7 @@ class Clusters(NamedTuple):
     def design_effect(self) -> float | None:
         """The share's variance, divided by its variance if trials were independent; at least 1.
 
-        It is `None` if it is unknown: there are fewer than two clusters, or the share is 0 or 1.
+        `None` if there are fewer than two clusters, or if the share is 0 or 1.
         """
         count, total, share = len(self.trials), sum(self.trials), self.share
         if share is None or count < 2 or share in {0.0, 1.0}:
@@ -76,7 +76,7 @@ def same_share(one: Clusters, other: Clusters) -> float:
 
 
 def _binomial(hits: float, trials: float, alpha: float) -> Interval:
-    """Return Clopper and Pearson's interval; hits and trials need not be integers."""
+    """Return Clopper and Pearson's interval. Hits and trials need not be integers."""
     from scipy.special import betaincinv
 
     low = 0.0 if hits <= 0 else float(betaincinv(hits, trials - hits + 1, alpha / 2))

@@ -1,21 +1,20 @@
 """Intervals and tests that SQL cannot compute portably.
 
 * Shares of runs (verdicts, detection) use Wilson's score interval. For 0 of N runs there is also
-  the one-sided exact bound "rate < x at 95 %" (the "rule of three" without its approximation).
+  the one-sided exact bound "rate < x at 95 %".
 * Operations of one run are not independent trials, because one long outage makes hundreds of them
   fail. So for counts of operations, and for times, the unit is the **run**. `risk_ratio` is a ratio
-  of two pooled rates whose variance is linearised over runs (Woodruff's method for cluster samples:
-  Woodruff 1971; Cochran, *Sampling Techniques*, 6), with Student's t.
+  of two pooled rates whose variance is linearised over runs (Woodruff 1971; Cochran, *Sampling
+  Techniques*, 6), with Student's t.
 * Comparisons of two labels use Fisher's exact test for shares of runs, and the rank-sum test
-  (Wilcoxon, Mann-Whitney) for quantities that each run has. With few runs, the rank-sum test is
-  exact and counts all arrangements. With many runs, it uses the normal approximation, corrected for
-  ties and continuity. Intervals of a median are order statistics, which assume nothing about the
-  distribution.
+  (Wilcoxon, Mann-Whitney) for quantities that each run has. With many runs, the rank-sum test uses
+  the normal approximation, corrected for ties and continuity. Intervals of a median are order
+  statistics.
 * A table of many comparisons uses Holm's step-down procedure, which keeps the chance of any false
   alarm in the whole table at 5 % or less (Holm 1979).
 
-Quantiles of distributions come from `scipy.special`, because an import of `scipy.stats` would take
-a second.
+Quantiles of distributions come from `scipy.special`, because an import of `scipy.stats` takes a
+second.
 """
 
 from __future__ import annotations
@@ -106,8 +105,7 @@ def _log_choose(n: int, k: int) -> float:
 class Sums(NamedTuple):
     """Sums over runs. A run has `a` hits in `n` trials with a fault, and `b` in `m` without.
 
-    There are also sums of products: for example, `an` is the sum over runs of `a * n`. All sums are
-    integers, so they can be added up exactly, in any order.
+    There are also sums of products: for example, `an` is the sum over runs of `a * n`.
     """
 
     runs: int  # number of runs with any trial
@@ -128,7 +126,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
-        """Add up runs; a row has the `a`, `n`, `b` and `m` of one run."""
+        """Add up runs. A row has the `a`, `n`, `b` and `m` of one run."""
         sums = [0] * len(cls._fields)
         for a, n, b, m in rows:
             terms = (

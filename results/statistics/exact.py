@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from results.statistics.estimates import ALPHA, Interval, fisher_exact
 
 _STEPS: Final = 40
-"""Bisections of an interval of length 1, down to 1e-12."""
+"""The number of bisections of an interval of length 1, down to 1e-12."""
 _P_MIN: Final = 1e-12
 
 
@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
     stopped: bool = False
 
     def interval(self, alpha: float = ALPHA) -> Interval:
-        """Return the exact two-sided interval: it misses the rate with probability <= `alpha`."""
+        """Return the exact two-sided interval. It misses the rate with probability <= `alpha`."""
         if self.stopped and self.hits:
             return first_hit_interval(self.trials, alpha)
         return binomial_interval(self.hits, self.trials, alpha)
@@ -54,9 +54,8 @@ def binomial_interval(hits: int, trials: int, alpha: float = ALPHA) -> Interval:
 def disagreement(one: Outcome, other: Outcome) -> float:
     """Return a two-sided p-value for the hypothesis that both outcomes have the same rate.
 
-    If both numbers of trials were fixed, this is Fisher's exact test. Otherwise the p-value is the
-    smallest error at which the two intervals, each with half of the error, are disjoint: if both
-    rates are equal, at least one of two disjoint intervals misses the rate.
+    If both numbers of trials were fixed, this is Fisher's exact test. Otherwise it is the result of
+    `smallest_error`.
     """
     if not (one.trials and other.trials):
         return 1.0
@@ -69,8 +68,9 @@ def disagreement(one: Outcome, other: Outcome) -> float:
 def smallest_error(one: Callable[[float], Interval], other: Callable[[float], Interval]) -> float:
     """Return the smallest error at which two intervals, each with half of the error, are disjoint.
 
-    `one` and `other` map an error to the interval with this error. The result is a p-value for the
-    hypothesis that both rates are equal. It is at least `_P_MIN`.
+    `one` and `other` map an error to the interval with this error. If both rates are equal, at
+    least one of two disjoint intervals misses the rate, so the result is a p-value. It is at least
+    `_P_MIN`.
     """
 
     def disjoint(alpha: float) -> bool:

@@ -1,18 +1,15 @@
 """Pools the effect of a fault in many settings (strata) to one ratio with an interval.
 
-Adding up runs of different settings can reverse an effect (Simpson's paradox). A stratified ratio
-never compares runs of different strata. Each stratum compares its own trials with and without a
-fault, and the ratios are pooled by the Mantel-Haenszel method (1959; for ratios of rates: Rothman,
-Greenland and Lash, *Modern Epidemiology*, 15):
+Adding up runs of different settings can reverse an effect (Simpson's paradox). So each stratum
+compares its own trials with and without a fault, and the ratios are pooled by the Mantel-Haenszel
+method (1959; for ratios of rates: Rothman, Greenland and Lash, *Modern Epidemiology*, 15):
 
-    R = sum(a m / (n + m)) / sum(b n / (n + m))
+R = sum(a m / (n + m)) / sum(b n / (n + m))
 
 Here a stratum has `a` hits in `n` trials with the fault, and `b` hits in `m` trials without it. For
 a single stratum, R is the ratio of the two rates, with the same interval as in
-`results.statistics.estimates.risk_ratio`: the unit is the run, and log R is linearised over the
-totals of runs. The covariance of these totals is computed within each stratum, so sums over runs
-(`Sums`) are enough. The terms nearly cancel, so the arithmetic is exact up to the final square
-root.
+`results.statistics.estimates.risk_ratio`: log R is linearised over the totals of runs. The terms
+nearly cancel, so the arithmetic is exact up to the final square root.
 
 Cochran's Q tests whether the log ratios of the strata agree. If its p-value is small, a single
 number does not describe all strata.

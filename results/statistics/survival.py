@@ -4,8 +4,7 @@
 without a failure is censored at its end: nothing is known about further operations. The estimate is
 Kaplan and Meier's (1958), and its variance Greenwood's (1926). The interval is computed for
 log(-log S), so it stays between 0 and 1 (Kalbfleisch and Prentice, *The Statistical Analysis of
-Failure Time Data*, 1.4). If a failure and an end have the same number of operations, the failure
-comes first.
+Failure Time Data*, 1.4).
 
 *Detection* is the probability that n seeds find a failure: 1 - (1 - p)^n, if a share p of all seeds
 fails. This probability rises with p, so the ends of Wilson's interval of p give the ends of the

@@ -30,7 +30,7 @@ SECTIONS: Final = {
 
 
 class RunSide(msgspec.Struct, frozen=True, kw_only=True):
-    """A run on one side (one of the two targets), for the list of runs."""
+    """A run on one of the two targets, for the list of runs."""
 
     run: str
     seed: int
@@ -56,7 +56,7 @@ class CaseTwin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Twin(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparisons of all cases; `names` are the two targets."""
+    """The comparisons of all cases. `names` are the two targets."""
 
     schema_version: int = 1
     names: tuple[str, str]
@@ -100,7 +100,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 def compare(
     names: tuple[str, str], materials: Sequence[Material], known: Sequence[KnownDifference] = ()
 ) -> Twin:
-    """Compare the runs of all cases; all tests together get one correction (Holm)."""
+    """Compare the runs of all cases. All tests together get one correction (Holm)."""
     tables = [rows_of(each.left, each.right) for each in materials]
     tested = [row.p for rows in tables for row in rows if row.p is not None]
     adjusted = iter(holm(tested))

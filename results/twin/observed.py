@@ -1,15 +1,14 @@
 """Observes one run: counts per stretch of time, durations, faults and verdicts.
 
 Observations come from clients and from the harness, which work in the same way for every target.
-Only the phases under load count, because probes and final reads are not part of the case.
+Only the phases under load count.
 
 * **Counts** are trials and hits per *block*, a stretch of the run as long as the case's interval
   between faults. Blocks are the units of the tests, since operations of one outage are not
   independent.
 * **Times** are lists of durations in ns. A *failover* lasts from a fault to the first acknowledged
   change that was invoked after the fault, and a *recovery* from a heal to the next acknowledged
-  change. Several faults or heals before the same change count once, since they are one outage. An
-  *election* lasts from a fault to the next new leader, if there is one before the next fault.
+  change. An *election* lasts from a fault to the next new leader.
 * **Requests** are pairs of a request and its answer, if the case lists its operations and plans no
   faults.
 """
@@ -42,7 +41,7 @@ BLOCKS_MAX: Final = 1000
 SAMPLE_CHARS_MAX: Final = 200
 REQUEST_CHARS_MAX: Final = 120
 NEVER_SENT: Final = "never sent"
-"""The answer to a request for which the run had no time."""
+"""The answer to a request that the run had no time to send."""
 OUTCOME, ANSWER, MESSAGE = "outcome", "answer", "message"
 FAILOVER, ELECTION, RECOVERY, OUTAGE, LATENCY = (
     "failover", "election", "recovery", "outage", "latency",
@@ -66,7 +65,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     samples: dict[str, str]  # the first text of each message, by name
     times: dict[str, list[int]]
     elections: list[int]  # changes of the leader, per block
-    asked: bool  # whether the harness polled for leaders every second, so saw elections late
+    asked: bool  # whether the harness polled for leaders every second, and so saw elections late
     faults: dict[str, tuple[int, int]]  # per nemesis: the faults that hit, and all faults
     requests: list[tuple[str, str]] | None  # each request and its answer, in words
 
@@ -92,7 +91,7 @@ def _results_in(folder: Path) -> tuple[CheckResult, ...]:
 
 
 def observed(run: StoredRun, verdict: Verdict, results: tuple[CheckResult, ...]) -> Observed:
-    """Observe a run; a pure function of its case, its history and its results."""
+    """Observe a run. This is a pure function of its case, its history and its results."""
     counts = _Counts(run.case, run.history)
     faults = faults_of(run.history.of_process(NEMESIS), most=None)
     return Observed(
@@ -218,7 +217,7 @@ def _times(history: History, every: Sequence[Fault]) -> dict[str, list[int]]:
 
 
 def _wait(waits: dict[str, dict[int, int]], name: str, start: int, end: int) -> None:
-    """Record a wait from `start` to `end`; of waits with the same end, only the longest counts."""
+    """Record a wait from `start` to `end`. Of waits with the same end, only the longest counts."""
     by_end = waits.setdefault(name, {})
     by_end[end] = min(start, by_end.get(end, start))
 

@@ -13,11 +13,11 @@ from results.twin.rows import Mark, Row, Shown
 from results.twin.text import headline, in_words
 
 ROWS_MAX: Final = 400
-"""The most rows of one section that the page shows; the JSON has all."""
+"""The maximum number of rows of one section on the page. The JSON has all rows."""
 
 
 def render(twin: Twin) -> str:
-    """Render the page as HTML; raises `UsageError` if Jinja2 is missing."""
+    """Render the page as HTML; raise `UsageError` if Jinja2 is missing."""
     style = "valid" if not twin.unexplained else "invalid"
     values: dict[str, Any] = {
         "twin": twin,
@@ -42,7 +42,6 @@ def render(twin: Twin) -> str:
 
 
 def _tiles(twin: Twin) -> list[tuple[str, str, str, str]]:
-    """Return the numbers at the top of the page: name, number, explanation and style."""
     differs, open_ = twin.rows(Mark.DIFFERS), twin.unexplained
     runs = [sum(len(case.runs[side]) for case in twin.cases) for side in (0, 1)]
     return [
@@ -69,7 +68,6 @@ def _tiles(twin: Twin) -> list[tuple[str, str, str, str]]:
 
 
 def _counts(case: CaseTwin) -> list[str]:
-    """Return the numbers of one case for the table of cases."""
     verdicts = []
     for side in case.runs:
         names = [run.verdict for run in side]
@@ -101,7 +99,7 @@ def _scale(row: Row) -> float:
 
 
 def _line(side: Shown, scale: float) -> tuple[float, float, float] | None:
-    """Return start, middle and end of a side's drawing, in percent; durations are logarithmic."""
+    """Return start, middle and end of a side's drawing, in percent. Durations are logarithmic."""
     if side.quantiles:
         begin, middle, end = (_log(side.quantiles[at], scale) for at in (0, 1, 3))
         return begin, middle, end

@@ -5,16 +5,14 @@ of the pages that compare equal targets, at most one in twenty has a wrong mark.
 
 * For shares of operations, answers and messages: their intervals (`results.statistics.clusters`,
   with blocks of runs as units) do not overlap.
-* For durations, and elections per block: the rank-sum test. If the harness has to ask for the
-  leader, it sees a new one up to a second late, so elections differ only if they do for every such
-  delay.
+* For durations, and elections per block: the rank-sum test. A harness that polls for the leader
+  sees a new leader up to a second late, so the test must hold with and without this delay.
 * For faults that hit, permits that were used, and verdicts: Fisher's exact test over faults or
   runs.
 * Answers to listed requests do not depend on chance: they differ if the two sides have no answer in
   common.
 
-A row that occurs on only one side, but too rarely for a test, is marked **one-sided**: either the
-other side never does this, or there were too few runs to see it.
+A row that occurs on only one side, but too rarely for a test, is marked **one-sided**.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from results.twin.observed import (
 )
 
 TIMES_MAX: Final = 2000
-"""The most times of one kind and side that a test compares; the first ones are taken."""
+"""The maximum number of times of one kind and side that a test compares, from the first on."""
 OK: Final = "ok"
 
 
@@ -95,7 +93,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows_of(left: Sequence[Observed], right: Sequence[Observed]) -> list[Row]:
-    """Compare the runs of two targets; `marked` adds the marks."""
+    """Compare the runs of two targets. `marked` adds the marks."""
     listed = [run.requests for run in (*left, *right)]
     if listed and all(each is not None for each in listed):
         rows = list(_request_rows(left, right))

@@ -1,7 +1,7 @@
 """Plans one case for two targets, with equal operations, faults and seed.
 
 The first target plans the faults, and the other target gets the same plan. Options that only the
-first target has are ignored for the other.
+first target has are ignored for the other target.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the runs of a comparison, alternately on both sides; stored runs are reused."""
+"""Makes the runs of a comparison, alternately on both sides. Stored runs are reused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sit(
     """Yield each run with its side (0 or 1), after making the runs that the store lacks.
 
     The sides take turns, so that other load on the machine slows down both. A stored run is reused
-    if the present version of the code made it; with `any_code`, whichever version made it.
+    if the present version of the code made it; with `any_code`, if any version made it.
     """
     for plans in sides.plans:
         for side, plan in enumerate(plans):

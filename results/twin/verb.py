@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def exit_code_of(twin: Twin) -> int:
-    """Return the exit code of a comparison; the end of `harness twin --help` explains the codes."""
+    """Return the exit code of a comparison. The end of `harness twin --help` explains the codes."""
     if not twin.compared:
         return EXIT_UNKNOWN
     return EXIT_INVALID if twin.unexplained else EXIT_VALID

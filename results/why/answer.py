@@ -1,4 +1,4 @@
-"""The answer to why a run failed, as data; reads and writes its file in the run's folder."""
+"""The answer to why a run failed, as data. It is stored in the run's folder."""
 
 from __future__ import annotations
 
@@ -84,10 +84,9 @@ class FaultSpan(msgspec.Struct, frozen=True, kw_only=True):
 class Inevitable(msgspec.Struct, frozen=True, kw_only=True):
     """The time from which on every run failed, and the events just before this time.
 
-    `from_ns` is `None` if no such time was found; `before_ns` is the last point from which some
-    run still passed. If `is_turn` is false, the failure rate at `from_ns` does not differ
-    significantly from the rate at any earlier point, so nothing shows that the run took a wrong
-    turn there.
+    `from_ns` is `None` if no such time was found. `before_ns` is the last point from which some run
+    still passed. If `is_turn` is false, the failure rate at `from_ns` does not differ significantly
+    from the rate at any earlier point.
     """
 
     from_ns: int | None = None

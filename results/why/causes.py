@@ -1,10 +1,10 @@
 """Measures the failure rate of a case without each of its parts, and concludes which parts matter.
 
 A part is *necessary* if no run failed without it, and the difference from the whole case is
-significant (Fisher's exact test over seeds, corrected by Holm's method for the number of parts, at
-5 %). If runs without the part did fail, but significantly less or more often, the failure is rarer
-or more frequent without the part. A difference that is not significant proves nothing: of two parts
-that can replace each other, neither shows a difference.
+significant (Fisher's exact test over seeds, corrected by Holm's method, at 5 %). If runs without
+the part did fail, but significantly less or more often, the part makes the failure more or less
+frequent. A difference that is not significant proves nothing: of two parts that can replace each
+other, neither shows a difference.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from results.why.variants import Variant
 FIRST_MIN: Final = 10
 """The minimum number of seeds of a variant, unless the search has fewer."""
 FUTILE_P: Final = 0.5
-"""Above this p-value after the first seeds, a variant gets no more seeds."""
+"""A variant with a higher p-value than this after the first seeds gets no more seeds."""
 SEEDS_NAMED_STEP: Final = 10
 SEEDS_NAMED_MAX: Final = 1000
 _SEEDS: Final = 2**63
@@ -52,7 +52,7 @@ class Rates(NamedTuple):
 
 
 def counted_in(count: Count, trial: Trial, kind: Kind) -> Count:
-    """Return `count` with one more trial; `kind` is the failure that is counted."""
+    """Return `count` with one more trial. `kind` is the failure that is counted."""
     if trial.result.verdict == CRASH:
         return msgspec.structs.replace(count, crashed=count.crashed + 1)
     failed = kind in trial.kinds
@@ -112,12 +112,10 @@ def find_causes(
 ) -> Rates:
     """Try the case and each variant with up to `seeds` seeds, while `trials` allows it.
 
-    If the first third of a variant's seeds shows no sign of a difference, the variant gets no more
-    seeds. If its base fails so rarely that no part could be shown to be necessary, the variant gets
-    no seeds at all.
-
-    `recorded` is the case with the recorded operations of the run; variants without operations are
-    compared with it. `on_trial` is called after each trial.
+    A variant gets no more seeds if its first seeds show no sign of a difference. It gets no seeds
+    at all if the case fails so rarely that no part could be shown to be necessary. `recorded` is
+    the case with the recorded operations of the run. Variants without some operations are compared
+    with it. `on_trial` is called after each trial.
     """
     possible = [variant for variant in variants if variant.case is not None]
     bases = [case, *([recorded] if any(variant.recorded for variant in possible) else [])]
@@ -160,7 +158,6 @@ def _judged(
     base: Count,
     recorded: Count,
 ) -> tuple[Cause, ...]:
-    """Judge all variants; `counts` has the counts of the tried variants, by kind and name."""
     tried = [variant for variant in variants if (variant.kind, variant.name) in counts]
     pairs = [
         (counts[variant.kind, variant.name], recorded if variant.recorded else base)

@@ -2,8 +2,8 @@
 
 The first drawing has one row per part of the case. It shows the failure rate without this part as a
 dot on its 95 % interval, in front of the interval of the whole case. The second drawing shows the
-failure rate over the time of the run, as a line with a band, with the faults below. The answer in
-words and a key come before each drawing. The file contains no scripts.
+failure rate over the time of the run, as a line with a band, with the faults below. The file
+contains no scripts.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _moments(why: Why, across: Callable[[int], float], bottom: int) -> list[str]
 
 
 def _fault_lanes(faults: Sequence[FaultSpan], end_ns: int) -> list[tuple[str, list[FaultSpan]]]:
-    """Distribute faults over lanes without overlaps; each lane has the faults of one nemesis."""
+    """Distribute faults over lanes without overlaps. Each lane has the faults of one nemesis."""
     lanes: list[tuple[str, list[FaultSpan]]] = []
     for nemesis in dict.fromkeys(fault.nemesis for fault in faults):
         spans = [fault for fault in faults if fault.nemesis == nemesis and fault.start_ns <= end_ns]
@@ -283,7 +283,6 @@ def _fault_bar(span: FaultSpan, across: Callable[[int], float], y: int, end_ns: 
 
 
 def _step(end_ns: int) -> int:
-    """Return the distance between ticks, a round number of ns."""
     least = max(1, end_ns // TICKS)
     power: int = 10 ** (len(str(least)) - 1)
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)

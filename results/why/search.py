@@ -48,7 +48,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(run: StoredRun, results: Results) -> Failure:
-    """Return a run's worst proven violation; raises `UsageError` if there is none."""
+    """Return a run's worst proven violation; raise `UsageError` if there is none."""
     for result in results.checkers:
         if result.verdict is Verdict.INVALID:
             kind = Kind(result.checker, rule_of(result))
@@ -60,7 +60,6 @@ def failure_of(run: StoredRun, results: Results) -> Failure:
 
 
 def _shown_ns(result: CheckResult, history: History) -> int:
-    """Return the end of the last operation that a result names."""
     ops = involved(result, history)
     begun = {op.index for op in ops}
     times = [op.time for op in ops]

@@ -1,10 +1,10 @@
 """Measures the failure rate over the time of a run, and finds when the failure became inevitable.
 
 At each point of the timeline, the run is repeated several times with fresh randomness from this
-point on (the simulation's knobs `reseed_at_s` and `reseed`). These runs all have the same past, so
-the share of them that fails estimates the probability of the failure given this past. It rises
-where the run took a wrong turn. The first points divide the run evenly; each further point halves
-the interval over which the rate changes most.
+point on (the simulation's knobs `reseed_at_s` and `reseed`). The share of these runs that fails
+estimates the probability of the failure given the run's past. It rises where the run took a wrong
+turn. The first points divide the run evenly. Each further point halves the interval over which the
+rate changes most.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def find_points(
 ) -> tuple[Point, ...]:
     """Return the failure rate at up to `POINTS_MAX` times from 0 to `until_ns`, in order.
 
-    If `trials` reaches its limit, the search ends early; an incomplete point is left out.
+    If `trials` reaches its limit, the search ends early and leaves out an incomplete point.
     """
     counts: dict[int, Count] = {}
 
@@ -82,7 +82,7 @@ def find_points(
 
 
 def _widest(counts: dict[int, Count]) -> int | None:
-    """Return the middle of the interval with the largest change; `None`: no further point."""
+    """Return the middle of the interval with the largest change; `None` if no point is needed."""
     jumps = [
         (abs(counts[right].rate - counts[left].rate), right - left, left)
         for left, right in itertools.pairwise(sorted(counts))

@@ -2,9 +2,8 @@
 
 The parts are: all faults together; the faults of each nemesis; each fault; the operations of each
 kind; knobs and options that differ from their defaults; and each bug switch. Operations can only be
-left out of an explicit list. If the case has no list, it gets the list of the operations that the
-run invoked. This is the case with *recorded* operations, with which variants without some
-operations are compared.
+left out of an explicit list. A case without such a list gets the list of the operations that the
+run invoked. This is the case with *recorded* operations.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def with_recorded_ops(case: Case, history: History) -> Case:
 
 
 def variants_of(case: Case, history: History, environment: Environment) -> list[Variant]:
-    """Return all variants of a planned case; `history` comes from a run of the case.
+    """Return all variants of a planned case. `history` comes from a run of the case.
 
     Each variant is checked, because a part that the rest of the case needs cannot be left out.
     """
@@ -89,7 +88,7 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
         planned = {fault.nemesis for fault in rest}
         idle = {fault.nemesis for fault in left_out} - planned
         # If all faults of a nemesis are left out, the case must not name the nemesis either: a run
-        # whose nemesis never strikes is `unknown`, which would prove nothing.
+        # whose nemesis never strikes is `unknown`.
         active = tuple(nemesis for nemesis in case.nemeses if nemesis not in idle)
         return msgspec.structs.replace(case, faults=rest, nemeses=active or (NONE,))
 
@@ -111,7 +110,6 @@ def _all(faults: Sequence[Fault]) -> str:
 
 
 def _quoted(nemesis: str) -> str:
-    """Return the name of a nemesis, or a fault (which is a command with spaces) in quotes."""
     return f"“{_cut(nemesis)}”" if are_words(nemesis) else _cut(nemesis)
 
 

@@ -24,7 +24,7 @@ from results.why.causes import can_show_necessary, seeds_to_show
 ROWS_MAX: Final = 22
 PART_MAX: Final = 58
 PARTS_MAX: Final = 6
-"""The most parts that one sentence names."""
+"""The maximum number of parts that one sentence names."""
 REASON_MAX: Final = 150
 RISE_MIN: Final = 0.3
 """The smallest rise of the rate between two points that the text names."""
@@ -103,7 +103,7 @@ def _fails(count: Count) -> str:
 
 
 def others_in_words(count: Count) -> str:
-    """Say how many runs failed in another way or are `unknown`; empty if none."""
+    """Say how many runs failed in another way or are `unknown`; empty if there are none."""
     parts = []
     if count.failed_otherwise:
         parts.append(f"{count.failed_otherwise} fail in another way")

@@ -1,7 +1,7 @@
 """Runs the programs under simloop or simloom (from Python 3.12): `others.py NAME SEEDS EXCHANGES`.
 
-Prints, as JSON, the exchanges per CPU second; and for the program with a lost update, the CPU
-milliseconds per seed, and how many seeds found it.
+Prints, as JSON, the exchanges per CPU second. For the program with a lost update, it also prints
+the CPU milliseconds per seed, and how many seeds found the lost update.
 """
 
 import asyncio

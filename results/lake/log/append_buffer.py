@@ -1,12 +1,11 @@
 """A buffer of whole runs that wait for the next append, encoded as Parquet files.
 
 Rows in memory are ten to thirty times as large as in a file. So runs are encoded as they arrive,
-one row group at a time, and an append of 64 MB files takes little more memory than the files. No
-run spans two row groups, unless the runs of one call have more rows than a group.
+one row group at a time. No run spans two row groups, unless the runs of one call have more rows
+than a group.
 
-The files contain the batch id of the append, so the buffer chooses this id. If another writer
-appended some of the runs first, the append restarts under a new id, and the buffer encodes the
-remaining runs again.
+The files contain the batch id of the append. If another writer appended some of the runs first, the
+append restarts under a new id, and the remaining runs are encoded again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SMALLER: Final = 16
 
 
 class _File:
-    """The growing file of one table; it collects rows until they fill a row group."""
+    """The growing file of one table. It collects rows until they fill a row group."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -80,13 +79,13 @@ class AppendBuffer:
     """A buffer of runs of one partition, for one append."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """Create an empty buffer; `schemas` has the schema of each table of the lake."""
+        """Create an empty buffer. `schemas` has the schema of each table of the lake."""
         self._schemas = schemas
         self._coded = {name: coded_schema(schema) for name, schema in schemas.items()}
         self.batch = new_id()
         self._number = 0
         self.partitions: dict[str, Partition] = {}
-        self.last: str | None = None  # key of the newest run, which is the greatest key
+        self.last: str | None = None  # key of the newest run; keys ascend
         self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
         self._closed: dict[str, Encoded] | None = None
 
@@ -117,7 +116,7 @@ class AppendBuffer:
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
-        """Complete and return the file of each table that has rows; later `add` is an error."""
+        """Complete and return the file of each table that has rows. A later `add` is an error."""
         if self._closed is None:
             files = {name: file.close() for name, file in self._files.items()}
             self._closed = {name: file for name, file in files.items() if file is not None}

@@ -1,10 +1,9 @@
 """The Delta log of one table. Only this module calls `deltalake`.
 
-`commit` has two forms. An *exact* commit succeeds only if no other commit came after the state that
-was last read; otherwise it raises `ConflictError` and changes nothing. So everything that the
-writer concluded from that state is still true. Only one writer can create the log's next file,
-because disks and object stores offer `put if absent`. A *blind* commit may be rebased over commits
-of other writers.
+An *exact* commit succeeds only if no other commit came after the state that was last read.
+Otherwise it raises `ConflictError` and changes nothing. A *blind* commit may be rebased over
+commits of other writers. Only one writer can create the log's next file, because disks and object
+stores offer `put if absent`.
 
 A log also has **fences**: ids of batches and compactions that must never be committed. Fences are
 stored as Delta application transactions, and kept as long as the table exists.
@@ -89,7 +88,7 @@ class Log:
             )
 
     def schema(self) -> pa.Schema:
-        """Return the columns of the table, as of the last state read."""
+        """Return the columns of the table, as of the state that was last read."""
         return pa.schema(self._delta.schema().to_arrow())
 
     def settings(self) -> Mapping[str, str]:
@@ -123,7 +122,7 @@ class Log:
         )
 
     def fenced(self, name: str) -> bool:
-        """Whether the id of a batch or compaction is fenced, as of the last state read."""
+        """Whether the id of a batch or compaction is fenced, as of the state that was last read."""
         with troubles(self.uri):  # `transaction_version` reads the log
             return self._delta.transaction_version(name) is not None
 
@@ -137,9 +136,9 @@ class Log:
         exact: bool,
         rearranged: bool = False,
     ) -> None:
-        """Commit one version; `rearranged` means that rows only move, unchanged, to other files.
+        """Commit one version. `rearranged` means that rows only move, unchanged, to other files.
 
-        Raises `ConflictError` if this attempt committed nothing (though an earlier attempt may have
+        Raises `ConflictError` if this attempt committed nothing (an earlier attempt may have
         succeeded). Raises `AgainError` if it is unknown whether this attempt succeeded.
         """
         deltalake = require("deltalake")

@@ -43,8 +43,8 @@ otherwise the version of the harness.
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
     """Return the operand of FROM that reads columns of a lake's table in one statement of `sql`.
 
-    Rows are read on demand, since a table may be larger than the memory. DuckDB reads only the
-    needed parts of local files, and keeps their dictionaries. A column that a file lacks is null.
+    Rows are read on demand, since a table may be larger than the memory. A column that a file lacks
+    is null.
     """
     files, name = found.files(table), f"rows_of_{table}"
     if found.place.local and files:

@@ -28,11 +28,11 @@ MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
 KEY_RANGE: Final = "key_range"
-"""Column with the number of a row's range of keys; null in runs without independent keys."""
+"""The column with the number of a row's range of keys; null in runs without independent keys."""
 RESULTS: Final = "results"
 """The subfolder of a lake that holds its result lake (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
-"""The log folder, which marks a folder as a Delta table (Delta's protocol, "File types")."""
+"""The log folder. It marks a folder as a Delta table (Delta's protocol, "File types")."""
 PARTITION: Final = ("target", "label", "day")
 
 _BATCH_FILE: Final = re.compile(r"b-([0-9a-f]{32})-\d+\.parquet")
@@ -108,8 +108,7 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 def coded_schema(schema: pa.Schema) -> pa.Schema:
     """Return `schema` with dictionary types for texts that are the same in all rows of a run.
 
-    The run's key is an example. Parquet stores these columns as dictionaries anyway; with the same
-    type in memory, rows do not repeat the texts.
+    The run's key is an example. With dictionaries, rows in memory do not repeat these texts.
     """
     code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
     return pa.schema(

@@ -95,7 +95,7 @@ class Lake:
         version: int,
         patience: Patience,
     ) -> None:
-        """Create an unopened lake; use `open` instead."""
+        """Create an unopened lake. Use `open` instead."""
         schemas = schemas or lake_schemas()
         assert MAIN in schemas
         self.place = place
@@ -120,7 +120,7 @@ class Lake:
         patience: Patience | None = None,
         create: bool = False,
     ) -> Lake:
-        """Open the lake at `uri`; with `create`, make a missing or partly created lake.
+        """Open the lake at `uri`. With `create`, make a missing or partly created lake.
 
         Raises `UsageError` if there is no lake, another kind of data, or a newer release's lake, or
         if access is denied. Raises `InfrastructureError` if the store does not answer.
@@ -228,7 +228,7 @@ class Lake:
 
         `rows` has one row per run in `runs`, and the rows of the same runs in other tables. Runs
         that the lake already has are left out and returned. The runs of a partition are one batch,
-        with one file per table: pass about 128 MB at most. After any error a batch is visible as a
+        with one file per table: pass about 128 MB at most. After an error, a batch is visible as a
         whole or not at all. Repeat the append to complete it.
         """
         some = [rows] if isinstance(rows, AppendBuffer) else buffers_of(rows, self.given)
@@ -304,7 +304,7 @@ class Lake:
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Map each of these runs that the newest state of `runs` has to its batch."""
+        """Return the batch of each of these runs that the newest state of `runs` has."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -336,7 +336,7 @@ class Lake:
         return Snapshot(main.version, tables, self.schemas, self.place)
 
     def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
-        """Return the files in `state` that have visible rows; `main` is the state of `runs`."""
+        """Return the files in `state` that have visible rows. `main` is the state of `runs`."""
         files = [file for _, file in sorted(state.files.items())]
         if any(file.needs_version > main.version for file in files):
             raise AgainError("other processes appended and merged runs meanwhile")
@@ -351,7 +351,7 @@ class Lake:
         return {batch for batch in wanted if batch in named}
 
     def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
-        """Return the keys of all visible runs; with `partition`, only of runs with these values."""
+        """Return the keys of all visible runs. With `partition`, only of runs with these values."""
         return self.patience.call(
             f"read {self.main.uri}", lambda: self._snapshot_of_main(partition)
         )
@@ -362,7 +362,7 @@ class Lake:
         return Snapshot(main.version, files, self.schemas, self.place).known(partition)
 
     def dataset(self, table: str) -> ds.Dataset:
-        """Return the visible rows of one table; to read several tables, use one `snapshot`."""
+        """Return the visible rows of one table. To read several tables, use one `snapshot`."""
         return self.snapshot().dataset(table)
 
     def files(self, table: str) -> list[FileRef]:

@@ -1,11 +1,11 @@
 """Chooses encodings, compression and statistics of Parquet columns that make small files.
 
-Texts repeat within a file, so they get dictionaries. Most numbers rarely repeat: their dictionary
-would overflow, and make times and positions a third larger. Positions increase by small steps, so
-they get delta encoding. Spark and DuckDB read both encodings.
+Texts repeat within a file, so they get dictionaries. Most numbers rarely repeat, so a dictionary
+would make them larger. Positions increase by small steps, so they get delta encoding. Spark and
+DuckDB read both encodings.
 
 Footers have the minimum and maximum of columns by which engines filter: runs, positions, times,
-kinds. No query filters by values or long texts, and their bounds would fill half of a footer.
+kinds. No query filters by values or long texts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 LEVEL: Final = 6
-"""zstd level for most columns. Level 1 makes dictionaries and repetitive data a tenth larger."""
+"""The zstd level for most columns. Level 1 makes repetitive data a tenth larger."""
 LEVEL_QUICK: Final = 1
-"""zstd level for columns for which a higher level takes at least twice the time.
+"""The zstd level for columns for which a higher level takes at least twice the time.
 
 A higher level would not shrink times and ids, and would shrink waits and answers by 3 to 7 %.
 """
 LEVEL_NOTES: Final = 9
-"""zstd level for the column `value_rest`, whose snapshots of all nodes still compress quickly."""
+"""The zstd level for the column `value_rest`. Its snapshots of all nodes still compress quickly."""
 _RISING: Final = frozenset({"index"})
 _FEW: Final = frozenset(
     {
@@ -37,7 +37,7 @@ _FEW: Final = frozenset(
 _DISTINCT: Final = frozenset({"value_rest", "answer_rest"})
 """JSON columns whose values hardly ever repeat, but are similar."""
 _IDS: Final = frozenset({"asked_nonce", "answer_table_id"})
-"""Columns of texts of similar length: their encoding stores the lengths in almost no space."""
+"""Columns of texts of similar length. Their encoding stores the lengths in almost no space."""
 _QUICK: Final = frozenset(
     {
         *("invoke_ns", "latency_ns", "wait_ns", "left_ns"),
@@ -51,7 +51,7 @@ _VALUES: Final = ("asked_", "answer_", "value_")
 _TEXTS: Final = frozenset(
     {"error", "outcome", "odd", "note", "case", "versions", "digest", "reason", "counterexample"}
 )
-"""Columns without statistics: no query filters by these, or by columns with a `_VALUES` prefix."""
+"""Columns without statistics. No query filters by these, or by columns with a `_VALUES` prefix."""
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:

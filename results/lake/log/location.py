@@ -4,14 +4,12 @@
 (`results.lake.log.delta`). Both get the same endpoint and credentials: the environment's `AWS_*`,
 overridden by the caller's storage options.
 
-No log ever names an incomplete file. Object stores show a file only once its upload is complete, so
-it is uploaded under its final name. On disks, a file is written under a temporary name and then
-renamed. Every file name is used only once (`results.lake.log.row_files`), so a late upload cannot
-change a file that a log names.
+No log ever names an incomplete file. Object stores show a file only once its upload is complete. On
+disks, a file is written under a temporary name and then renamed. Every file name is used only once,
+so a late upload cannot change a file that a log names.
 
-Acknowledged data survive a crash of the process that wrote them. On local disks they may still be
-in the operating system's cache, so a power failure can lose the last seconds. An aborted multi-part
-upload is not a file, but some stores charge for it until a rule of the bucket removes it.
+Acknowledged data survive a crash of the process that wrote them. On local disks, a power failure
+can lose the last seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ S3_ALIASES: Final = ("s3a", "s3n")
 CONDITIONAL_PUT: Final = "aws_conditional_put"
 PART: Final = ".part"
 S3_ATTEMPTS_MAX: Final = 8
-"""Maximum attempts of a request to S3; the waits between them double from 25 ms on, 3 s in all."""
+"""The maximum number of attempts of a request to S3. Waits double from 25 ms on, 3 s in all."""
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
 _ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
@@ -172,7 +170,7 @@ class Place:
         return [name for name, is_table in zip(names, there, strict=True) if is_table]
 
     def empty_folders(self) -> list[str]:
-        """The names of empty folders: a process killed while it creates a lake may leave some."""
+        """The names of empty folders. A process killed while it creates a lake may leave some."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             return [
@@ -183,7 +181,7 @@ class Place:
             ]
 
     def delete(self, table: str, name: str) -> None:
-        """Remove one file; an absent file is not an error."""
+        """Remove one file. An absent file is not an error."""
         with troubles(self.uri), contextlib.suppress(FileNotFoundError):
             self.files.delete_file(f"{table}/{name}")
 
@@ -192,7 +190,7 @@ class Place:
 
 
 def _refuse_unclear(uri: str) -> None:
-    """Raise `UsageError` for a URI that names no place, or probably not the one intended."""
+    """Raise `UsageError` for a URI that names no place, or probably not the intended place."""
     if not uri.strip():
         raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
     if not uri.isprintable():
@@ -234,8 +232,8 @@ def _refuse_unclear(uri: str) -> None:
 def _refuse_ambiguous(uri: str, *, local: bool) -> None:
     """Raise `UsageError` for a location that `deltalake` and Arrow would interpret differently.
 
-    `deltalake` decodes escapes in a name and resolves `..` in a prefix, and Arrow does not. So the
-    log would be in another place than its files, perhaps in another lake.
+    Only `deltalake` decodes escapes in a name and resolves `..` in a prefix. So the log would be in
+    another place than its files, perhaps in another lake.
     """
     if match := _ESCAPE.search(uri):
         raise UsageError(

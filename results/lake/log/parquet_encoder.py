@@ -31,10 +31,10 @@ class Encoder:
     """Context manager that writes rows into a Parquet file, row group by row group."""
 
     def __init__(self, sink: Any, schema: pa.Schema, *, coded: bool = False) -> None:
-        """Begin a file in `sink`; `schema` is that of the stored rows, with the batch column.
+        """Begin a file in `sink`. `schema` is that of the stored rows, with the batch column.
 
-        With `coded`, the rows passed to `write` have the schema `coded_schema(schema)` instead;
-        readers of the file see no difference.
+        With `coded`, the rows passed to `write` have the schema `coded_schema(schema)` instead.
+        Readers of the file see no difference.
         """
         self._schema = schema
         self._footers: list[Any] = []
@@ -54,7 +54,7 @@ class Encoder:
         self._writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
 
     def __enter__(self) -> Self:
-        """Return the encoder; the end of the block writes the footer, which completes the file."""
+        """Return the encoder. The end of the block writes the footer, which completes the file."""
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Reports missing permissions in folders and object stores as `UsageError`: users can fix them."""
+"""Reports missing permissions in folders and stores as `UsageError`, since users can fix them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from results.facts.problems import Problem
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
-"""The kind of problem that a worker reports if a permission is missing; it ends the report."""
+"""The kind of problem that a worker reports if a permission is missing. It ends the report."""
 
 
 class RefusedError(UsageError):

@@ -34,10 +34,10 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def accept(
     rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
 ) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
-    """Check rows; return them in stored form, except the batch column, and each run's partition.
+    """Check rows; return their stored form without the batch column, and each run's partition.
 
-    Raises `UsageError` for an empty text as target or label. Raises `InternalError` if rows break
-    a lake's rules: a run has one row in `runs`, and all its rows have the same partition.
+    Raises `UsageError` for an empty text as target or label. Raises `InternalError` if rows break a
+    lake's rules: a run has one row in `runs`, and all its rows have the same partition.
     """
     unknown = sorted(rows.keys() - schemas.keys())
     if unknown or MAIN not in rows:
@@ -102,7 +102,7 @@ def stored(rows: pa.Table, batch: str) -> pa.Table:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Order rows by run; rows of one run keep their order."""
+    """Order rows by run. Rows of one run keep their order."""
     runs = table[KEY].combine_chunks().dictionary_encode()
     if isinstance(runs, pa.ChunkedArray):
         runs = runs.combine_chunks()

@@ -1,9 +1,9 @@
 """Reads the rows of many runs, run by run, in a single pass over the files that hold them.
 
 Rows of a file are in the order of their runs, and no run spans two files of a table. So each file
-is read as a stream, a few thousand rows at a time, from the first row group that may have a wanted
-run to the last. The streams of a table are merged by run, and all tables advance together. So
-memory holds only some rows of each file and the rows of one run, however many runs there are.
+is read as a stream, a few thousand rows at a time. The streams of a table are merged by run, and
+all tables advance together. So memory holds only some rows of each file and the rows of one run,
+however many runs there are.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Cursor:
         self._schema = schema
 
     def take(self, run: str) -> pa.Table:
-        """Return the rows of a run; callers take runs in ascending order."""
+        """Return the rows of a run. Callers take runs in ascending order."""
         while self._next is not None and self._next[0] < run:
             self._next = next(self._parts, None)
         if self._next is None or self._next[0] != run:
@@ -152,7 +152,7 @@ def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
 
 
 def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Convert a file's rows to the columns of their table; a column that the file lacks is null.
+    """Convert a file's rows to the columns of their table. A column that the file lacks is null.
 
     Files of Delta's own writers lack the partition columns.
     """

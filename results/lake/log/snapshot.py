@@ -18,7 +18,7 @@ from results.lake.log.storage_errors import troubles
 
 
 class RunIndex:
-    """A cache of the runs in each file of `runs`, with their batches; a file is read only once."""
+    """A cache of the runs in each file of `runs`, with their batches. A file is read only once."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -65,12 +65,12 @@ class Snapshot:
     schemas: Mapping[str, pa.Schema]
     place: Place
     between: tuple[str, str | None] | None = None
-    """Range of keys: start, exclusive end (`None`: no end); all runs if `between` is `None`."""
+    """The range of keys: start, exclusive end (`None`: no end). Without a range, all runs count."""
 
     def cut(self, first: str, end: str | None) -> Snapshot:
         """Limit the snapshot to files that may hold runs from `first` to `end` (exclusive).
 
-        The files may also hold other runs; use `within` to filter out rows of other runs.
+        The files may also hold other runs; use `within` to filter out their rows.
         """
         tables = {
             name: tuple(
@@ -93,14 +93,14 @@ class Snapshot:
         return dataclasses.replace(self, tables=tables)
 
     def within(self, column: str) -> str:
-        """Return an SQL condition for runs in the range; `column` is the column with the run."""
+        """Return an SQL condition for runs in the range. `column` is the column with the run."""
         if self.between is None:
             return "true"
         first, end = (None if run is None else run.replace("'", "''") for run in self.between)
         return f"{column} >= '{first}'" + ("" if end is None else f" AND {column} < '{end}'")
 
     def in_range(self) -> ds.Expression | None:
-        """Return an Arrow filter for runs in the range; Arrow skips row groups of other runs."""
+        """Return an Arrow filter for runs in the range. Arrow skips row groups of other runs."""
         if self.between is None:
             return None
         first, end = self.between
@@ -112,7 +112,7 @@ class Snapshot:
         return list(self.tables[table])
 
     def dataset(self, table: str) -> ds.Dataset:
-        """Return a table's visible rows, read on demand; filters by partition or run skip files.
+        """Return a table's visible rows, read on demand. Filters by partition or run skip files.
 
         After `cut`, the files also hold rows of runs outside of the range.
         """
@@ -128,7 +128,7 @@ class Snapshot:
         return ds.FileSystemDataset(fragments, self.schemas[table], form, self.place.files)
 
     def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
-        """Return the keys of all runs; with `partition`, only of runs with these values."""
+        """Return the keys of all runs. With `partition`, only of runs with these values."""
         files = [
             file for file in self.tables[MAIN] if partition is None or _within(file, partition)
         ]

@@ -35,7 +35,7 @@ NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno
 NO_ANSWER: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
 BROKEN_LOG: Final = ("json error", "parquet error")
 _SECRETS: Final = re.compile(r"(?<=://)[^/\s@]+(?::[^\s@]*)?(?=@)|(?<=\?)[^\s#'\"]+")
-"""Pattern of secrets in URIs: users with passwords (which may contain slashes), signed queries."""
+"""Matches secrets in URIs: users with passwords (which may contain slashes), and signed queries."""
 _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 
@@ -48,7 +48,7 @@ class NoSpaceError(InfrastructureError):
 
 
 class ConflictError(AgainError):
-    """Another writer committed first; this commit did not happen."""
+    """Another writer committed first, so this commit did not happen."""
 
 
 def require(module: str) -> Any:
@@ -126,7 +126,7 @@ def _code_of(error: Exception, text: str) -> int | None:
 def _one_line(error: Exception) -> str:
     """Return an error's text without secrets, colours, arrows and line breaks."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
-    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack trace of Rust's
+    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack trace of Rust
     return without_secrets(" ".join(plain.split())) or type(error).__name__
 
 
@@ -137,7 +137,7 @@ def without_secrets(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Bounds for the retries of a call; random waits keep writers from retrying in step."""
+    """Bounds for the retries of a call. Random waits keep writers from retrying in step."""
 
     attempts_max: int = 200
     total_s: float = 300.0
@@ -147,8 +147,8 @@ class Patience:
     def call(self, what: str, function: Callable[[], T]) -> T:
         """Call `function`, and call it again after each `AgainError`; return its result.
 
-        Raises `InfrastructureError` when a bound is reached; whether the last attempt had an effect
-        is then unknown. `what` names the action in the error message.
+        Raises `InfrastructureError` when a bound is reached. It is then unknown whether the last
+        attempt had an effect. `what` names the action in the error message.
         """
         tenacity = require("tenacity")
         retrying = tenacity.Retrying(

@@ -127,9 +127,9 @@ class Batch:
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
         """Separate keys from values; return keys, requests, answers, and the positions `unlike`.
 
-        An operation has a key if its request is a pair `[key, value]`. A transaction may also be a
-        list of two, so it has a key only in a run over independent keys. `unlike` has the
-        operations whose answer lacks the key of the request.
+        `unlike` has the operations whose answer lacks the key of the request. An operation has a
+        key if its request is a pair `[key, value]`. A transaction has a key only in a run over
+        independent keys.
         """
         text = pa.string()
         kinds = self._column("f").take(pa.array(self.invoked))
@@ -195,7 +195,7 @@ class Batch:
         return pa.array(odd, pa.string())
 
     def _parts(self, line: int) -> dict[str, Any]:
-        """Return a line's error, node and attempts, as far as present; most lines have none."""
+        """Return a line's error, node and attempts, as far as present. Most lines have none."""
         parts = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
         return {name: part for name, part in parts.items() if part is not None and part != []}
 
@@ -295,7 +295,6 @@ class Batch:
 
 
 def _columns(source: Source) -> pa.Table:
-    """Return the columns of a run's sealed history, cast to the types of `schema_of`."""
     table, wanted = source.table, _sealed()
     for name in ("index", "time", "process", "type", "f", "value"):
         if table.column(name).null_count:
@@ -310,7 +309,7 @@ def _sealed() -> pa.Schema:
 
 
 def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
-    """Split outcomes of attempts into codes and texts; `errors` has their operations' errors."""
+    """Split outcomes of attempts into codes and texts. `errors` has their operations' errors."""
     coded, of = said.dictionary_encode(), errors.dictionary_encode()
     texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
     pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()
@@ -342,7 +341,7 @@ def with_head(
     run: Ints,
     arrays: Sequence[pa.Array],
 ) -> pa.Table:
-    """Make a table of `heads` and `arrays`; `run` has, for each row, the index of its run."""
+    """Make a table of `heads` and `arrays`. `run` has, for each row, the index of its run."""
     rows = pa.array(run)
     return pa.Table.from_arrays(
         [*(head.take(rows) for head in heads), *arrays], schema=schema(name)
@@ -350,7 +349,7 @@ def with_head(
 
 
 KEY_RANGE_OPS: Final = 1 << 15
-"""Approximate number of operations in a range of keys; a checker takes 1 to 2 s for a range."""
+"""Approximate number of operations in a range of keys. A checker takes 1 to 2 s for a range."""
 _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 
 

@@ -1,7 +1,6 @@
 """Rebuilds a run's history, case and record from rows of a lake, exactly like the originals.
 
-The rows of a run in `operations`, `attempts`, `faults` and `events` are enough to judge the run:
-from them, `history_of` rebuilds the history that checkers read.
+`history_of` needs only the run's rows in `operations`, `attempts`, `faults` and `events`.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _decode: Final = msgspec.json.Decoder().decode
 def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> History:
     """Rebuild the history of one run from its rows of `HISTORY_TABLES`, in any order.
 
-    Raises `HistoryError` if the rows do not form a history, or if its digest is not `digest` (which
-    is in `runs.digest`).
+    Raises `HistoryError` if the rows do not form a history, or if its digest is not `digest` (from
+    `runs.digest`).
     """
     try:
         ops = {op.index: op for op in _of_faults(rows["faults"])}
@@ -81,7 +80,7 @@ def _odd(text: str) -> dict[str, Any]:
 def _of_clients(
     rows: Mapping[str, pa.Table], *, with_keys: bool = True
 ) -> Iterator[tuple[Any, list[Op]]]:
-    """Yield the key (JSON) and ops of each operation; `with_keys`: values are `[key, value]`."""
+    """Yield the key (JSON) and ops of each operation. `with_keys` makes values `[key, value]`."""
     table = rows["operations"]
     attempts: dict[int, list[tuple[Any, ...]]] = {}
     for index, *attempt in _rows(

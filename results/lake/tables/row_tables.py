@@ -1,9 +1,8 @@
 """Converts runs to rows of a lake: many runs at once, by columns, because a run has many lines.
 
 `tables_of` concatenates the sealed columns of some runs, and makes the tables of
-`results.lake.tables.schema` from them. It pairs invocations with their completions, and splits
-values into columns (`results.lake.tables.values`). Only the notes are decoded: the lines from the
-nemesis and the harness about phases, faults and leaders, about thirty per run.
+`results.lake.tables.schema` from them. Only the notes are decoded: about thirty lines per run from
+the nemesis and the harness.
 """
 
 from __future__ import annotations

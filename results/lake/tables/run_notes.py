@@ -1,7 +1,7 @@
 """Reads the notes of some runs: ops of nemesis and harness on phases, faults, leaders, nodes.
 
-Unneeded notes are not decoded, because a snapshot of the target's state is a hundred times as large
-as all other notes together.
+Other notes are not decoded, because a snapshot of the target's state is a hundred times as large as
+all other notes together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
 _WANTED: Final = frozenset({"phase", "leader", "interrupted", "node-exit", "memory", "usage"})
 _TYPES: Final = {kind.value: kind for kind in OpType}
 _SOME: Final = (Attempt("", 0, 0, ""),)
-"""A placeholder for the attempts of a note; only their presence matters."""
+"""A placeholder for the attempts of a note. Only their presence matters."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -109,7 +109,7 @@ def _is_bare(op: Op) -> bool:
 
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
-    """Decode the needed notes of each run; `at` has the line of each note, `run` its run."""
+    """Decode the needed notes of each run. `at` has the line of each note, `run` its run."""
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),
@@ -139,7 +139,7 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Return phase and active nemeses at each time; `run` has the run of each time, in order."""
+    """Return phase and active nemeses at each time. `run` has the run of each time, in order."""
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

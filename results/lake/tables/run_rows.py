@@ -153,7 +153,7 @@ def _name(op: Op) -> str:
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """Return the mapping of nodes to values in `field` of the last fact that has one."""
+    """Return the mapping of nodes to values in `field` of the last fact that has this field."""
     values: Any = None
     for op in facts:
         noted = field_of(op, field)
@@ -196,7 +196,7 @@ def _signature(result: CheckResult) -> str | None:
 def finding_rows(source: Source) -> list[Row]:
     """Make the rows of the table `findings`: one row per checker and operation that it blames.
 
-    If a checker has a bad verdict but blames no operation, it still gets one row.
+    A checker with a bad verdict that blames no operation also gets a row.
     """
     return [
         (

@@ -2,15 +2,13 @@
 
 A test checks `docs/lake-tables.md` against this file. All tables begin with the partition columns
 of a lake (`PARTITION`) and the `run`. Times are int64 ns since the start of the run; only
-`runs.started` is a time of day. Absent values are null, never an empty string or -1.
+`runs.started` is a time of day. Absent values are null.
 
-**Versions.** Every change increases `SCHEMA_VERSION`. A lake of another version is refused
-(`results.lake.log.lake`), so users rebuild an older lake from its stores.
+**Versions.** Every change increases `SCHEMA_VERSION`. A lake of another version is refused, so
+users rebuild an older lake from its stores.
 
 Fields of requests and answers that have a type in the vocabularies (`harness.vocabularies`) are in
-typed columns. All others are JSON in `asked_rest` and `answer_rest` (`results.lake.tables.values`
-has the rule). Nothing is lost: `results.lake.tables.rebuild` restores the history of a run from its
-rows of `operations`, `attempts`, `faults` and `events`.
+typed columns. All others are JSON in `asked_rest` and `answer_rest`.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ REST: Final = "rest"
 
 
 class Column(NamedTuple):
-    """One column of a table; `unit` is empty for values without a unit."""
+    """One column of a table. `unit` is empty for values without a unit."""
 
     name: str
     type: str

@@ -31,7 +31,7 @@ TORN: Final = "torn"
 DAMAGED: Final = "damaged"
 """The state of a run whose run.json cannot be read."""
 FOREIGN: Final = "foreign"
-"""The state of a run whose history differs from the one that run.json describes."""
+"""The state of a run whose history differs from the history that run.json describes."""
 TROUBLES: Final = {
     TORN: ("unfinished", "has no run.json: it was cut short"),
     DAMAGED: ("record", "its run.json cannot be read; the run is judged without it"),
@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Name, case, record and state of a stored run; `trouble` explains a bad state."""
+    """Name, case, record and state of a stored run. `trouble` explains a bad state."""
 
     name: str
     id: str
@@ -91,10 +91,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_key(about: About, digest: str) -> str:
-    """Return the key `NAME/ID@DIGITS`; the digits hash the history, the target, label and day.
+    """Return the key `NAME/ID@DIGITS`. The digits hash the history, the target, label and day.
 
-    The id alone is not unique: it repeats if a soak runs the same seed in another store or version
-    of the code. Runs with equal keys are in one partition, so a lake searches only this partition.
+    The id alone repeats if a soak runs the same seed in another store or version of the code. Runs
+    with equal keys are in one partition, so a lake searches only this partition.
     """
     return f"{about.name}/{about.id}@{_digits(about.case.system, about.label, about.day, digest)}"
 
@@ -121,7 +121,7 @@ def day_of(text: str) -> dt.date:
 
 
 def read_about(folder: Path, name: str | None = None) -> About:
-    """Read the case and the record of a run's folder; `name` defaults to the parent folder's name.
+    """Read the case and the record of a run's folder. `name` defaults to the parent folder's name.
 
     Raises `HistoryError` or `UsageError`.
     """
@@ -131,7 +131,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
     state, trouble = FINISHED, ""
     try:
         record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
-        # check the day, by which a lake is partitioned: raises an error if it is invalid
+        # check the day, by which a lake is partitioned
         _ = day_of(record.started)
     except FileNotFoundError:
         state, trouble = TORN, TROUBLES[TORN][1]
@@ -212,7 +212,7 @@ def _digest(folder: Path, table: pa.Table) -> str:
 
 
 def _results(path: Path) -> tuple[CheckResult, ...]:
-    """Read the stored results of the run's checkers; a soak stores none for a valid run."""
+    """Read the stored results of the run's checkers. A soak stores none for a valid run."""
     if not path.is_file():
         return ()
     if path.stat().st_size > FILE_BYTES_MAX:

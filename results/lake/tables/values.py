@@ -2,16 +2,15 @@
 
 A value that is an object is taken apart. A field goes to its column if it has one, is of the
 column's type, and is not null. All other fields stay together in an object, which is called the
-*rest*. If a value is not an object, the rest is the value itself. So there are three cases:
+*rest*. There are three cases:
 
 * The rest is null: the value is an object of the columns that are not null.
 * The rest is an object: the value has these fields too.
 * The rest is anything else: the rest is the value, and all columns are null.
 
-Each distinct text is taken apart once. The fast path decodes many texts in one call: `msgspec`
-decodes them into structs, and encoding the structs again must give exactly the same bytes. If the
-bytes differ (because of a number 1.0, a null, or an unknown field), each half of the texts is tried
-separately, down to single texts.
+The fast path decodes many texts in one call: `msgspec` decodes them into structs, and encoding the
+structs again must give exactly the same bytes. If the bytes differ (because of a number 1.0, a
+null, or an unknown field), each half of the texts is tried separately, down to single texts.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Shredder:
     def __init__(
         self, prefix: str, fields: Mapping[str, tuple[str, str]], untyped: Iterable[str] = ()
     ) -> None:
-        """`untyped` are common fields without a column, which the fast path decodes as well."""
+        """Create a shredder; `untyped` are common fields without a column."""
         self.fields = {name: kind for name, (kind, _) in fields.items()}
         self.names = [f"{prefix}_{name}" for name in (*fields, REST)]
         self._untyped = sorted(untyped)
@@ -110,7 +109,7 @@ class Shredder:
         return {place: b"{" + b",".join(parts) + b"}" for place, parts in rests.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
-        """Return a struct per object; also, by position, the rests of objects that `_one` split."""
+        """Return a struct per object, and by position the rests of objects that `_one` split."""
         if not texts:
             return [], {}
         joined = b"[" + b",".join(texts) + b"]"
@@ -142,7 +141,7 @@ class Shredder:
         return self._struct(**typed), _encode(value) if value else None
 
     def join(self, table: pa.Table) -> list[Any]:
-        """Rebuild the values of all rows; a row with only nulls becomes an empty object."""
+        """Rebuild the values of all rows. A row with only nulls becomes an empty object."""
         *columns, rests = (table.column(name).to_pylist() for name in self.names)
         objects: list[Any] = []
         for row, rest in zip(zip(*columns, strict=True), rests, strict=True):
@@ -183,7 +182,7 @@ EVENTS: Final = Shredder(
     "value", EVENT, ("asked", "asked_late", "at", "core", "log", "missing", "pending", "rest")
 )
 EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
-"""The kinds of notes with typed fields; other notes are stored as JSON."""
+"""The kinds of notes with typed fields. Other notes are stored as JSON."""
 
 
 def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
@@ -200,7 +199,7 @@ def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
 
 
 def joined_outcome(code: str, text: str | None, error: str | None) -> str:
-    """Rebuild an attempt's outcome from its code and text: the inverse of `outcome_of`."""
+    """Rebuild an attempt's outcome from its code and text, as the inverse of `outcome_of`."""
     if text:
         return f"{code}{_BETWEEN}{text}"
     if text is None and error is not None:

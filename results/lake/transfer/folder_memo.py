@@ -2,8 +2,7 @@
 
 For each folder, the memo has the key of its run, the times and sizes of its files when they were
 read, and a hash of their contents. If only times changed (as in a copied store), the hash shows
-that the contents are the same. The memo only saves time: without it, an update reads all folders,
-and the keys of their runs show which runs the lake has.
+that the contents are the same. Without the memo, an update reads all folders.
 
 The memo names runs before they are removed from the lake, so that the next update completes a
 removal that was interrupted.
@@ -25,7 +24,7 @@ MEMO: Final = "folders.json"
 FORM: Final = 1
 FILES: Final = ("case.json", "run.json", "results.json", "history.parquet")
 LOG: Final = "ops.log"
-"""The file that has the history of a run if the run has no history.parquet."""
+"""The file with the history of a run that has no history.parquet."""
 _HEX_BYTES: Final = 8
 
 

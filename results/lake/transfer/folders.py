@@ -1,12 +1,10 @@
 """The run folders that a lake keeps next to its tables, as `folders/NAME/ID@DIGITS/`.
 
-A lake keeps the page, the logs and the results of runs that are not valid; their histories are in
+A lake keeps the page, the logs and the results of runs that are not valid. Their histories are in
 the tables. Files are written before the row that names them, so a row never names an absent file.
-If a run has files but no row, its next append writes the files again.
 
-On a disk, the files are plain copies. In an object store, every file costs a request, and ten
-requests per run would cost more than all its rows. So there, all files that a browser does not open
-are in one archive, `kept.zip`.
+On a disk, the files are plain copies. In an object store, every file costs a request. So there, all
+files that a browser does not open are in one archive, `kept.zip`.
 """
 
 from __future__ import annotations
@@ -94,7 +92,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
 
 
 def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Pack all files except `LOOSE` into one archive; equal files give equal bytes."""
+    """Pack all files except `LOOSE` into one archive. Equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
@@ -105,7 +103,7 @@ def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def unpack(folder: Path) -> None:
-    """Unpack the archive in a run's folder; existing files stay.
+    """Unpack the archive in a run's folder. Existing files stay.
 
     Raises `HistoryError` for an archive that no lake wrote.
     """

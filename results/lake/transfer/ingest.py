@@ -5,9 +5,8 @@ encoded as a Parquet file (`results.lake.log.append_buffer`). A partition is app
 largest file reaches `APPEND_BYTES`. When all waiting runs take `HELD_BYTES_MAX` of memory, the
 largest partition is appended.
 
-An append is visible as a whole or not at all, and runs that the lake has are left out by key. So an
-ingest that was stopped can simply be repeated. Unreadable runs are reported and left out; they do
-not stop the ingest.
+An append is visible as a whole or not at all, so an ingest that was stopped can simply be repeated.
+Unreadable runs are reported and left out.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from results.lake.transfer.folders import files_of, folder_of
 from results.lake.transfer.run_folders import run_folders
 
 APPEND_BYTES: Final = 64 << 20
-"""An append starts when its largest file has this size; compaction leaves such files alone."""
+"""An append starts when its largest file has this size. Compaction leaves such files alone."""
 HELD_BYTES_MAX: Final = 512 << 20
 RUNS_AT_ONCE: Final = 256
 LINES_AT_ONCE: Final = 1 << 17
@@ -57,7 +56,7 @@ class Sink(Protocol):
         ...
 
     def append(self, rows: AppendBuffer) -> list[str]:
-        """Append whole runs; runs that the lake already has are left out and returned."""
+        """Append whole runs. Runs that the lake already has are left out and returned."""
         ...
 
 
@@ -96,11 +95,11 @@ def ingest(
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append the runs that `lake` lacks; `write` stores folders of runs that are not valid.
+    """Append the runs that `lake` lacks. `write` stores folders of runs that are not valid.
 
     Without `write`, the lake keeps no folders. With `unfinished`, runs that are not finished are
-    appended as well, except runs that a live process is still writing. Raises `UsageError` if there
-    is no store, and the errors of the lake.
+    also appended, except runs that a live process is still writing. Raises `UsageError` if there is
+    no store, and the errors of the lake.
     """
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
@@ -167,7 +166,7 @@ def ingest_folders(
 
 
 class _NotTakenError(HarnessError):
-    """The ingest leaves out the run of a folder, because of a problem of this `kind`."""
+    """A problem of this `kind` makes the ingest leave out a folder's run."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -177,9 +176,9 @@ class _NotTakenError(HarnessError):
 def _read(
     folder: Path, name: str, known: set[str], *, unfinished: bool
 ) -> tuple[str, Source | None]:
-    """Return the key of the run in a folder. Also return the run, unless the lake already has it.
+    """Return the key of the run in a folder, and the run unless the lake already has it.
 
-    For most of these runs, reading the record is enough.
+    Reading the record is usually enough if the lake has the run.
     """
     if not (folder / "case.json").is_file():
         raise _NotTakenError("case", "holds no case.json, so this folder is not a run; move it")
@@ -207,7 +206,7 @@ def _holds(about: About) -> bool:
 
 @contextlib.contextmanager
 def _no_cycles() -> Iterator[None]:
-    """Turn off the garbage collector: rows are millions of objects without cycles."""
+    """Turn off the garbage collector, since rows are millions of objects without cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -72,7 +72,7 @@ def folders_in(path: Path) -> list[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file's name is UTF-8; Linux allows any bytes."""
+    """Whether a file's name is UTF-8. Linux allows any bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:

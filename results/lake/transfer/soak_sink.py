@@ -2,15 +2,11 @@
 
 A finished run is first written to a folder of the store, as without a lake, and its seed is
 journaled. When `RUNS_MAX` folders are waiting, or the first has waited `WAIT_S`, all are ingested
-into the lake and removed from the store. So a killed soak loses no journaled run: the next soak
-finds each run either in the lake or in the store. A soak that starts on another machine, without
-the journal, reuses the lake's runs of the same code (a run's `versions` has the digest of the
-code).
+into the lake and removed from the store. So a killed soak loses no journaled run. A soak that
+starts on another machine, without the journal, reuses the lake's runs of the same code.
 
-Every append makes one file per table, so a long soak, or many concurrent ones, would make thousands
-of files. So a writer that makes a partition's 64th small file (or 128th, and so on) merges the
-small files of the partition. With any number of writers, a table thus has at most about a hundred
-small files per partition.
+Every append makes one file per table. So a writer that makes a partition's 64th small file (or
+128th, and so on) merges the small files of the partition.
 
 Runs of soaks are named after their seeds: a run in the lake with the same id, history and verdict
 is the same run, even if it ran on another day.
@@ -71,7 +67,7 @@ class LakeSink(SoakSink):
         prefix: str,
         storage_options: Mapping[str, str] | None = None,
     ) -> SoakedRuns:
-        """Open a lake for a soak (`harness.plugins.SoakSink`); creates a missing lake."""
+        """Open a lake for a soak (`harness.plugins.SoakSink`); create a missing lake."""
         lake = Lake.open(uri, storage_options=storage_options, create=True)
         return SoakedRuns(lake, name=name, prefix=prefix)
 
@@ -162,7 +158,7 @@ class SoakedRuns:
             self.flush()
 
     def flush(self) -> None:
-        """Append all waiting runs; do nothing if an earlier append failed."""
+        """Append all waiting runs. If an earlier append failed, do nothing."""
         if self._failed or not self._waiting:
             return
         try:
@@ -256,7 +252,7 @@ class _Watch:
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
-        """Return the runs accepted so far; the caller has already left out the lake's own runs."""
+        """Return the runs accepted so far. The caller has already left out the lake's own runs."""
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:

@@ -2,10 +2,10 @@
 
 An update appends new runs, replaces changed runs, and removes runs without a folder. Unchanged
 folders are not read again (`results.lake.transfer.folder_memo`). Only one process at a time updates
-a store's lake; others wait for it.
+a store's lake.
 
-Such a lake can be rebuilt from its store at any time. So it is rebuilt if it has an older schema,
-and it keeps no copies of run folders.
+The lake can be rebuilt from its store at any time. So it is rebuilt if it has an older schema, and
+it keeps no copies of run folders.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LAKE_FOLDER: Final = ".lake"
 CACHED: Final = "lakes"
 """The subfolder of the user's cache for lakes of read-only stores."""
 SMALL_FILES_MAX: Final = 16
-"""Maximum number of small files of `runs` in a partition; above it, an update merges them."""
+"""The maximum number of small files of `runs` in a partition. Above it, an update merges them."""
 PATIENCE_S: Final = 20.0  # enough on a local disk with few other writers
 
 
@@ -123,7 +123,7 @@ def _alone(store: Path) -> Iterator[None]:
         except BlockingIOError:
             note(f"waiting for another process that updates the lake of {store}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:  # this file system has no locks; runs stay whole by the lake's protocol
+        except OSError:  # this file system has no locks; the lake's protocol still keeps runs whole
             pass
         yield
     finally:
@@ -156,7 +156,7 @@ def _folder_for(store: Path) -> Path:
 
 
 def _opened(folder: Path) -> Lake:
-    """Open the lake; create it if it is missing, or rebuild it if it has an older schema."""
+    """Open the lake. Create it if it is missing, or rebuild it if it has an older schema."""
     uri = str(folder)
 
     def lake() -> Lake:
@@ -245,7 +245,7 @@ class _Update:
         return again if again.content and again.content == entry.content else None
 
     def _entry(self, folder: Path, key: str, stamp: str) -> Entry:
-        """Make the entry of a folder; `stamp` is its stamp from before it was read."""
+        """Make the entry of a folder. `stamp` is its stamp from before it was read."""
         try:
             content = content_of(folder)
         except OSError:
@@ -254,7 +254,7 @@ class _Update:
         return Entry(key, stamp if stamp_of(folder) == stamp else "", content)
 
     def _remove(self, runs: set[str] | frozenset[str] = frozenset()) -> None:
-        """Remove these runs from the lake; without runs, only complete an interrupted removal."""
+        """Remove these runs from the lake. Without runs, only complete an interrupted removal."""
         if runs:
             self._memo.removing = pairs_of(self._lake, runs)
             write_memo(self._folder, self._memo)

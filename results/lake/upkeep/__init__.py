@@ -3,4 +3,5 @@
 from typing import Final
 
 GRACE_HOURS: Final = 24
-"""The default minimum age of files that `vacuum` removes: readers of old versions may need them."""
+"""The default minimum age of files that `vacuum` removes. Readers of old versions need young files.
+"""

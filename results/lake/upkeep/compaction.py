@@ -1,10 +1,10 @@
-"""Merges small files of a lake into large ones, without changing any row.
+"""Merges small files of a lake into large files, without changing any row.
 
 A merge takes whole files of one partition whose runs are neighbours, so each run is still in a
 single file. Rows pass through memory in parts of bounded size, in the order of their runs. A merge
 commits only if all its inputs are still in the table (see `results.lake.log.lake`), so concurrent
-writers, readers and compactions are harmless. If two compactions merge the same files, one of them
-is abandoned, and `vacuum` removes its output.
+writers and readers are harmless. If two compactions merge the same files, one of them is abandoned,
+and `vacuum` removes its output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIB: Final = 1024 * 1024
 SMALL_BYTES: Final = 32 * MIB
 """Files below this size are merged."""
 TARGET_BYTES: Final = 96 * MIB
-"""The maximum size of the input of one merge; its output stays below 128 MB."""
+"""The maximum size of the input of one merge. Its output stays below 128 MB."""
 PART_BYTES: Final = 64 * MIB  # memory for the rows of one part of a merge
 
 
@@ -188,7 +188,7 @@ def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> It
 
 
 def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
-    """Yield the rows of these files, ordered by run; within a run, rows stay in the order of files.
+    """Yield the rows of these files, ordered by run. Within a run, rows stay in the order of files.
 
     A file is opened at its first run, so few files are usually open at once.
     """
@@ -208,7 +208,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
 
 
 class _Rows:
-    """A partly read file, with its next rows in memory; its last run may have more in the file."""
+    """A partly read file, with its next rows in memory. Its last run may go on in the file."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
         self._batches = batches_of(
@@ -216,7 +216,7 @@ class _Rows:
         )
         self._parts: list[pa.Table] = []
         self.last: str | None = ""
-        """Run with possibly more rows in the file; `None`: all remaining rows are in memory."""
+        """The run with possibly more rows in the file; `None` if all its rows are in memory."""
         self._read()
 
     @property

@@ -1,10 +1,9 @@
 """Removes runs from a lake: rewrites the files that hold these runs without their rows.
 
 The files of `runs` are rewritten first, by exact commits. From then on, the rows of removed runs in
-other tables join with no row of `runs`, so no reader sees a part of a run. A run to be removed is
-named together with its batch, because the same run may be appended again at any time, under another
-batch. A batch that loses its last run is fenced: its writer, if it never learned that the commit
-succeeded, must not commit it again.
+other tables join with no row of `runs`, so no reader sees a part of a run. A run is named together
+with its batch, because the same run may be appended again under another batch. A batch that loses
+its last run is fenced, so that its writer cannot commit it again.
 
 A process that is killed during a removal leaves rows of removed runs in other tables. Repeating the
 same removal completes it.

@@ -1,8 +1,8 @@
 """Checks that a lake is sound: files are whole, and each run occurs once, in one file per table.
 
 There are two kinds of findings. *Damage* is lost, doubled or misordered rows, or a run split over
-two files. *Leftovers* are batches of dead writers and uploads without a commit; readers do not see
-them, and `vacuum` removes them.
+two files. *Leftovers* are batches of dead writers and uploads without a commit. Readers do not see
+leftovers, and `vacuum` removes them.
 
 In a result lake (`results.judging.result_lake`) a run may be in several batches, once in each.
 """
@@ -28,7 +28,7 @@ OUT_OF_ORDER: Final = (
     "the runs with `harness lake export`, and ingest them into a new lake"
 )
 Run = tuple[Partition, str, str | None]
-"""The partition and the key of a run; in a result lake also the batch, else `None`."""
+"""The partition and the key of a run. In a result lake also the batch, else `None`."""
 
 
 class Finding(NamedTuple):
@@ -98,7 +98,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
 
 
 def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
-    """Check one table: `runs` fills `batches`, and other tables are compared with it."""
+    """Check one table. `runs` fills `batches`, and other tables are compared with it."""
     seen: set[Run] = set()
     doubled: list[str] = []
     strangers: list[str] = []

@@ -3,7 +3,7 @@
 Vacuum removes files older than the grace period. It first fences batches that never became visible
 and uploads of compactions, so that they can never be committed (`results.lake.log.lake`). So a
 writer that was suspended for longer than the grace period loses nothing: it starts again under a
-new batch. Files that an earlier vacuum fenced have no grace period.
+new batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Vacuumed(NamedTuple):
 
 
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Fence dead batches, and delete unneeded files; `dry_run` only lists them."""
+    """Fence dead batches, and delete unneeded files. With `dry_run`, only list them."""
     if grace_hours < 0:
         raise UsageError(f"the grace period is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()

@@ -1,8 +1,7 @@
 """Makes the page of one run: the file `report.html` in its folder, to read, keep and share.
 
-`build` makes the data (columns, lanes, logs, words), and `render` puts it into the template. The
-page's code is plain JavaScript in `assets/`, one file per topic; the files are concatenated
-unchanged. docs/page.md explains the page's content and controls.
+`build` makes the data, and `render` puts it into the template. The page's code is plain JavaScript
+in `assets/`. docs/page.md explains the page's content and controls.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class PageReporter(Reporter):
     doc = "report.html: verdict, timeline, plots, tables and logs in one file"
 
     def write(self, folder: Path) -> Path:
-        """Make the page of the run in `folder`; raises `UsageError` if `folder` has no run."""
+        """Make the page of the run in `folder`; raise `UsageError` if `folder` has no run."""
         text = render(build(load_run(folder), read_results(folder)))
         path = folder / "report.html"
         temporary = folder / f".report.html.{os.getpid()}.part"

@@ -42,7 +42,6 @@ LINKS: Final = (
 
 
 def _wall_at_begin(history: History) -> int | None:
-    """Return the wall clock time at the history's start; `None` without a fact `clock`."""
     for op in history.facts("clock"):
         wall_ns = op.value.get("wall_ns") if isinstance(op.value, dict) else None
         if isinstance(wall_ns, int):
@@ -52,7 +51,7 @@ def _wall_at_begin(history: History) -> int | None:
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
     """Make all data of a run's page."""
-    if stored.foreign:  # a foreign run: the stored verdicts belong to another history
+    if stored.foreign:  # the stored verdicts belong to another history
         results = Results()
     history = stored.history
     focus = focus_of(results)
@@ -126,7 +125,6 @@ def _why(stored: StoredRun) -> dict[str, Any] | None:
 
 
 def _moment(history: History, focus: Sequence[int]) -> int | None:
-    """Return the earliest time of the operations in `focus`, which the checkers blame."""
     wanted = set(focus)
     return min((op.time for op in history if op.index in wanted), default=None)
 
@@ -149,7 +147,6 @@ def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int,
 
 
 def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
-    """Return the warnings at the top of the page."""
     record = stored.record
     notes = [note for note in (stored.note, results.note) if note]
     if record is not None and record.interrupted:
@@ -167,7 +164,7 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 
 def _replay(stored: StoredRun) -> str:
-    """Return a command for a run whose results name none: replay it or, if incomplete, check it."""
+    """Return a command that replays a run or, if the run is incomplete, checks it."""
     if stored.record is None or stored.foreign:
         return f"harness check {stored.folder}"
     return replay_command(stored.folder / "case.json", stored.record.environment)
@@ -177,8 +174,7 @@ def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
     """Assign a lane to each process.
 
     After an operation that ended in `info`, a client continues as a new process, whose number is
-    larger by `concurrency`. The old and the new process share a lane if their operations do not
-    overlap in time.
+    larger by `concurrency`. Both processes share a lane if their operations do not overlap in time.
     """
     spans: dict[int, tuple[int, int]] = {}
     for pair in chosen.pairs:

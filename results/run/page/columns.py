@@ -1,12 +1,11 @@
 """Encodes operations as columns, so that a page of a few megabytes has 100,000 operations.
 
 There is one list per field. Times are stored as differences in ns, and every text is stored once.
-The page turns the lists into typed arrays and makes no object per operation. Values are stored as
-JSON, cut to a length that is shorter for longer runs. The names of tables in an operation are
+Values are stored as JSON, cut to a length that is shorter for longer runs. The names of tables are
 stored separately and never cut, so that filters stay exact.
 
-If there are more than `OPS_MAX` operations, the page keeps those nearest to the operations that a
-checker blames, and says how many were cut.
+If there are more than `OPS_MAX` operations, the page keeps the operations nearest to the operations
+that a checker blames, and says how many were cut.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from harness.ops import History, Op, OpType, Pair
 
 OPS_MAX: Final = 300_000
 TEXT_CHARS_MAX: Final = 48_000_000
-"""Target for the characters of all values, from which `share_chars` takes the limit per value."""
+"""The target for the characters of all values. `share_chars` derives the limit per value."""
 VALUE_CHARS_MIN: Final = 120
 VALUE_CHARS_MAX: Final = 4_000
 ERROR_CHARS_MAX: Final = 1_000
 ATTEMPTS_MAX: Final = 64
-"""Maximum number of RPC attempts kept per operation; the page says if an operation had more."""
+"""The maximum number of RPC attempts kept per operation. The page says if there were more."""
 
 TYPES: Final = {OpType.OK: 0, OpType.FAIL: 1, OpType.INFO: 2}
 OPEN: Final = -1
@@ -39,7 +38,7 @@ class Strings:
         self._numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str | None) -> int:
-        """Return the number of `text`; a new text gets the next number."""
+        """Return the number of `text`. A new text gets the next number."""
         if not text:
             return 0
         return self._numbers.setdefault(text, len(self._numbers))
@@ -74,7 +73,7 @@ class Selection(msgspec.Struct, frozen=True):
 def select(
     history: History, always: Collection[int], focus: int, *, most: int = OPS_MAX
 ) -> Selection:
-    """Select up to `most` operations: first those with an index in `always`, then near `focus`."""
+    """Select up to `most` operations: first those in `always`, then those near `focus`."""
     pairs = history.pairs
     total = len(pairs)
     kept: Iterable[Pair] = pairs
@@ -107,7 +106,7 @@ def mentioned(value: Any) -> list[str]:
 def columns(
     pairs: Sequence[Pair], lanes: dict[int, int], strings: Strings, tables: Strings
 ) -> dict[str, Any]:
-    """Make the columns of `pairs`, sorted by time; `lanes` has the lane of each process."""
+    """Make the columns of `pairs`, sorted by time. `lanes` has the lane of each process."""
     writer = _Writer(strings, tables, share_chars(len(pairs)))
     for pair in pairs:
         writer.take(pair, lanes)

@@ -78,7 +78,7 @@ _ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
 class Head:
-    """Makes the texts of a page's head; the page must escape them, since they quote the run."""
+    """Makes the texts of a page's head. The page must escape them, since they quote the run."""
 
     def __init__(self, stored: StoredRun, results: Results, timeline: Timeline) -> None:
         self._stored = stored
@@ -164,7 +164,6 @@ class Head:
         return node if isinstance(node, str) else None
 
     def _tab(self) -> str:
-        """Write the title of the browser's tab."""
         rule = f" {rule_of(self._worst)}" if self._worst is not None else ""
         case = self._stored.case
         parts = [f"{self._verdict.value.upper()}{rule}", self._node(), f"seed {case.seed}"]
@@ -292,7 +291,6 @@ class Head:
 
 
 def _size(folder: Path) -> str:
-    """Write the size of a shrunk run's case: its faults and operations."""
     try:
         case = load_case(folder / "case.json")
     except UsageError:
@@ -302,7 +300,6 @@ def _size(folder: Path) -> str:
 
 
 def _plugin(group: str, name: str) -> Any:
-    """Load a plug-in; return `None` if it is not installed on this machine."""
     try:
         return load_plugin(group, name)
     except UsageError:

@@ -33,7 +33,7 @@ def phase_rows(history: History) -> list[tuple[int, str]]:
 
 
 def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row per fault; if faults of a nemesis overlap, they are in several lanes."""
+    """Return a row per fault. Overlapping faults of one nemesis are in different lanes."""
     rows = []
     for nemesis in nemeses:
         injected = [fault for fault in faults if fault.nemesis == nemesis]

@@ -2,16 +2,14 @@
 
 A log line begins with its time, in one of three forms: seconds of the simulated world; a JSON
 object with `ts_ns` of the wall clock; or, for a foreign program, `@` and the wall clock at the
-line's arrival. A line without a time (such as a line of a traceback) gets the time of the line
-above.
+line's arrival. A line without a time gets the time of the line above.
 
 The history counts from the start of the run, so every log needs an offset. For foreign programs,
-the history has the offset, as a fact `clock`. For other logs, each leader that occurs both in the
-history and in a log (same node, same term) yields an offset, and the median is used. The page says
-how many leaders gave offsets, and how far these differ.
+the fact `clock` has the offset. For other logs, each leader that occurs both in the history and in
+a log yields an offset, and the median is used.
 
 Small logs are embedded as a whole. Of large logs, only the lines around the time `focus` are
-embedded, and the page says how many lines are left out.
+embedded.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ from harness.errors import counted
 from harness.ops import NS_PER_S
 
 LOG_CHARS_MAX: Final = 1_500_000
-"""Maximum number of characters of all logs together on one page."""
+"""The maximum number of characters of all logs together on one page."""
 LINE_CHARS_MAX: Final = 500
 FILE_BYTES_MAX: Final = 32_000_000
-"""Only this many bytes at the end of a file are read, because the end of a run explains most."""
+"""The number of bytes that are read at the end of a file. The end of a run explains most."""
 FILES_MAX: Final = 200
 NO_LOGS: Final = (
     "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation keep logs of "
@@ -46,7 +44,7 @@ _LEADER: Final = re.compile(r'(?:\sleader\s|"event":\s*"leader").*?"term":\s*(\d
 
 
 class Log(msgspec.Struct, kw_only=True):
-    """The excerpt of one log: times in ns of the history (`None`: unknown), and texts."""
+    """The excerpt of one log: times in ns of the history (`None` if unknown), and texts."""
 
     node: str
     path: str
@@ -148,7 +146,7 @@ def _read(folder: Path, path: Path) -> Log:
 
 
 def _inherited(times: Sequence[int | None]) -> list[int | None]:
-    """Give each line that has no time the time of the line above it."""
+    """Give each line without a time the time of the line above it."""
     times_ns: list[int | None] = []
     for time in times:
         times_ns.append(time if time is not None or not times_ns else times_ns[-1])
@@ -193,7 +191,7 @@ def _align(
 
 
 def _cut(log: Log, chars_max: int, focus: int | None) -> None:
-    """Keep the lines nearest to `focus`; without `focus` or without times, keep the last lines."""
+    """Keep the lines nearest to `focus`. Without `focus` or times, keep the last lines."""
     log.lines = [_short(line) for line in log.lines]
     sizes = [len(line) + 1 for line in log.lines]
     if sum(sizes) <= chars_max:

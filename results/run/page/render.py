@@ -5,9 +5,8 @@ in which no character can end the script element. Second, the page's code insert
 never as HTML. Third, a content security policy allows only the page's own script and style, which
 it identifies by hashes.
 
-Large data is compressed (deflate), and the browser decompresses it with `DecompressionStream`; a
-browser without this interface shows a message. The head of the page must be readable without
-scripts, so it is HTML, together with the sentences of the checkers.
+Large data is compressed (deflate). The head of the page must be readable without scripts, so it is
+HTML.
 """
 
 from __future__ import annotations

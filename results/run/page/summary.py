@@ -27,7 +27,7 @@ CORE_DRAWN_MAX: Final = 12
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `results.json`; if it is missing, `note` explains why."""
+    """The content of `results.json`. If the file is missing, `note` explains why."""
 
     checkers: tuple[CheckResult, ...] = ()
     verdict: Verdict = Verdict.UNKNOWN
@@ -83,7 +83,7 @@ def _drawings(result: CheckResult) -> list[str]:
 
 
 def _orders(result: CheckResult) -> list[dict[str, Any]]:
-    """Return partial linearizations to draw or, if there are none, a few conflicting operations."""
+    """Return partial linearizations to draw; without any, a few conflicting operations."""
     if result.verdict is not Verdict.INVALID or result.details.get("drawings"):
         return []
     picture = counterexample_of([result])
@@ -112,7 +112,7 @@ def _sentences(lines: Sequence[str]) -> list[str]:
 
 
 def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
-    """Return the certificate, by which checkers say what the run covered: names, with lines."""
+    """Return the certificate, which says what the run covered, as names with lines."""
     rows: list[tuple[str, list[str]]] = []
     for result in results.checkers:
         certificate = result.details.get("certificate")

@@ -1,10 +1,9 @@
 """Reconstructs the history of each table (by id) from answers to clients and the masters' snapshot.
 
-Acknowledged operations show when a table was created, altered (and to which schema version),
-renamed and deleted. Reads show when clients first and last saw an id. An operation with an unknown
-outcome names a table but has no id, so it appears in no history. Each history also has the table's
-state in the masters' own snapshot at the end of the run. The page draws one lane per name, in which
-each id is a segment. Only runs with the vocabulary `ddl` have tables.
+Acknowledged operations show when a table was created, altered, renamed and deleted. Reads show when
+clients first and last saw an id. An operation with an unknown outcome has no id, so it appears in
+no history. The page draws one lane per name, in which each id is a segment. Only runs with the
+vocabulary `ddl` have tables.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from harness.vocabularies.ddl import MUTATIONS
 
 TABLES_MAX: Final = 3_000
 EVENTS_MAX: Final = 60_000
-"""Maximum number of events in all lanes; the page says how many lanes it left out."""
+"""The maximum number of events in all lanes. The page says how many lanes it left out."""
 NAME_CHARS_MAX: Final = 200
 
 
@@ -116,7 +115,6 @@ def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
 
 
 def _name(lane: TableLane, name: Any) -> None:
-    """Append a name to a table's names, unless it is already the last one."""
     if isinstance(name, str) and name and lane.names[-1:] != [name[:NAME_CHARS_MAX]]:
         lane.names.append(name[:NAME_CHARS_MAX])
 
@@ -142,7 +140,7 @@ def _event(call: Op, done: Op, asked: Mapping[str, Any], value: Mapping[str, Any
 
 
 def _take_snapshot(lanes: dict[str, TableLane], op: Op) -> None:
-    """Read each table's final state from the masters' snapshots: a line per distinct state."""
+    """Read each table's final state from the masters' snapshots, as a line per distinct state."""
     masters = op.value.get("masters") if isinstance(op.value, dict) else None
     answers: dict[str, dict[str, list[str]]] = {}
     for master, state in masters.items() if isinstance(masters, dict) else ():
