@@ -63,7 +63,7 @@ impl<const W: usize> Hash for Bits<W> {
 }
 
 /// A multiplicative hash of a few words. It has no random seed, since equal runs must behave
-/// equally, and no adversary chooses the keys.
+/// equally. No adversary chooses the keys.
 #[derive(Default)]
 pub struct WordHasher(u64);
 
@@ -101,9 +101,9 @@ pub type Set<K> = HashSet<K, BuildHasherDefault<WordHasher>>;
 /// The minimal sets of unknown operations that reached the same mask and state.
 #[derive(Clone, Debug)]
 pub enum Antichain<const U: usize> {
-    /// A single set, by far the most frequent case, which needs no allocation.
+    /// A single set. This is by far the most frequent case, and needs no allocation.
     One(Bits<U>),
-    /// Any other number of sets; none is a subset of another.
+    /// Any other number of sets. None is a subset of another.
     Many(Vec<Bits<U>>),
 }
 
@@ -113,7 +113,7 @@ impl<const U: usize> Antichain<U> {
         Self::Many(Vec::new())
     }
 
-    /// Whether some set is a subset of `used`. If none is, adds `used` and removes its supersets.
+    /// Whether some set is a subset of `used`. If not, add `used` and remove its supersets.
     pub fn dominates(&mut self, used: &Bits<U>) -> bool {
         match self {
             Self::One(other) => {

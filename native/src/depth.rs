@@ -1,8 +1,8 @@
 //! The depth-first search of `search.py`, over configurations of a window of the history.
 //!
-//! Both searches make the same moves in the same order and count the same steps, so that tests can
-//! require equal results, not only equal verdicts. The generators of `search.py` are state machines
-//! here (`Moves`, `Chains`, `Others`), which stop where the generators yield.
+//! This search and `search.py` make the same moves in the same order and count the same steps, so
+//! that tests can require equal results. The generators of `search.py` are state machines here
+//! (`Moves`, `Chains`, `Others`).
 
 use crate::bits::{Antichain, Bits, Map, Set};
 use crate::model::{Step, ILLEGAL};
@@ -12,7 +12,7 @@ const CHAIN_EVALUATIONS_MAX: u64 = 2_000; // as in search.py
 const CHAIN_LENGTH_MAX: usize = 3;
 const CHOICES_MAX: usize = CHAIN_LENGTH_MAX + 1;
 
-/// The state of a search after it ran for a budget of steps; `native.py` uses the same numbers.
+/// The state of a search after it ran for a budget of steps. `native.py` uses the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// The search can continue.
@@ -21,7 +21,7 @@ pub enum Status {
     Found = 1,
     /// No configuration is left, so the history is not linearizable.
     Exhausted = 2,
-    /// No configuration of a lean search is left, which proves nothing.
+    /// No configuration of a lean search is left. This proves nothing.
     ExhaustedLean = 3,
     /// The search reached its maximum number of remembered configurations.
     Full = 4,
@@ -58,7 +58,7 @@ struct Move<const M: usize, const U: usize> {
     after: u32,
 }
 
-/// The constant part of a frame, which is the configuration from which its moves start.
+/// The configuration from which the moves of a frame start.
 #[derive(Clone, Copy)]
 struct Place<const M: usize, const U: usize> {
     position: u32,
@@ -86,8 +86,8 @@ struct Frame<const M: usize, const U: usize> {
     moves: Option<Box<Moves<M, U>>>,
 }
 
-/// The kinds of moves, in the order in which a frame tries them. The *must-return operation* is the
-/// operation that must return next, which a frame tries before all of these.
+/// The kinds of moves, in the order in which a frame tries them. Before these, the frame tries the
+/// *must-return operation*, which is the operation that must return next.
 #[derive(Clone, Copy)]
 enum Phase {
     Helpful,        // open writes that make the must-return operation legal
@@ -296,7 +296,7 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         Ok(model.step(state, op)? != ILLEGAL)
     }
 
-    /// Compute the moves that the search needs first; other moves are computed on demand.
+    /// Compute the moves that the search needs first. Other moves are computed on demand.
     fn open<S: Step>(
         &mut self,
         problem: &Problem,
@@ -387,8 +387,8 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         }
     }
 
-    /// Return the next unused unknown operation that changes the state, and the place to which it
-    /// leads from `place`.
+    /// Return the next unused unknown operation that changes the state, and the place after the
+    /// operation.
     fn next_unknown<S: Step>(
         &mut self,
         problem: &Problem,

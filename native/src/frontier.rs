@@ -1,4 +1,4 @@
-//! The breadth-first search of `frontier.py` over return events, with dominance and the same moves.
+//! The breadth-first search over return events, which makes the same moves as `frontier.py`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -88,7 +88,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         Ok(search)
     }
 
-    /// The branching choices of the configuration that passed all returns; empty if none did.
+    /// The branching choices of the configuration that passed all returns; empty without one.
     pub fn choices(&self) -> Vec<u32> {
         self.path(self.winner.unwrap_or(NONE))
     }
@@ -200,7 +200,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         Ok(())
     }
 
-    /// Move to the earliest layer that has configurations; if none has, the search is exhausted.
+    /// Move to the earliest layer that has configurations. Without one, the search is exhausted.
     fn next_layer(&mut self) {
         if self.status != Status::Running {
             return;

@@ -1,9 +1,9 @@
 //! The native core: the searches of the linearizability checker, as a Python extension module.
 //!
 //! `checkers/linearizability/native.py` is the only caller. The modules mirror `problem.py`,
-//! `search.py` and `frontier.py`, which are their specification and the oracle of their tests. A
-//! model written in Python is called once per state and class of equal operations. Steps of a
-//! register run natively, without the interpreter's lock.
+//! `search.py` and `frontier.py`: tests require equal results. A model written in Python is called
+//! once per state and class of equal operations. Steps of a register run without the interpreter's
+//! lock.
 
 mod bits;
 mod depth;
@@ -15,7 +15,7 @@ mod python;
 
 use pyo3::prelude::*;
 
-/// The version of the interface; raise it with every change that Python code can see.
+/// The version of the interface. Raise it with every change that Python code can see.
 const INTERFACE: u32 = 2;
 
 /// Define the extension module `checkers._native`.

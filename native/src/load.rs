@@ -58,7 +58,7 @@ fn sortable(real: f64) -> i64 {
     bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
 
-/// Read all operations; operations without a return get the output `unknown`.
+/// Read all operations. Operations without a return get the output `unknown`.
 pub fn read<'py>(
     operations: &Bound<'py, PyTuple>,
     unknown: &Bound<'py, PyAny>,
@@ -131,9 +131,9 @@ pub struct Classes {
     pub examples: Vec<(Py<PyAny>, Py<PyAny>)>,
 }
 
-/// Assign operations with equal inputs and outputs to the same class. Their types must also be
-/// equal, since a model may distinguish 1 from True, which are equal. An operation that is not
-/// hashable gets a class to itself.
+/// Assign operations with equal inputs and outputs to the same class. The types must also be equal,
+/// since 1 equals True, but a model may distinguish them. An operation that is not hashable gets a
+/// class of its own.
 pub fn classes(py: Python<'_>, raws: &[Raw<'_>]) -> PyResult<Classes> {
     let numbers = PyDict::new(py);
     let mut found = Classes {

@@ -17,7 +17,7 @@ pub trait Step {
     fn step(&mut self, state: u32, op: u32) -> Result<u32, Self::Error>;
 }
 
-/// One operation on a register; equal values have the same number.
+/// One operation on a register. Equal values have the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegisterOperation {
     /// A write of this value.
@@ -66,7 +66,7 @@ impl Register {
             .collect()
     }
 
-    /// Number the classes of equal operations; operations for which `wanted` is false get 0.
+    /// Number the classes of equal operations. Operations for which `wanted` is false get 0.
     pub fn classes(&self, wanted: impl Fn(usize) -> bool) -> Vec<u32> {
         let mut numbers: Map<RegisterOperation, u32> = Map::default();
         let class = |(number, operation): (usize, &RegisterOperation)| {

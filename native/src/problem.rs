@@ -1,12 +1,12 @@
 //! Prepares a history for searches; `problem.py` explains the representation.
 //!
-//! In contrast to `problem.py`, slots are numbers, not single-bit masks, and one vector holds the
+//! Unlike in `problem.py`, slots are numbers instead of single-bit masks. One vector holds the
 //! lists of open operations of all returns.
 
 use crate::bits::Bits;
 use crate::model::{Step, ILLEGAL};
 
-/// The value that means that there is no number.
+/// Replaces a number that does not exist.
 pub const NONE: u32 = u32::MAX;
 
 /// The properties of an operation that the preparation needs.
@@ -16,7 +16,7 @@ pub struct Span {
     pub call: i64,
     /// The time of the return; `None` for an operation of unknown outcome.
     pub end: Option<i64>,
-    /// The class of the operation; operations of one class are interchangeable in steps.
+    /// The class of the operation. Operations of one class have the same steps.
     pub class: u32,
     /// Whether the answer shows that the operation changed nothing.
     pub read_only: bool,
@@ -29,7 +29,7 @@ pub struct Span {
 pub struct Footprint {
     /// Whether the operation touches the whole state.
     pub everything: bool,
-    /// If not, the parts that it touches, as a bit set just long enough for the highest of them.
+    /// If not, the parts that it touches, as a bit set.
     pub words: Vec<u64>,
 }
 
@@ -60,8 +60,8 @@ impl Footprint {
     }
 }
 
-/// The parts of the state that can matter at one configuration. The usual value is `None`, which
-/// means all parts.
+/// The parts of the state that can matter at one configuration. `None` means all parts, and is the
+/// usual value.
 pub type Reach = Option<Footprint>;
 
 /// One list of (slot, operation) per return.
@@ -200,7 +200,7 @@ impl Problem {
         }
     }
 
-    /// The number of returns; a search that reaches this position has found an order.
+    /// The number of returns. A search that reaches this position has found an order.
     #[inline]
     pub fn end(&self) -> u32 {
         self.returns.len() as u32

@@ -1,4 +1,4 @@
-//! The classes of the extension module, and models in Python with memoized steps.
+//! The classes of the extension module, and models written in Python, whose steps are memoized.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyIndexError, PyValueError};
@@ -23,7 +23,7 @@ create_exception!(
 const SIGNAL_STEPS: u64 = 50_000;
 const STATES_MAX: usize = 1 << 31;
 
-/// A model written in Python; each distinct step is called once and memoized.
+/// A model written in Python. Each distinct step is called once and memoized.
 struct PythonModel {
     step: Py<PyAny>,
     contradiction: Py<PyAny>,
@@ -105,7 +105,7 @@ enum Model {
     },
 }
 
-/// One history with its model; corresponds to `Problem` and `Stepper` in Python.
+/// One history with its model. It corresponds to `Problem` and `Stepper` in Python.
 #[pyclass(module = "checkers._native")]
 pub struct Core {
     problem: Problem,

@@ -1,4 +1,5 @@
-//! The current contents of one file, and its durable contents: those at its last sync.
+//! The current contents of one file, and its durable contents, which are the contents at its last
+//! sync.
 //!
 //! A file of the host, the *object*, always has the current contents. Memory holds only what is
 //! needed to restore the durable contents: the durable size, and the old contents of blocks that
@@ -19,7 +20,7 @@ pub const BLOCK: u64 = 4096;
 const SECTOR: usize = 512;
 const BLOCK_BYTES: usize = BLOCK as usize;
 
-/// The durable contents of a block; `None` stands for a block of zeros.
+/// The durable contents of a block; `None` means a block of zeros.
 type Old = Option<Box<[u8; BLOCK_BYTES]>>;
 
 /// One regular file.
@@ -145,7 +146,7 @@ impl Content {
         self.unsynced_bytes = 0;
     }
 
-    /// Restore the durable contents; with `torn`, a random part of the unsynced data survives.
+    /// Restore the durable contents. With `torn`, a random part of the unsynced data survives.
     ///
     /// Returns the number of bytes written since the last sync, all of which could have been lost.
     pub fn cut(&mut self, torn: Option<&mut Draws>) -> io::Result<u64> {

@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// Report an error of the host to the harness, because the node is not to blame for its effects.
+/// Report an error of the host to the harness, since the node is not to blame for it.
 pub fn report_host(error: &std::io::Error) {
     let text = error.to_string().replace(['"', '\\'], "'");
     let _ = writeln!(std::io::stdout(), "{{\"host\":\"{text}\"}}"); // the harness may be gone
@@ -94,7 +94,7 @@ impl Disk {
         }
     }
 
-    /// Carry out a request and answer it; a delayed request gets its own thread.
+    /// Carry out a request and answer it. A delayed request gets a thread of its own.
     fn act<T, R: Send + 'static>(
         &self,
         sort: Sort,

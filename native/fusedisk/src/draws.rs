@@ -18,7 +18,7 @@ impl Draws {
         mixed ^ (mixed >> 31)
     }
 
-    /// Return a number in `0..limit`; the bias of the remainder does not matter here.
+    /// Return a number in `0..limit`. The bias of the remainder does not matter here.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }

@@ -5,7 +5,7 @@
 //! stores its data in FOLDER, and prints `{"ready":true}`. Every WRITE_BACK_MS (0: never) it makes
 //! all data durable, as a kernel writes back dirty pages. It reads one command per line from
 //! standard input, and answers each with one line of JSON. At the end of the input it unmounts and
-//! exits: the input also ends if the harness dies, in whatever way.
+//! exits. The input also ends if the harness dies.
 //!
 //! | command                   | does                                                                       |
 //! |---------------------------|----------------------------------------------------------------------------|

@@ -21,9 +21,9 @@ use crate::draws::Draws;
 
 /// The inode of the root folder.
 pub const ROOT: u64 = 1;
-/// The maximum size of old blocks in memory; above it, a file is made durable early.
+/// The maximum size of old blocks in memory. Above it, a file is made durable early.
 const HELD_BYTES_MAX: u64 = 256 << 20;
-/// The maximum number of changes in the journal; above it, the journal is committed early.
+/// The maximum number of changes in the journal. Above it, the journal is committed early.
 const JOURNAL_MAX: usize = 100_000;
 
 /// Why a request failed.
@@ -98,7 +98,7 @@ enum Change {
     },
 }
 
-/// The unsynced data and changes that a power cut put at stake.
+/// The unsynced data and changes that a power cut could destroy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Bytes written since the last sync, some of which may survive.
@@ -304,7 +304,7 @@ impl Tree {
         self.log(vec![change])
     }
 
-    /// Remove a name; a folder must be empty.
+    /// Remove a name. A folder must be empty.
     pub fn remove(&mut self, folder: u64, name: &OsStr) -> Outcome<()> {
         let ino = self.find(folder, name)?;
         self.refuse_full(ino)?;
@@ -321,7 +321,7 @@ impl Tree {
         }
     }
 
-    /// Rename; with `replaces`, the new name may already exist.
+    /// Rename. With `replaces`, the new name may already exist.
     pub fn rename(
         &mut self,
         (folder, name): (u64, &OsStr),
@@ -468,7 +468,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Remove inodes that have no name and are not open, after a commit: no undo can restore them.
+    /// After a commit, remove inodes that have no name and are not open. No undo can restore them.
     fn sweep(&mut self) -> Outcome<()> {
         for ino in std::mem::take(&mut self.nameless) {
             match self.inodes.get(&ino) {
@@ -496,13 +496,13 @@ impl Tree {
         self.commit()
     }
 
-    /// Cut the power: unsynced data are lost, or with `torn` perhaps only a random part of them.
+    /// Cut the power: unsynced data are lost. With `torn`, perhaps only a random part is lost.
     ///
     /// Even with `torn`, half of the cuts lose all unsynced data on the disk. Then a program that
     /// never syncs restarts in a consistent old state and silently lacks newer data; a partial loss
     /// mostly makes such a program crash.
     ///
-    /// The node must be dead; its open files are closed, or will be in a moment.
+    /// The node must be dead. Its open files are closed, or will be closed in a moment.
     pub fn cut(&mut self, mut torn: Option<Draws>) -> Outcome<Lost> {
         torn = torn.and_then(|mut draws| draws.coin().then_some(draws));
         let kept = match torn.as_mut() {
@@ -557,7 +557,7 @@ impl Tree {
         }
     }
 
-    /// Remove all files and folders; the root keeps its mode and owner.
+    /// Remove all files and folders. The root keeps its mode and owner.
     pub fn wipe(&mut self) -> Outcome<()> {
         let root = self.inode(ROOT)?.owned;
         for (_, inode) in self.inodes.drain() {

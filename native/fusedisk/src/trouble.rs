@@ -7,7 +7,7 @@ use fuser::Errno;
 
 use crate::draws::Draws;
 
-/// The sorts of requests that faults distinguish.
+/// The kinds of requests that faults distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     /// Reads and opens: may be delayed, and may fail with EIO.
@@ -23,7 +23,7 @@ pub enum Sort {
     Make,
 }
 
-/// The faults of a disk; the default is a disk without faults.
+/// The faults of a disk. By default there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quality {
     /// The probability that a request fails with EIO.
@@ -98,7 +98,7 @@ impl Trouble {
         std::mem::take(&mut self.lock().touched)
     }
 
-    /// Whether the current faults delay requests of this sort.
+    /// Whether the current faults delay requests of this kind.
     pub fn is_slow(&self, sort: Sort) -> bool {
         !matches!(sort, Sort::Write { .. }) && !self.lock().quality.delay.is_zero()
     }
@@ -120,7 +120,7 @@ impl Trouble {
         }
     }
 
-    /// Return the error with which a request of this sort must fail, if any.
+    /// Return the error with which a request of this kind must fail, if any.
     pub fn strike(&self, sort: Sort) -> Result<(), Errno> {
         let mut state = self.lock();
         let needs_room = matches!(sort, Sort::Make | Sort::Write { grows: true });
