@@ -67,7 +67,6 @@ class Meter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        """Run the test, and run it again if it exceeded the limit; report the last run."""
         exempt = any(mark.name in HEAVY for mark in item.iter_markers()) or (
             profile() == "ci" and getattr(item.obj, "is_hypothesis_test", False)
         )

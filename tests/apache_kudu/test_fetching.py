@@ -26,7 +26,6 @@ class Silent(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """Serve a repository with one small artefact; return the artefact's file."""
     root, lock = tmp_path / "repository", tmp_path / "artefacts.lock"
     archive = root / f"org/apache/kudu/kudu-binary/{VERSION}"
     archive.mkdir(parents=True)

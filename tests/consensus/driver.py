@@ -62,7 +62,6 @@ class Group:
                 await asyncio.sleep(0.1)
 
     async def write(self, node: str, text: str) -> str:
-        """Write `text` through a node; return ok, fail or info."""
         try:
             answer = await self.ask(node, "Write", text)
         except RpcError as error:
@@ -86,7 +85,6 @@ class Group:
     async def change(
         self, kind: msg.ChangeType, name: str, member_type: str = "VOTER", **more: Any
     ) -> msg.ChangeConfigResponse:
-        """Ask the leader to change one member; keywords are `cas` and attributes of the peer."""
         return await self.change_at(await self.leader(), kind, name, member_type, **more)
 
     async def change_at(

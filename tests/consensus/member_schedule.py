@@ -203,7 +203,6 @@ class MemberSchedule(Schedule):
             self.step(node, ev.ReadRequested(len(self.committed)))
 
     def do_step_down(self) -> None:
-        """Make a leader step down; most leaders hand over, to a named successor or to any."""
         node = self.any_leader()
         if node is not None:
             mode = StepDownMode.ABRUPT if self.rng.random() < 0.2 else StepDownMode.GRACEFUL

@@ -257,8 +257,6 @@ async def bury(group: Group, name: str) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_tombstone_votes_for_a_log_at_least_as_long(*, restarts):
-    """Of three members one is lost and one is a tombstone, whose vote lets the third one win."""
-
     async def main(group: Group) -> None:
         await group.write_all(20)
         leader = await group.leader()

@@ -9,9 +9,9 @@ ONE_LINE_MAX = 500
 
 
 def wrong(line, *quoted, replaced=None, added="", files=None, **parts):
-    """Build a declaration with an error in this line; `replaced` and `added` change `[nodes]`.
+    """Build a wrong declaration, with the line and the quoted words that its refusal must name.
 
-    Return the text, other files, the file and line that the message names, and the quoted words.
+    `replaced` and `added` change `[nodes]`.
     """
     if replaced or added:
         parts["nodes"] = NODES.replace(*(replaced or ("", ""))) + (f"{added}\n" if added else "")

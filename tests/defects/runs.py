@@ -13,7 +13,6 @@ ALL_PASSED, SOME_FAILED = 0, 1
 
 
 def noticed_by(defect: Defect, *tests: str) -> str | None:
-    """The first test that fails with the defect; `None` if all pass."""
     tier = "not nightly" if defect.heavy else "quick"
     done = run_program(
         sys.executable, "-m", "pytest", *OPTIONS, f"--timeout={defect.limit_s}", "-m", tier,

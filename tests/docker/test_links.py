@@ -95,7 +95,6 @@ class FakeEngine:
         return words[flag + 1], words[words.index("--comment") + 1].strip('"')
 
     def send(self, link):
-        """Send one packet; return how it is shaped, and whether it arrives."""
         keeper = f"{rules.owners(link, rules.Table.CUT)[0]}.net"
         towards = link.destination in OWN
         chain, end = ("OUTPUT", link.destination) if towards else ("INPUT", link.source)

@@ -28,7 +28,7 @@ Seen = dict[int, Bits]
 
 @dataclass
 class _Read:
-    """A read by a transaction: the version of a key that it saw, and the reader's earlier writes
+    """A read by a transaction: the key, the value that it saw, and the reader's earlier writes
     (`own`).
     """
 

@@ -289,14 +289,12 @@ def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, be
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        # One piece ends within a string: a search for its end that starts at each quote would take
-        # a minute.
+        # Each piece ends within a string. Searching for its end from every quote would take a minute.
         ('{:a "' + '{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + ';{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + '\\"}\n' * 60_000 + '"}\n', 1),
         ("{" + "".join(f":k{n} 1 " for n in range(60_000)) + ":k59999 1}", "':k59999' twice"),
-        # One form is larger than many blocks, plain or not, and has more lines than there are
-        # forms.
+        # A form that is larger than many blocks of the file.
         ("{:a [" + "1 2 3 4 5 " * 100_000 + "]}", 1),
         ("[{:a [" + "[:append 1 2] " * 50_000 + "]}]", 1),
         ("{:a [" + "{:b 1}\n" * 100_000 + "]}\n", 1),

@@ -85,7 +85,6 @@ needs_reports = pytest.mark.skipif(
 
 
 def answer_to(command, capsys):
-    """Run the parts of a command in turn; return the last exit code and all output."""
     said, code = "", 0
     for part in re.split(r"&&|;", command):
         words = shlex.split(part)

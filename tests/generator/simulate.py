@@ -33,8 +33,6 @@ class Outcome(NamedTuple):
 
 
 class _Simulation:
-    """The state of one simulation; `run` is its loop."""
-
     def __init__(
         self, complete: Callable[[Context, Op], Outcome], ctx: Context, ops_max: int
     ) -> None:

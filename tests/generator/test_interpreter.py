@@ -296,7 +296,7 @@ def test_phases_wait_for_one_another():
 
 
 class After:
-    """A generator that is pending until a time, with no event that wakes the interpreter then."""
+    """A generator that is pending until a time at which no event wakes the interpreter."""
 
     def __init__(self, time_ns):
         self.time_ns = time_ns

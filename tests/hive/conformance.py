@@ -31,7 +31,6 @@ def table(name, database="d1"):
 
 
 async def put(database, *rows, into=TABLES):
-    """Commit these rows; return the serial of the last one."""
     async with transaction(database) as session:
         for row in rows:
             serial = await session.insert(into, row)

@@ -359,7 +359,6 @@ def _apply(state, pair):
 
 @st.composite
 def histories(draw):
-    """Draw up to seven operations of three clients on two names, with true or false answers."""
     h, pairs, open_ones = HmsWriter(), [], {}
     nonces = []
     for number in range(draw(st.integers(2, 7))):

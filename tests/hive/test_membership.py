@@ -27,7 +27,6 @@ ONE, TWO, THREE = (Address(f"hms{number}", 9083) for number in (1, 2, 3))
 
 
 async def change(hms: Deployed, what, *nodes):
-    """Run an operation of an administrator; return its report."""
     return await do_operation(Operate(name=what), nodes, hms.cluster, hms.system)
 
 
@@ -63,7 +62,6 @@ def test_a_list_that_changed_is_followed_in_its_order_or_shuffled_anew():
 
 
 async def both_of_the_first_list_go(hms: Deployed):
-    """Remove one of a client's two metastores, then the other; return the client's results."""
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x", nonce="a")
     assert await add(hms, "hms3") == "add-metastore: hms3"

@@ -67,9 +67,10 @@ class FakeEnv:
 
 
 def with_server(replies, body):
-    """Run `body(door, asked)` against a server that sends `replies`, chunks per request.
+    """Run `body(door, asked)` against a server.
 
-    A reply `None` closes the connection; after the last reply the server is silent.
+    `replies` has the chunks of the reply to each request. A reply `None` closes the connection.
+    After the last reply the server is silent.
     """
     asked, handlers = [], []
 

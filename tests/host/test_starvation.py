@@ -28,7 +28,6 @@ class Host:
         self.waits = Waits(lambda: self.now_s, lambda: self.now_s)
 
     def look(self, after_s, **nodes):
-        """Measure once; the threads of a node are (number, seconds waited[, state, began at s])."""
         self.now_s += after_s
         self.roots = {
             root: dict(thread(root, *each) for each in threads)

@@ -1,4 +1,4 @@
-"""Known differences from real Kudu are on the page, and each entry covers only its difference."""
+"""The documentation lists each known difference from real Kudu."""
 
 import re
 from pathlib import Path

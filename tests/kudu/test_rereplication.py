@@ -67,7 +67,6 @@ async def call_leader(cluster: Deployed, request: Any) -> Any:
 
 
 async def with_table(cluster: Deployed, partitions: int) -> Any:
-    """Create table "t", and wait until the cluster is at rest; return the client."""
     client = cluster.new_client()
     await cluster.ok(client, "create", name="t", partitions=partitions)
     await cluster.until_converged()

@@ -58,7 +58,6 @@ def refusal(
 
 
 def client_of(f: str, answers: list[Any], leader: list[Any], policy: RetryPolicy | None):
-    """Return a client of three masters, and its fake RPC; the first master leads."""
     rpc = FakeRpc(
         {
             (LEADER, "ConnectToMaster"): leader,
@@ -79,8 +78,6 @@ def invoke(
     timeout_s: float = 5.0,
     leader: list[Any] | None = None,
 ):
-    """Run one operation while the leader is stable; return the completion and the fake RPC."""
-
     async def main():
         client, rpc = client_of(f, answers, leader or [connect(7, "LEADER")], policy)
         completion = await client.invoke(Request(f, VALUES[f]), timeout_s=timeout_s)

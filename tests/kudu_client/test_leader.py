@@ -18,8 +18,6 @@ UNINITIALISED = m.MasterError(
 
 
 def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, policy=None):
-    """Search for the leader; return it, the time in seconds, and the fake RPC."""
-
     async def main():
         rpc = FakeRpc({(a, "ConnectToMaster"): answers[a] for a in masters})
         env = FakeEnv()

@@ -126,7 +126,6 @@ def servers(count: int = 4) -> m.ListTabletServersResponse:
 
 
 def peers(**of_the_last: Any) -> m.RaftConfig:
-    """Return three voters; the arguments set fields of the last one."""
     *others, last = (m.PeerConfig(f"u{n}", TS[n]) for n in range(3))
     return m.RaftConfig(INDEX, (*others, msgspec.structs.replace(last, **of_the_last)))
 

@@ -72,8 +72,6 @@ def invoke(
     policy: RetryPolicy | None = None,
     between: Callable[[FakeRpc], None] = lambda rpc: None,
 ) -> tuple[list[Completion], FakeRpc]:
-    """Run operations in turn and return their completions; `between` may change the script."""
-
     async def main() -> tuple[list[Completion], FakeRpc]:
         rpc = FakeRpc(script)
         client = KuduClient(FakeEnv(), rpc, masters=(MASTER,), process=3, policy=policy)

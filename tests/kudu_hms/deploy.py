@@ -15,7 +15,7 @@ def deploy(body, *, hms=None, **given):
 
 
 def on_hms(**given):
-    """Decorate a test so that it runs on a deployment."""
+    """Decorate a test so that it runs on deployed masters and metastores."""
 
     def around(test):
         @functools.wraps(test)
@@ -33,7 +33,6 @@ def on_hms(**given):
 
 
 async def refused(kudu, client, f, **value):
-    """Run an operation that must fail; return its error and its value."""
     completion = await kudu.do(client, f, **value)
     assert completion.type is OpType.FAIL, completion
     seen = completion.value if isinstance(completion.value, dict) else {}

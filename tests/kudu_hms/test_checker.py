@@ -24,7 +24,6 @@ def good():
 
 
 def judged(snapshot, *, ok=True, shown=None):
-    """Judge a history, with an optional operation about the table and its answer (`shown`)."""
     h = Writer()
     if shown is not None:
         f, answer = shown

@@ -56,7 +56,6 @@ def replica(name: str, *, leader: str, voters: tuple[str, ...]) -> ReplicaSummar
 
 
 def tablet(*names: str, tablet_id: str = "tab") -> ObservedTablet:
-    """Build a healthy tablet on these servers; the first one leads."""
     record = state(names[0], *names, type=ConfigType.MASTER, term=None, opid_index=None)
     replicas = tuple(replica(name, leader=names[0], voters=names) for name in names)
     return ObservedTablet(id=uuid(tablet_id), master_cstate=record, replicas=replicas)

@@ -51,7 +51,6 @@ def in_python(model: Any, operations: list[Operation[Any, Any]]) -> CheckOutcome
 
 
 def mismatch(name: str, operations: list[Operation[Any, Any]], expected: Result) -> str:
-    """Describe a disagreement with brute force; the text is empty if there is none."""
     model = KINDS[name].model_for(operations)
     outcome = check_operations(model, operations, limits=LIMITS)
     results = (outcome.result, in_python(model, operations).result)
@@ -62,7 +61,6 @@ def mismatch(name: str, operations: list[Operation[Any, Any]], expected: Result)
 
 
 def mismatches(seeds: range, tally: Counter[tuple[str, Result]]) -> list[str]:
-    """Return all disagreements with their seeds; count the histories by kind and verdict."""
     lines = []
     for seed in seeds:
         name, operations = drawn(seed)

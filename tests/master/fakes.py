@@ -328,7 +328,6 @@ async def with_table(*columns: str, partitions: int = 1, running: bool = True) -
 
 
 def refusal(answer: Any) -> Any:
-    """Return the reason for which a request is refused; fail if it succeeds."""
     assert answer.error is not None, "it was granted"
     return answer.error
 

@@ -53,7 +53,6 @@ class Table:
         return TabletRecord(f"{next(self.ids):032x}", "T", partition, TabletState.RUNNING)
 
     def alter(self, *steps: m.AlterStep) -> str | None:
-        """Apply the steps of one alter; return why it was refused, or `None`."""
         table = TableRecord("T", "t", 0, m.Schema((KEY,)), self.schema, 1, 1, TableState.RUNNING)
         try:
             change = change_ranges(

@@ -238,7 +238,6 @@ class World:
         return [uuid for uuid, up in self.up.items() if up and uuid not in self.peers]
 
     def step(self, rng: random.Random) -> bool:
-        """Carry out a decision or a promotion; return false if there is nothing to do."""
         assert self.leader is not None
         config = RaftConfig(1, tuple(self.peers.values()))
         decision = decide(

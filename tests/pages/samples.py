@@ -134,7 +134,6 @@ def read(html):
 
 
 async def get(env, node, target, **options):
-    """Request a page of a deployed node; return the decoded JSON, or the bytes."""
     port = 8051 if node.startswith("m") else 8050
     response = await env.get_page(Address(node, port), target, **options)
     assert response.status == 200, response

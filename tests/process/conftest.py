@@ -105,7 +105,6 @@ class Driver:
         return await ask(self.session.env, Address(node, PORT), request, timeout_s)
 
     async def reaches(self, source: str, destination: str) -> str:
-        """Have `source` call a node; return `ok` or the error."""
         return await self._outcome(source, destination, LIMIT_S / 2)
 
     async def is_cut(self, source: str, destination: str) -> bool:

@@ -24,7 +24,6 @@ async def ask(env: Env, address: Address, request: dict[str, Any], timeout_s: fl
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that echoes, calls another node, stores words on disk, or exits on request."""
     heard: list[Any] = []
 
     async def remember(word: str) -> None:

@@ -1,8 +1,8 @@
-"""Kinds of interference: another user ends, stops or cuts off nodes and helpers in processes.
+"""Kinds of interference with a run in processes, by another user of the same machine.
 
-Each kind is a whole run of a small correct target, during which a bystander does one thing. The run
-may end `valid` (the interference did not matter), `unknown` (it did), or with an error that gives
-the reason. Only `invalid` would wrongly blame the target.
+Each kind is a whole run of a small correct target, during which a bystander does one thing, such as
+killing a node. The run may end `valid` (the interference did not matter), `unknown` (it did), or
+with an error that gives the reason. Only `invalid` would wrongly blame the target.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ MISTAKES = [
 
 @pytest.fixture
 def user_says(pytester):
-    """Run a test with this body; return pytest's output, and its report as text."""
+    """Return a function that runs a test with this body, and returns pytest's output and its
+    report.
+    """
 
     def go(body, *arguments):
         pytester.makeini(INI)

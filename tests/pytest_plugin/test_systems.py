@@ -12,7 +12,7 @@ from tests.declared.support import OPERATIONS, declaration, written
 
 @pytest.fixture
 def merged(tmp_path):
-    """Merge a marker with the arguments of a call; return the resulting environment and case."""
+    """Return a function that merges a marker with the arguments of a call."""
 
     def go(marker, **call):
         settings = Settings(

@@ -46,7 +46,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 
 def pip(*words, python=sys.executable, cwd=None, **environ):
-    """Run pip for `python`, offline; a failure shows pip's output."""
     done = subprocess.run(
         [python, "-m", "pip", "--disable-pip-version-check", *words],
         cwd=cwd, env={**os.environ, "PIP_NO_INDEX": "1", **environ},

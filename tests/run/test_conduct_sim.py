@@ -34,7 +34,6 @@ def toy(seed, *nemeses, **fields):
 
 
 def run(case, folder=None, environment=None, **replaced):
-    """Conduct a case in the simulation; `replaced` has fields of its plan to change."""
     sim = load_plugin("environments", "sim")
     plan = msgspec.structs.replace(plan_case(case, sim), **replaced)
     outcome = conduct(plan, environment or sim, run_id="test", folder=folder)

@@ -44,7 +44,6 @@ class J(Nemesis):
 
 
 def mypy(*arguments, cwd):
-    """Run mypy with the harness on its path; return the errors."""
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file=", "--follow-imports=silent",
          "--ignore-missing-imports", f"--cache-dir={ROOT}/.mypy_cache", *arguments],

@@ -14,7 +14,6 @@ LED = Roles({"n1": NodeRole("leader", 3)}, ("n1", "n2"))
 
 
 def watched(*answers):
-    """Watch a system that gives these answers in turn; return the observations."""
     seen, left = [], list(answers)
 
     async def groups():

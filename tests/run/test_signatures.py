@@ -31,7 +31,6 @@ class Story:
         return len(self.ops) - 1
 
     def call(self, time, f, process=0):
-        """Add one operation; return the indices of its two ops."""
         return self._add(time, process, INVOKE, f), self._add(time + 1, process, OK, f)
 
     def inject(self, time, nemesis, fault="f1", *, kind=None, targets=("m1",)):

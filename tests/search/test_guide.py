@@ -23,7 +23,6 @@ def run(case):
 
 
 def searched(seeds):
-    """Run a guided search in this process; return its cases and the guide."""
     guide, cases = Guide(base(), SIM, "guided"), {}
     for generation in generations(1, seeds):
         proposals = guide.generation(generation)

@@ -30,7 +30,6 @@ MATERIAL = Material(
 
 
 def changed(name, **fields):
-    """Apply the variation until it changes the case; return the changed case and the parent."""
     parent = msgspec.structs.replace(PARENT, **fields)
     for seed in range(50):
         case = CHANGES[name](stream(seed, name), parent, MATERIAL)

@@ -311,9 +311,6 @@ async def test_stalled_links_hold_everything_until_healed(s):
 
 
 async def _burst(s, quality: LinkQuality, count: int = 200) -> tuple[list[bytes], float, Bite]:
-    """Send many frames over a bad link; return the answers, the time of the last one, and the
-    effect.
-    """
     conn = await connect(s.env, "a")
     fault = await door(s).shape([TO_A], quality)
     start = s.env.clock.monotonic_ns()

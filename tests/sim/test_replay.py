@@ -53,7 +53,6 @@ async def _tell(env: Env, peer: str) -> str:
 
 
 async def chaos(session: Any) -> str:
-    """Run a mixture of work and faults; return the digest of the run."""
     cluster, faults = session.cluster, door(session)
     for node in ("a", "b", "c"):
         await asyncio.sleep(0.5)

@@ -42,7 +42,9 @@ STRIKES = {
 
 
 def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any]:
-    """Hit node a at this event; return b's messages before and after, and a's log."""
+    """Hit node a with the fault `verb` at event `number`; return b's messages before and after it,
+    and a's log.
+    """
 
     async def main(session: Any) -> tuple[list[int], Any, Any]:
         cluster = session.cluster

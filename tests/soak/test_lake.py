@@ -46,7 +46,6 @@ def code(request, monkeypatch):
 
 
 def tables(uri):
-    """Return all rows of a lake without measurements; the column `run` contains the day."""
     opened = results.open(uri)
     found = {}
     for name in opened.tables:

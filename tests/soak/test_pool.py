@@ -52,7 +52,6 @@ def test_a_job_of_another_seed_is_named_after_that_seed():
 
 
 def in_workers(work, jobs=1, until=lambda _: True):
-    """Run the work in workers; return the results in the order of seeds."""
     found = []
 
     def take(result):

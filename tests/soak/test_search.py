@@ -25,7 +25,6 @@ def same_code(monkeypatch):
 
 
 def soak(store, *, search="guided", most=None, backwards=False, **fields):
-    """Run up to `most` pending seeds in this process; return the results and the corpus."""
     given = {"case": TOY, "environment": "sim", "label": None, "first": 1, "last": SEEDS}
     spec = SoakSpec(**{**given, "store": store, "name": "n", "search": search, **fields})
     campaign, ran = Campaign(spec, fresh=False), 0

@@ -71,7 +71,10 @@ class FakeCluster:
         return NodeState.DOWN if node in self.down else NodeState.RUNNING
 
     async def set_links(self, wanted, *, lease_s):
-        """Set the faults on links; the effect of each fault removed from a link is seven frames."""
+        """Set the faults on links.
+
+        Each fault that is removed from a link counts as having affected seven frames.
+        """
         gone, new = set(), {}
         for link, state in wanted.items():
             before = self.links.get(link, {})

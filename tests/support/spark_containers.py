@@ -72,7 +72,6 @@ class SparkContainers:
         self.uri = f"s3://{BUCKET}/lake"
 
     def start(self):
-        """Start the cluster; return once every worker is registered."""
         store = self._made(
             "store", "python3", "-m", "tests.support.object_store", "serve", "0.0.0.0", str(PORT),
             environment={"PYTHONPATH": "/work/server"}, ports={f"{PORT}/tcp": ("127.0.0.1", None)},
@@ -101,7 +100,6 @@ class SparkContainers:
         return made
 
     def _known_as(self, name):
-        """Return the host name of a container, as other containers use it."""
         endpoint = self._client.api.create_endpoint_config(aliases=[name])
         return {self._network.name: endpoint}
 
@@ -122,7 +120,6 @@ class SparkContainers:
         return options_for(f"http://store:{PORT}")
 
     def run(self, *words):
-        """Run a command in the driver's container; return the exit code and both streams."""
         return self.run_in("driver", *words)
 
     def run_in(self, name, *words):

@@ -21,7 +21,10 @@ SMALL = (
 
 @contextlib.contextmanager
 def spark_programs(folder):
-    """Return `start(name, *words, **environ)`, whose programs log into a folder; end them later."""
+    """Return `start(name, *words, **environ)`, which starts a program that logs into `folder`.
+
+    All started programs end with the block.
+    """
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -53,7 +56,7 @@ def spark_programs(folder):
 
 
 def wait_told(process, log, pattern):
-    """Wait until a program's log matches `pattern`; return the group.
+    """Wait until a program's log matches `pattern`; return the pattern's group.
 
     The program chooses its own port and prints it. If the test chose a free port, another program
     might take it first, and the test would mistake that program for this one.

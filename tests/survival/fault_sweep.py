@@ -131,7 +131,6 @@ class Run:
         program.main()
 
     def ended(self, limit_s: float) -> int | None:
-        """Wait for the end or the time limit; return the wait status."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid:
             return status
@@ -256,7 +255,6 @@ def sweep(
     only: str | None = None,
     chosen: list[Point] | None = None,
 ) -> Iterator[tuple[Point, Outcome]]:
-    """Run all points or the chosen ones; return how they ended."""
     import pyarrow.parquet  # noqa: F401 - so that not every run imports it
 
     words = (BUGS if bug else CASES)[env]

@@ -223,8 +223,6 @@ CALLS: dict[str, list[Call]] = {
 
 
 def made_up(rng: random.Random) -> list[Call]:
-    """Draw the calls of a careless client; many of them are valid."""
-
     def fields(names: dict[str, list[object]]) -> dict[str, object]:
         odd = [None, 1, 2.5, "", "x", [], {}, True]
         picked = {}

@@ -112,7 +112,6 @@ class Servers:
     async def scan(
         self, nodes: list[str], **request: Any
     ) -> tuple[m.ScanResponse, dict[str, tuple[Any, ...]]] | None:
-        """Read all pages from nodes in turn; return the first answer and rows by key, or `None`."""
         first: m.ScanResponse | None = None
         rows: dict[str, tuple[Any, ...]] = {}
         token = b""

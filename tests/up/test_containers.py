@@ -102,7 +102,6 @@ class Compose:
         return done.stdout
 
     def addresses(self):
-        """Return the address at which each port is published now; the engine answers at once."""
         label = f"com.docker.compose.project={self._project}"
         return {
             f"{each['Labels']['com.docker.compose.service']}:{port['PrivatePort']}": (

@@ -10,7 +10,7 @@ from harness.up.control_socket import Break, Down, Heal, Status, ask, open_door
 
 
 def answers(folder, *questions, answer):
-    """Return what `ask` returns or raises for each question; another thread answers."""
+    """Return what `ask` returns or raises for each question, while another thread answers."""
 
     def one(question):
         try:

@@ -32,7 +32,7 @@ def test_names_are_few_and_lie_in_two_databases():
 
 
 def test_readers_only_read():
-    # the first free thread in `take` is a reader, if there is one
+    # `take` uses the first free thread, which is a reader if there is one
     assert {draft.f for draft in drafts(readers=10)} == READS
     assert {draft.f for draft in drafts(readers=0)} == {*BY_NAME}
     # in a mix without reads, readers do the same as the others

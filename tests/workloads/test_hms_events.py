@@ -25,7 +25,7 @@ def test_there_are_readers_and_a_writer():
             generator(concurrency, **options)
     found = generator()
     assert (found.readers, found.reads) == (4, (EAGER, LAZY))
-    # the first free thread in `take` is an eager reader
+    # `take` uses the first free thread, which is an eager reader
     assert {draft.f for draft in take(found, 100)} == {"poll"}
 
 

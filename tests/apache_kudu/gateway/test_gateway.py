@@ -44,7 +44,6 @@ LIMIT_S = 10.0
 
 
 async def ask(bundled, address, *requests):
-    """Send several requests from one client; return the answer to the last one."""
     async with gateway(bundled) as (_, client):
         for request in requests:
             answer = await client.call(address, request, timeout_s=LIMIT_S)

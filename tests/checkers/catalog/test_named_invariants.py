@@ -35,7 +35,6 @@ CHECKERS = (CatalogInvariantsChecker(), CatalogLinearizable(), CrashChecker())
 
 
 def good_snapshot() -> Json:
-    """Return `sound_snapshot` with all fields of newer dumps, and with one master that lags."""
     snapshot = sound_snapshot()
     peers = [{"uuid": f"u-{name}", "member_type": "VOTER"} for name in MASTERS]
     for name, dump in snapshot["masters"].items():

@@ -21,7 +21,6 @@ Ops = list[Operation[Any, Any]]
 
 
 def small(seed: int, *, count: int, lost: float, clients: int) -> CatalogHistory:
-    """Return a small history on two or three names; every second one is corrupted."""
     rng = random.Random(seed)
     history = random_history(
         seed, count=count, names=2 + seed % 2, processes=clients, lost=lost, rest=0.3

@@ -38,7 +38,6 @@ class Call:
 
 
 def generated(rng, world):
-    """Generate the ops of a few clients on a mostly correct object, and the calls behind them."""
     lines, calls, open_ = [], [], {}
     clients, spare = [0, 1, 2], 3
     for _ in range(rng.randint(6, 18)):

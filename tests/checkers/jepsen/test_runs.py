@@ -149,7 +149,6 @@ def test_a_lock_is_held_as_long_as_its_client_lives():
 
 
 def lock_at_rest(*before, settled=True):
-    """Return the verdict on an acquire that is refused at rest, after the operations `before`."""
     h = Writer()
     h.ok(0, "acquire")
     for process, f, kind in before:

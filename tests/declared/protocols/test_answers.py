@@ -80,7 +80,6 @@ def expected(f):
 
 
 def last_request(name, f):
-    """Return the number of requests before the first change, or before `f` if `f` is a read."""
     reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
     creates = f == "write" and name == "zookeeper"
     return GREETINGS[name] + (1 if reads_first or creates else 0)

@@ -17,10 +17,6 @@ APPEND = [["append", "x", 1], ["r", "x", None]]
 
 
 def outcome(f, value, reply, *, vocabulary="register", settings=None):
-    """Return the outcome of an operation that gets this reply, and a detail: whether to try another
-    node, or whether something may have changed.
-    """
-
     async def body(call, _):
         request = SimpleNamespace(f=f, value=value)
         try:
@@ -150,7 +146,10 @@ def sentinel(*, old, new=None, epoch=4):
 
 
 def with_session(body, mini, settings, *others, observes=False):
-    """Return the result of `body(session)` for a node with Sentinels s1, s2, ...; s9 is down."""
+    """Return the result of `body(session)` for a node with Sentinels s1, s2, ...
+
+    The Sentinel s9 is down.
+    """
 
     async def main():
         async with contextlib.AsyncExitStack() as stack:
@@ -178,8 +177,6 @@ def leadership(mini, settings, *others):
 
 
 def opened(mini, settings, *others):
-    """Open a session; return `elsewhere` of the error if the session was declined, else `None`."""
-
     async def nothing(_):
         return None
 

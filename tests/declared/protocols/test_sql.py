@@ -43,9 +43,6 @@ class Scripted(SqlSession):
 
 
 def performed(template, *results, arguments=None):
-    """Perform an operation; return its outcome, whether it may have changed something, and its
-    statements.
-    """
     session = Scripted(*results)
     try:
         asked = session.perform(template, arguments or {}, changes=True)

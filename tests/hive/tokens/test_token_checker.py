@@ -56,7 +56,6 @@ class TokenWriter(Writer):
 
 
 def judge(*steps, **more):
-    """Check the history that these steps write; `more` adds to the snapshot."""
     h = TokenWriter().play(steps)
     h.snapshot(**more)
     return TokensChecker().check(History(h.lines), None, time_limit_s=10.0)

@@ -31,7 +31,10 @@ BASE = ("exam", "--target", "kudu", "--part", "switches", "--only", "KUDU-765,NO
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Let `answer` produce the results of seeds; an exception that it returns is raised."""
+    """Return a function that lets `answer` produce the results of seeds.
+
+    An exception that `answer` returns is raised.
+    """
     monkeypatch.chdir(tmp_path)
 
     def script(answer):

@@ -25,7 +25,7 @@ REGISTER = ("linearizable-register", "liveness", "crash", "stats")
 
 
 def register_ops(seed, *, stale=False, count=12):
-    """Build ops of a few clients on one register; an invalid history ends in an impossible read."""
+    """Build ops of a few clients on one register. If `stale`, the last read is impossible."""
     ops = []
     state = None
 
@@ -124,10 +124,7 @@ class Found(NamedTuple):
 def judge_store(
     store, *, budget=DEFAULT, second_pass=True, checkers=None, facts=True, label=None, **options
 ):
-    """Update the lake of a store and judge its new runs; the arguments are those of `check`.
-
-    Problems of the ingest are omitted.
-    """
+    """Update the lake of a store and judge its new runs. Problems of the ingest are omitted."""
     uri = lake_of_store(store, may_be_empty=True).uri
     return judge_lake(
         uri, budget=budget, second_pass=second_pass, checkers=checkers, facts=facts, label=label,
@@ -139,7 +136,6 @@ def judge_lake(
     uri, *, budget=DEFAULT, second_pass=True, executor="inline", jobs=None, again=False,
     progress=None, **given,
 ):  # fmt: skip
-    """Judge the new runs of a lake; `given` is passed to `ReportRuns`."""
     snapshot = Lake.open(str(uri)).snapshot()
     budgets = (budget, budget.larger()) if second_pass else (budget,)
     with contextlib.closing(ReportRuns(snapshot, budgets=budgets, slots=2, **given)) as runs:

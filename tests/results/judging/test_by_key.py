@@ -105,7 +105,6 @@ def source(uri):
 
 
 def judged(uri, executor="inline"):
-    """Judge the runs; return the row of verdicts of each key, and the result of `check`."""
     with source(uri) as found:
         checked = check(found, executor=executor, jobs=2)
         table = tables_of(checked)["verdicts"].to_pylist()

@@ -43,7 +43,6 @@ OTHER = Budget(cpu_s=299.0, steps=20_000, configurations=1_000)
 
 
 def mixed_store(store):
-    """Build a store of valid, invalid, undecidable, keyed and interrupted runs with two labels."""
     for n in range(4):
         label = "v1" if n % 2 else None
         history = History(register_ops(n, stale=n == 1))

@@ -45,7 +45,6 @@ def rows(runs, *, target="kudu", label="nightly", day=DAY):
 
 
 def lake_at(uri, *, schemas=SCHEMAS, version=1, patience=QUICK, **options):
-    """Open the lake at this address; create it if it does not exist."""
     return Lake.open(
         str(uri), schemas=schemas, version=version, patience=patience, **options, create=True
     )

@@ -127,8 +127,9 @@ class Process:
         self._reader.start()
 
     def _read(self, child, before):
-        """Read whole lines, and ignore a torn one; the first line repeats the last one before the
-        restart.
+        """Read whole lines, and ignore a torn one.
+
+        The first line after a restart repeats the last one before it.
         """
         for line in child.stdout:
             if not line.endswith("\n"):
@@ -174,9 +175,9 @@ def kill_some(writers, upkeep, appends, kills):
 
 
 def judge(lake, store, acknowledged):
-    """Return the lost runs by kind of loss, and a description of leftovers.
+    """Return the numbers of lost runs by kind of loss, and the leftovers.
 
-    Every run in the lake is compared with its original; damaged runs are not read.
+    Damaged runs are not read. All other runs are compared with their originals.
     """
     findings = check(lake)
     left = [f"{each.table}: {each.text}" for each in findings if not each.damaged]

@@ -42,7 +42,10 @@ def batches_of(lake):
 
 
 def put(lake, found, at, *, batch=None):
-    """Append results like a report; each is (run, checker or None for facts, id, mark, text)."""
+    """Append results as a report does.
+
+    Each result is (run, checker or `None` for facts, id, mark, text).
+    """
     known = batches_of(lake)
     there = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
     tables = {name: [] for name in RESULT_TABLES}

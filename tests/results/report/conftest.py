@@ -17,7 +17,6 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reported(store):
-    """Report on the store; return the summary, the answers and the page."""
     return report(str(store), executor="inline", baseline="old", label="new")
 
 

@@ -152,7 +152,6 @@ class Run:
 
 
 def outages_of(ops, run_end):
-    """Compute outages by definition: cover each gap of answers, bridge short pauses, measure."""
     answers = sorted({op["end"] for op in ops if op["answered"] and op["line"] is not None})
     found = []
     for a, b in itertools.pairwise([0, *answers, run_end]):

@@ -142,8 +142,8 @@ class AtScale(Oracle):
     def _lives(self):
         """Map each population to its runs' lives.
 
-        A life is the number of operations until the run's failure or end, and which of the two
-        came.
+        A life is the number of operations that a run lasted, and whether the run then failed or
+        ended.
         """
         lives = defaultdict(list)
         for run in self.runs:
@@ -272,7 +272,6 @@ class AtScale(Oracle):
     # --- costs -------------------------------------------------------------------------------
 
     def costs(self):
-        """Return the costs; CPU times are those that checks have measured."""
         spent = defaultdict(int)
         for row in pq.read_table(self.store / ".report/tables/verdicts.parquet").to_pylist():
             spent[row["run"]] += row["cpu_ns"]

@@ -47,7 +47,6 @@ LAST_SEED_FIRST = 2
 
 
 def case_of(spec: Spec) -> Case:
-    """Build the case of one run; its faults are short, so that several fit."""
     workload = load_plugin("workloads", spec.workload)
     target = load_plugin("targets", "kudu")
     options = default_values(target.options)
@@ -80,13 +79,11 @@ def add_run(store: Path, name: str, spec: Spec) -> Path:
 
 
 def started_of(spec: Spec) -> str:
-    """Return the start of a run: label after label, with the seeds of a label over two days."""
     day = (1 if spec.label == "old" else 3) + (spec.seed > LAST_SEED_FIRST)
     return f"2026-01-0{day}T00:00:{spec.seed:02}+00:00"
 
 
 def code_of(spec: Spec) -> str:
-    """Return the code version of a run; it changes at the same seed in every label."""
     return "bbbb" if spec.seed > LAST_SEED_FIRST else "aaaa"
 
 

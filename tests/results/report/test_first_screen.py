@@ -21,7 +21,6 @@ FIELDS = {
 
 
 def summary_of(populations, *, crashed=0, unjudged=0, excused=()):
-    """The summary of populations (bugs, valid, unknown, invalid) that have one signature each."""
     names = ("bugs", "valid", "unknown", "invalid")
     rows = [dict(zip(names, population, strict=True)) for population in populations]
     totals = {name: sum(row[name] for row in rows) for name in names[1:]}

@@ -23,7 +23,6 @@ EVIL = (
 
 
 def evil_store(store):
-    """Build a store in which every string is hostile; folder names are as hostile as possible."""
     script = Script()
     script.fact(0, "leader", node=EVIL, term=1)
     script.phase(1, "chaos")

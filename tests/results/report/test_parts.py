@@ -44,7 +44,6 @@ class Told:
 
 
 def of_parts(tables, folder, parts, extent):
-    """Return the answers about a whole that is split into `parts`; each run is in one part."""
     runs = tables["runs"]["run"].to_pylist()
     mine = [[] for _ in range(parts)]
     for run in runs:

@@ -39,7 +39,6 @@ def add_run(
     store, name, run, *, verdict=Verdict.VALID, label=None, started="2026-11-20T10:00:00+00:00",
     made=None, results=None, finished=True, failure=None, interrupted=False, versions=None, **case,
 ):  # fmt: skip
-    """Add a finished run; return its folder."""
     the_case = Case(
         **{"seed": 1, "nemeses": ("kill-leader",), "faults": (Fault("f", "kill", S, S),), **case}
     )

@@ -53,7 +53,6 @@ def spark_lake(uri, master="local[2]", options=None, **asked):
 
 
 def on_spark(uri, master="local[2]"):
-    """Report on Spark; return the summary, and the answers to all questions."""
     work = spark_lake(uri, master, extent=Extent(MOST))
     checked, engine = work.ask(work.check())
     return checked, aggregate(engine, baseline=None, label=None, most=MOST).tables

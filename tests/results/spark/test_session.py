@@ -33,7 +33,6 @@ print(json.dumps(said(*on_spark(*sys.argv[1:]))))
 
 
 def in_another_process(lake, master, folder, **environment):
-    """Report on an unjudged lake on the Spark at `master`; return problems and answers."""
     there = shutil.copytree(lake, folder / "new")
     # use another folder, so that the harness is not importable by accident
     variables = {**FRUGAL, "PYTHONPATH": str(ROOT), **environment}

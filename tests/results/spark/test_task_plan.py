@@ -18,7 +18,6 @@ pytestmark = pytest.mark.lake
 
 
 def drawn(rng):
-    """Draw ranges of runs; some are huge, some were interrupted."""
     costs = [rng.choice((5, 10, 1_000, 50_000)) for _ in range(rng.choice((1, 7, 40)))]
     return [
         Lacking(f"r{number // 2:02}", number % 2 - 1, 3, 9, rng.choice((0, 0, 0, 1)), cost)

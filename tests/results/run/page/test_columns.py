@@ -67,7 +67,7 @@ def decoded(raw, strings):
 
 
 def expected(history):
-    """Build the same rows from the ops, without `History.pairs`."""
+    """Build the rows that `decoded` must return from the ops, without `History.pairs`."""
     rows, running = [], {}
     for op in history:
         if op.type is OpType.INVOKE:

@@ -119,7 +119,6 @@ def test_contents_of_the_page_of_a_run(folder):
 
 
 def head_of(tmp_path, *results, case=None, **others):
-    """Build the page of `small_run` with these results; return the page's data and its text."""
     folder = write_run(tmp_path, small_run(), results, case=case, **others)
     data = build(load_run(folder), read_results(folder))
     return data, render(data)
