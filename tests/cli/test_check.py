@@ -437,7 +437,7 @@ NEMESIS_ALONE = edn((":nemesis", "info", "kill", "nil"))
     "text", [NEMESIS_ALONE, edn((0, "invoke", "write", 1), (0, "fail", "write", 1))]
 )
 def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, capsys):
-    (tmp_path / "h.edn").write_text(text)  # two of Knossos's histories have this form
+    (tmp_path / "h.edn").write_text(text)
     code, out, _ = run([tmp_path / "h.edn", "--json"], capsys)
     (found,) = objects(out)
     assert (code, found["verdict"], found["operations"]) == (EXIT_VALID, "valid", 0)

@@ -36,7 +36,7 @@ def test_independent_keys_are_recorded_and_said(tmp_path, capsys, arguments):
     assert run.case.model == ("register" if "register" in arguments else "cas-register")
     assert f"2 independent keys, each judged separately as {run.case.model}" in said
     assert ("--no-independent" in said) == ("--independent" not in arguments)
-    assert run.history[3].value == [1, 3]  # values stay as they are
+    assert run.history[3].value == [1, 3]
 
 
 def test_values_of_one_object_stay_so(tmp_path, capsys):

@@ -140,7 +140,6 @@ def test_unusual_facts_are_reported_unasked():
 
 
 def test_a_rate_is_per_second_of_the_run(monkeypatch):
-    # A simulated minute may take one second of real time.
     monkeypatch.setattr("harness.cli.status_line.StatusLine.due_s", lambda _: 1e-3)
     stream = io.StringIO()
     progress = Progress(stream, simulated=True)

@@ -631,9 +631,7 @@ async def check_cut_stalls_connections(session: Session) -> None:
     with raising(TimeoutError, "an answer crossed a cut"):
         async with asyncio.timeout(SILENCE_S):
             await conn.recv()
-    await until(
-        lambda: any(event.kind == "asked" for event in events)
-    )  # the other direction is open
+    await until(lambda: any(event.kind == "asked" for event in events))
     await door(session).heal(fault)
     async with asyncio.timeout(LIMIT_S):  # real networks may deliver the data late or never
         with contextlib.suppress(ConnectionResetError):
@@ -693,7 +691,7 @@ async def check_link_quality(session: Session) -> None:
     bites = [await door(session).heal(fault) for fault in (first, second)]
     assert all(bite.count is None or bite.count > 0 for bite in bites)
     assert bites[0] == await door(session).heal(first)
-    async with asyncio.timeout(LIMIT_S):  # on a busy machine this takes a moment
+    async with asyncio.timeout(LIMIT_S):
         while await took_s() >= SILENCE_S:
             pass
     for bad in (LinkQuality(drop=2), LinkQuality(delay_ms=-1)):
@@ -735,7 +733,7 @@ async def check_streams(session: Session) -> None:
     else:
         raise AssertionError(f"the answer was {answer}")
     bites.append(await door(session).heal(fault))
-    async with asyncio.timeout(LIMIT_S):  # on a busy machine this takes a moment
+    async with asyncio.timeout(LIMIT_S):
         while await took_s() >= 1.2:
             pass
     assert all(bite.count is None or bite.count > 0 for bite in bites)
@@ -869,7 +867,7 @@ async def check_slow_processor(session: Session) -> None:
     await cluster.resume("a")
     assert await took_ns() >= 4 * usual_ns
     await cluster.slow("a", factor=1.0)
-    async with asyncio.timeout(LIMIT_S):  # on a busy machine this takes a moment
+    async with asyncio.timeout(LIMIT_S):
         while await took_ns() >= 4 * usual_ns > 0:
             pass
     for factor in (0.0, -1.0):

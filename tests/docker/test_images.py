@@ -140,8 +140,7 @@ def test_entries_are_those_of_apt(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("entries", "hosts", "uri"),
     [
-        # a vendor may use Debian's names for suite and component, but the release file states its
-        # origin; any suite counts
+        # a vendor may use Debian's names, but its release file states the true origin
         (
             [TRAP, MIRROR],
             {"packages_microsoft_com": "microsoft-debian", "deb_debian_org": "Debian"},

@@ -172,7 +172,7 @@ def test_a_search_without_steps_still_shows_a_cycle():
         (at_once("rp true {}; d x; w x 2"), {"x": 1}, {"predicate-read-miss"}),
         # A write is irrelevant if neither it nor the version that it replaced matches.
         (at_once("w x 2; i y 1", "rp = 1 {y 1}"), {"x": 0}, set()),
-        # With any other version, the result of the predicate read would differ.
+        # If the predicate read selected any other version, its result would differ.
         (at_once("w x 1; w y 1", "rp true {x 0 y 1}"), {"x": 0, "y": 0}, {"G-single"}),
         # The item read misses a version that the predicate read selected.
         (at_once("w x 2", "rp mod 2 0 {x 2}; r x 1"), {"x": 1}, {"G-single-item"}),

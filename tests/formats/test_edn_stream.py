@@ -289,7 +289,7 @@ def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, be
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        # Each piece ends within a string. Searching for its end from every quote would take a minute.
+        # Pieces end within strings. Searching for the ends from every quote would take a minute.
         ('{:a "' + '{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + ';{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + '\\"}\n' * 60_000 + '"}\n', 1),

@@ -62,7 +62,7 @@ ANSWERS = {
     f"{CHECK} total-queue-drain-ok.edn": (VALID, "total-queue"),
     LOST_DEQUEUES: (VALID | INVALID | UNKNOWN, ""),
 }
-# The index describes these requests only in words: the same histories with other options.
+# The same histories with other options; the index describes these requests only in words.
 MORE = {
     f"{CHECK} --model bank --initial 20 bank-bad.edn": (INVALID, "the total 15.*The total is 20"),
     f"{CHECK} --model bank --initial 15 bank-bad.edn": (VALID, "the total 15"),

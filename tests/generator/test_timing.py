@@ -68,7 +68,7 @@ alone, crashing = partial(perfect, concurrency=1), partial(perfect_info, concurr
         # Scheduled times count from the first request, plus an offset.
         (quick, [Draft("b", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20)],
          times, [100, 125]),
-        # With a start time, they do not depend on the first request.
+        # With a start time, scheduled times do not depend on the first request.
         (quick, [Draft("b", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20, start_ns=200)],
          times, [100, 225]),
     ],

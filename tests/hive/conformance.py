@@ -216,7 +216,7 @@ async def test_a_locked_row_is_waited_for(database):
         assert await waits(second)
         await one.update(SEQUENCE, {"NEXT_EVENT_ID": 2}, ONE)
         await one.commit()
-        # the second transaction gets the newest version after that has committed
+        # the second transaction gets the newest version after the first one has committed
         assert await second == 2
 
 

@@ -57,7 +57,7 @@ def install(folder, distribution, *names):
     (about / "RECORD").write_text("".join(f"{row},,\n" for row in rows))
 
 
-LAYOUTS = {  # files, the node's output, other files that must be copied
+LAYOUTS = {
     "module": (("say_m.py", "say_helper.py"), "{package:say_m}/say_m.py", ["say_helper.py"]),
     "beside": (("say_m.py", "say.py"), "{package:say_m}/say.py", ["say_m.py"]),
     "package": (

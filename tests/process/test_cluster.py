@@ -320,7 +320,7 @@ def test_with_a_real_toxiproxy(run, three):
         assert await driver.reaches("a", "b") == "ok"
         conn = await driver.session.env.net.connect(Address("b", PORT))
         assert await driver.cluster.reset([Link(CLIENT, "b")]) == 1
-        assert await conn.recv() is None  # it closes connections gracefully
+        assert await conn.recv() is None
         conn.close()
         return bite
 

@@ -100,7 +100,7 @@ def test_clean_removes_remains_of_dead_runs_and_spares_live_ones(monkeypatch):
     for patience in (
         "_WARDEN_TIMEOUT_S",
         "_EXIT_TIMEOUT_S",
-    ):  # leftovers of other suites count, too
+    ):
         monkeypatch.setattr(f"harness.environments.process.cleaning.{patience}", LIMIT_S)
     dead, alive = f"death-{os.getpid()}-3", f"death-{os.getpid()}-4"
     with (

@@ -70,7 +70,7 @@ def test_a_live_run_inside_is_left_alone_from_outside():
         process.kill()
         process.wait(LIMIT_S)
         process.stdout.close()
-        for folder in scratch_of(run_id):  # the namespace in this name no longer exists
+        for folder in scratch_of(run_id):
             remove_signed(folder)
     wait_until(lambda: scratch_of(run_id) == [])
 

@@ -115,7 +115,7 @@ async def test_connecting_across_a_cut_is_silence_and_succeeds_after_the_heal(s)
     assert (await door(s).heal(fault)).count >= 2
     start = s.env.clock.monotonic_ns()
     assert await task == b"x@a"
-    # the opening packet is sent again after 1 s and after 2 more seconds
+    # the client sends the opening packet again after 1 s, and after 2 more seconds
     assert 1.0 < (s.env.clock.monotonic_ns() - start) / 1e9 < 2.0
 
 
@@ -273,7 +273,7 @@ async def test_an_orderly_end_comes_after_the_frames_before_it(s):
     conn.close()
     with pytest.raises(ConnectionResetError):
         await conn.send(b"y")
-    assert await conn.recv() is None  # this end has closed the connection
+    assert await conn.recv() is None
     await asyncio.sleep(1)
     assert any("served" in line for line in await s.cluster.logs("a"))
 

@@ -108,7 +108,7 @@ def test_crashes_are_tried_again_and_count_until_then_for_nothing(tmp_path):
         assert found.tally.seeds == 0
         work(found)
         assert [result.verdict for result in found.results()] == ["valid"] * 4
-        # reports count a case without a run as a crash; this run is no longer a crash
+        # the case's file is gone, since reports count a case without a run as a crash
         assert list((tmp_path / "n" / ".soak").glob("*.case.json")) == []
 
 
@@ -159,9 +159,7 @@ def test_labels_and_cases_live_side_by_side(tmp_path):
         {"label": None},
         {"label": "v1", "case": msgspec.structs.replace(TOY, rate=20.0)},
     ]
-    opened = [
-        Opened(tmp_path, last=1, **kind) for kind in kinds
-    ]  # all at the same time, and none is refused
+    opened = [Opened(tmp_path, last=1, **kind) for kind in kinds]
     for each in opened:
         with each as found:
             assert list(found.pending()) == [1]

@@ -200,7 +200,7 @@ def test_a_soak_killed_at_any_moment_yields_the_lake_of_a_plain_one(tmp_path, ex
         )
         if not killed:
             break
-    assert at > 15  # it was killed at many moments
+    assert at > 15
 
 
 def essence(campaign):

@@ -151,7 +151,7 @@ def test_junit_has_a_bound_and_says_so(tmp_path, monkeypatch):
 
 def test_junit_is_whole_or_not_there(tmp_path):
     with pytest.raises(InfrastructureError, match="choose another --junit"):
-        written(tmp_path, [valid(1)])  # a folder has this name
+        written(tmp_path, [valid(1)])
     assert list(tmp_path.iterdir()) == []
 
     def torn():

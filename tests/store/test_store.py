@@ -180,7 +180,7 @@ def test_a_sealed_run_reads_back_whole(tmp_path):
         record,
         None,
     )
-    assert load_run(str(tmp_path / "n" / "latest")).history == history  # as notebooks name it
+    assert load_run(str(tmp_path / "n" / "latest")).history == history
     assert not (folder.path / "ops.log").exists()
 
 

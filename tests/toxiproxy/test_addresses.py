@@ -133,7 +133,7 @@ async def test_an_unknown_caller_waits_for_the_end_of_the_last_cut():
     ("kind", "stream", "attributes", "blocks"),
     [
         ("blackhole", "upstream", {}, True),
-        ("blackhole", "downstream", {}, False),  # its caller no longer listens
+        ("blackhole", "downstream", {}, False),
         ("timeout", "upstream", {}, True),
         ("bandwidth", "upstream", {"rate": 0}, True),
         ("bandwidth", "upstream", {"rate": 1}, False),

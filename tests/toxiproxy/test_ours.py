@@ -168,7 +168,7 @@ def test_at_a_shared_address_an_unknown_caller_is_the_other(server, through, tmp
         socket.create_connection((host, int(port)), LIMIT_S) as conn,
         contextlib.suppress(ConnectionResetError),
     ):
-        assert conn.recv(1) == b""  # its proxy is disabled
+        assert conn.recv(1) == b""
 
 
 def test_a_shared_address_that_cannot_be_is_refused(server, through, tmp_path):

@@ -196,7 +196,7 @@ async def test_a_master_that_others_name_is_heartbeaten_to_while_they_do():
         heartbeater.mark_dirty("x")
         await asyncio.sleep(1.5)
         assert any(beat.report for beat in masters.to("m3:7051")[1:])
-        masters.named = {"m1:7051": ("m1:7051",)}  # m2 was removed again
+        masters.named = {"m1:7051": ("m1:7051",)}
         await asyncio.sleep(1.5)
         seen = len(masters.to("m3:7051"))
         await asyncio.sleep(5)

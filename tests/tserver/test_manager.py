@@ -162,7 +162,7 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
         assert reported.committed_config is None
         assert server.live_tablets == 0
         assert (await code(server.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_RUNNING
-        with pytest.raises(TabletRefusedError) as refused:  # to clients it does not exist
+        with pytest.raises(TabletRefusedError) as refused:  # clients do not see tombstones
             server.find("x")
         assert refused.value.error.code is Code.TABLET_NOT_FOUND
         assert (await code(server.create_tablet(create()))) is Code.TABLET_ALREADY_EXISTS

@@ -130,7 +130,6 @@ async def test_a_resend_gets_the_first_answer_from_any_leader(servers):
     same = ("timestamp", "row_errors", "index", "term")
     assert [getattr(first, name) for name in same] == [getattr(again, name) for name in same]
     await servers.cluster.start(old)
-    # Two concurrent copies share one execution. A client that has all answers does not ask again.
     two = await asyncio.gather(
         *(servers.write(servers.leader, "c", 2, row("INSERT", "y")) for _ in range(2))
     )

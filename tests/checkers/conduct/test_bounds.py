@@ -91,7 +91,7 @@ def without(begin_s: float, end_s: float) -> list[float]:
         # a majority was down for one second, and each fault adds 5 s
         ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 20, None),
         ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 22, "outage"),
-        ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never both at once
+        ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never two at once
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each fault adds its limit
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 21, "outage"),
         # down for 9 s; another 5 s are allowed for the recovery

@@ -207,7 +207,7 @@ def test_service_within_the_bound_counts_despite_a_gap():
         ({"rest": ["m2"], "asked_late": []}, Verdict.UNKNOWN),
         ({"rest": ["m2"], "asked_late": ["m1", "m2"]}, Verdict.INVALID),
         ({"rest": [], "asked_late": []}, Verdict.INVALID),
-        ({}, Verdict.INVALID),  # histories of older versions lack this
+        ({}, Verdict.INVALID),
     ],
 )
 def test_a_probe_that_reached_no_core_node_never_convicts(asked, verdict):
@@ -677,7 +677,7 @@ def test_operations_that_never_met_raced_nothing():
     apart = loaded(steadily(200, 50, 40))
     assert doubted(apart) == "overlap"
     assert doubted(apart, concurrency=1) is None
-    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # this may be chance
+    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None
     assert doubted(loaded([*steadily(200, 50, 40), (0, 20, "a")])) is None
 
 

@@ -399,9 +399,6 @@ def cause_broken(calls):
 
 
 def first_these(left, call):
-    """Remove a write that must come first from `left`; other writes are legal only once `left` is
-    empty.
-    """
     if call.asked in left:
         return [left - {call.asked}]
     return [] if left else [left]

@@ -207,7 +207,7 @@ ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PA
         # the cut may lose WRITE, but not the write that followed the cut
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20)], True),
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20), GONE], False),
-        # a contradiction before the cut remains one
+        # a contradiction that precedes the cut stays a contradiction
         (LINEARIZABLE, [WRITE, GONE, CUTS, GONE], False),
         # nodes that were already down lose power, too
         (LINEARIZABLE, [WRITE, DISKS_CUT, GONE], True),

@@ -165,7 +165,7 @@ def test_a_connection_that_was_closed_before_sends_nothing(name, f):
             for writer in server.writers:
                 writer.close()
             server.server.close()
-            await stream_of(call.session).read()  # until the server closes it
+            await stream_of(call.session).read()
             asked = len(server.asked)
             assert (await call(f, CALLS[f]))[0] == "fail"
             assert len(server.asked) == asked

@@ -187,7 +187,7 @@ def test_a_template_that_takes_the_wrong_part_of_the_answer_convicts_no_system(w
     with pytest.raises(MalformedError):
         answered("rw-register", "txn", [["r", "a", None]], [["r", "a", whole]])
     ask = speaking("register", None, "", whole, 5, None, whole)
-    for _ in range(2):  # these answers mean that there is no value yet
+    for _ in range(2):
         ask("read", None)
     with pytest.raises(MalformedError):
         ask("read", None)

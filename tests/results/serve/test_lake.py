@@ -163,9 +163,7 @@ def test_news_are_shown_and_a_compaction_changes_nothing(tmp_path, open_lake, ea
     lake = ingested(store, tmp_path / "lake")
     served = open_lake(lake)
     before = served.api("runs")
-    add_run(
-        store, "gamma", "new", seed=77, label="v1"
-    )  # on the first day, so only one run is older
+    add_run(store, "gamma", "new", seed=77, label="v1")
     ingested(store, lake)
     found = served.api("runs")["runs"]
     (new,) = [row for row in found if row["name"] == "gamma"]

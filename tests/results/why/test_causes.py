@@ -101,7 +101,7 @@ def test_no_part_is_tried_if_the_case_fails_too_rarely_to_show_anything():
     assert can_show_necessary(Count(round(enough / 10), enough), enough)
     assert not can_show_necessary(Count(round(enough / 10) - 1, enough), enough)
     assert seeds_to_show(Count(0, SEEDS)) is None
-    assert can_show_necessary(Count(0, 1), 1)  # one seed proves nothing with any base
+    assert can_show_necessary(Count(0, 1), 1)
 
 
 def test_many_parts_require_stronger_evidence():

@@ -1,4 +1,4 @@
-"""The failure rate over time: the choice of points, and the time of inevitability."""
+"""The failure rate over time, and the time at which a failure became inevitable."""
 
 import pytest
 

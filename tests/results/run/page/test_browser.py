@@ -544,7 +544,7 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
     for index in calls:
         browser_page.evaluate(f"() => harnessPage.page.selectIndex({index})")
         assert EVIL in browser_page.inner_text("#detail")
-    if deflate_from:  # from here on, the other page has the same bytes
+    if deflate_from:
         sweep_panels(browser_page)
     counts = browser_page.evaluate(
         "() => [document.scripts.length, document.images.length, document.querySelectorAll("

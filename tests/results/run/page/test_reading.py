@@ -111,7 +111,7 @@ def test_faults_and_leaders_are_reached_without_a_pointer(shared_page):
     for key, wanted in (
         ("f", "fault partition-leader-1"),
         ("f", "fault kill-leader-1"),
-        ("f", "fault partition-leader-1"),  # back to the first one
+        ("f", "fault partition-leader-1"),
         ("Shift+F", "fault kill-leader-1"),
         ("Shift+L", "m2 leads in term 2"),
         ("Shift+L", "m1 leads in term 1"),
