@@ -1,4 +1,4 @@
-"""The exceptions of the harness, one class per cause, and the exit codes of the classes.
+"""The exceptions of the harness, one class per cause, and the exit code of each class.
 
 Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid (or only findings that the profile
 permits), 1 invalid, 2 unknown, 254 usage, 255 crash. An error message shows the wrong value, the
@@ -64,13 +64,14 @@ class UsageError(HarnessError):
 
 
 class HistoryError(UsageError):
-    """A history is torn, hostile or malformed; the message says where (file, line, op)."""
+    """A history is incomplete, hostile or malformed. The message says where (file, line, op)."""
 
 
 class InfrastructureError(HarnessError):
-    """The world around the target failed: no Docker, no port, no disk. The run has no verdict.
+    """The target's surroundings failed: no Docker, no port, no disk. The run has no verdict.
 
-    `output` has the last lines that the failed program printed, if any; `what` is the rest.
+    `output` has the last lines that the failed program printed, and `what` is the message without
+    them.
     """
 
     def __init__(self, what: str = "", *, output: Sequence[str] = ()) -> None:
@@ -79,8 +80,9 @@ class InfrastructureError(HarnessError):
 
 
 class CleaningError(InfrastructureError):
-    """Some leftovers of dead runs could not be removed. `failures` has the reasons, and `removed`
-    one line per leftover that was removed.
+    """Some leftovers of dead runs could not be removed.
+
+    `failures` has the reasons, and `removed` has one line for each leftover that was removed.
     """
 
     def __init__(self, failures: Sequence[str], removed: Sequence[str]) -> None:
@@ -96,9 +98,9 @@ class TargetError(HarnessError):
 class StartError(TargetError):
     """A node did not start as declared, or the target did not become ready.
 
-    `node` and `part` (`image`, `command`, `setup` or `ready`) name the wrong part of a declaration;
-    without a node, the whole target was not ready. `log` has the last lines of the nodes' output,
-    and `log_is` names them in the message.
+    `node` and `part` (`image`, `command`, `setup` or `ready`) name the wrong part of a declaration.
+    Without a node, the target as a whole was not ready. `log` has the last lines of the nodes'
+    output, and `log_is` names them in the message.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class StartError(TargetError):
 
 
 class CheckerLimitError(HarnessError):
-    """A checker reached one of its limits (steps, memory, time); the verdict is `unknown`."""
+    """A checker reached a limit (steps, memory, time), so the verdict is `unknown`."""
 
     exit_code = EXIT_UNKNOWN
 
@@ -135,7 +137,7 @@ def located(source: object, line: int, column: int, what: str) -> HistoryError:
 
 
 def listed(names: Sequence[str], *, limit: int) -> str:
-    """Return the names as `m1, m2 and t3`, or more than `limit` names as `m1, m2 and 4 more`."""
+    """Return the names as `m1, m2 and t3`; more than `limit` names as `m1, m2 and 4 more`."""
     first, more = names[:limit], len(names) - limit
     if more > 0:
         return f"{', '.join(first)} and {more} more"
@@ -143,12 +145,12 @@ def listed(names: Sequence[str], *, limit: int) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return `text`, shortened to `most` characters with three dots at the end if it is longer."""
+    """Return `text`, shortened to `most` characters with three dots at the end if necessary."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def shown(value: object, characters_max: int = 80) -> str:
-    """Return the `repr` of `value`, shortened; the name of its class if `repr` raises."""
+    """Return the `repr` of `value`, shortened; if `repr` raises, the name of its class."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - the value may be of any type
@@ -157,7 +159,7 @@ def shown(value: object, characters_max: int = 80) -> str:
 
 
 def described(error: BaseException, characters_max: int) -> str:
-    """Return the error as `ValueError: message`; without the message if `str(error)` raises."""
+    """Return the error as `ValueError: message`; if `str(error)` raises, without the message."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a plug-in's `__str__` may raise anything
@@ -168,29 +170,32 @@ def described(error: BaseException, characters_max: int) -> str:
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """Return `1 seed` or `2 seeds`, so that nouns in messages agree with their numbers."""
+    """Return `1 seed` or `2 seeds`: the noun agrees with the number."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def why_not_copied(error: BaseException) -> str:
-    """Return the reason why a folder could not be copied: for a `shutil.Error`, the reason of the
-    first file.
+    """Return why a folder could not be copied.
+
+    For a `shutil.Error`, this is the reason for the first file.
     """
     return str(error.args[0][0][2] if isinstance(error, shutil.Error) else error)
 
 
 def measured(count: int, units: str) -> str:
-    """Return `1 process` or `3 packets`; `units` is a plural, such as the unit of a `Bite`."""
+    """Return `1 process` or `3 packets`. `units` is a plural, such as the unit of a `Bite`."""
     return counted(count, units.removesuffix("es" if units.endswith("sses") else "s"), units)
 
 
 NAMES_SHOWN_MAX: int = 90
-"""The maximum length of the list of valid names in the error message for an unknown name."""
+"""The maximum length of the list of valid names in an error about an unknown name."""
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
-    """Return the end of an error message about an unknown name: the most similar known names, or
-    else the first known names, and the command `see` that lists all of them.
+    """Return the end of an error message about an unknown name.
+
+    It has the most similar known names, or else the first known names, and the command `see` that
+    lists all.
     """
     names = list(known)
     if not names:
@@ -213,7 +218,7 @@ def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
 
 
 def unknown_name(what: str, given: str, known: Collection[str], *, see: str = "") -> UsageError:
-    """The error for an unknown name: `no nemesis 'x'; did you mean y?`."""
+    """Return the error for an unknown name: `no nemesis 'x'; did you mean y?`."""
     return UsageError(f"no {what} {given!r}; {choices_near(given, known, see=see)}")
 
 

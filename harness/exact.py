@@ -17,7 +17,7 @@ _DIGITS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A value with its type; two such objects are equal only if values and types are equal."""
+    """A value with its type. Two of them are equal only if values and types are equal."""
 
     kind: type
     value: Hashable
@@ -27,16 +27,16 @@ class Exact:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that at most 20 digits from 0 to 9 denote; `None` for other texts.
+    """Return the number that 1 to 20 digits from 0 to 9 denote; `None` for any other text.
 
-    `str.isdigit` also accepts "²", and numbers that are too long for `int`.
+    `str.isdigit` would also accept "²", and numbers that are too long for `int`.
     """
     is_number = len(text) <= _DIGITS_MAX and text.isascii() and text.isdecimal()
     return int(text) if is_number else None
 
 
 def is_scalar(value: object) -> bool:
-    """Whether `value` is a scalar, that is, any value except a collection; nil is a scalar, too."""
+    """Whether `value` is not a collection. Nil is a scalar, too."""
     return not isinstance(value, (list, tuple, Mapping))
 
 
@@ -44,7 +44,7 @@ def exact(value: object) -> Hashable:
     """Return `value`, or a hashable substitute that never equals a value of another type.
 
     `value` is plain JSON, in which special forms encode the other types of EDN
-    (`harness.vocabularies.edn`); lists become tuples.
+    (`harness.vocabularies.edn`). Lists become tuples.
     """
     kind = type(value)
     if kind in _PLAIN:

@@ -4,9 +4,9 @@ Jepsen extends a test of one object to many objects: each operation's value beco
 read is invoked with nil as the value, `[3 nil]`, and completed with `[3 7]`. In EDN such a tuple is
 an ordinary vector, so only its shape can show whether the values are tuples:
 
-* **no**: some value is not a pair, a key is not a scalar, or a completion has another key;
-* **maybe**: all values are pairs, but they may also be, for example, set elements `[3 7]`;
-* **surely**: in addition, some kinds of operations always have nil in the second place, the others
+* **no**: some value is not a pair, a key is not a scalar, or a completion has another key; *
+  **maybe**: all values are pairs, but they may also be, for example, set elements `[3 7]`; *
+  **surely**: in addition, some kinds of operations always have nil in the second place, the others
   never do, and a key occurs more than once. Only `[key value]` tuples look like this.
 """
 
@@ -24,8 +24,8 @@ from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""Rules and anomalies that mean "the history has no answer to check". A key with such a result does
-not change the verdict on the other keys."""
+"""Rules and anomalies that mean that the history has no answer to check. A key with such a result
+does not change the verdict on the other keys."""
 
 
 class Shape(enum.Enum):
@@ -45,7 +45,7 @@ def _has_plain_key(value: Any) -> bool:
 
 
 def shape_of(pairs: Iterable[Pair]) -> Shape:
-    """Return the certainty that the values of all `pairs` are `[key value]` tuples."""
+    """Return how certain it is that the values of all `pairs` are `[key value]` tuples."""
     keys: Counter[Hashable] = Counter()
     asking: dict[str, set[bool]] = {}
     for pair in pairs:
@@ -67,9 +67,9 @@ def shape_of(pairs: Iterable[Pair]) -> Shape:
 
 
 def split(history: History) -> dict[Hashable, History]:
-    """Return one history per key, with the keys removed from the values; ops keep their indices.
+    """Return one history per key, with the keys removed from the values. Ops keep their indices.
 
-    The new histories contain only ops of clients. Raises `HistoryError` that names the first op
+    The new histories contain only ops of clients. Raises `HistoryError`, which names the first op
     without a key.
     """
     parts: dict[Hashable, list[Op]] = {}
@@ -99,7 +99,7 @@ def without_keys(ops: Iterable[Op]) -> list[Op]:
 
 
 def _naming(pair: Pair) -> Op:
-    """Return the op whose value has the key: the completion if the invocation has no value."""
+    """Return the op whose value has the key: the invocation, or the completion if that has none."""
     done = pair.completion
     silent = pair.invoke.value is None and done is not None and done.value is not None
     return done if silent and done is not None else pair.invoke

@@ -145,7 +145,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """The outcome of one operation, classified by the client; `value` is plain JSON."""
+    """The result of one operation, classified by the client. `value` is plain JSON."""
 
     type: OpType
     value: Any = None
@@ -166,8 +166,8 @@ class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of a history.
 
-    `time` is in ns since the start of the run; `value` is plain JSON data; `node` is the node that
-    answered last; `error` is `CODE: text` in the target's own words.
+    `time` is in ns since the start of the run. `value` is plain JSON data. `node` is the node that
+    answered last. `error` is `CODE: text`, in the target's own words.
     """
 
     index: int
@@ -182,7 +182,7 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @property
     def is_client(self) -> bool:
-        """Whether a client process did the op, and not the nemesis or the harness."""
+        """Whether the op is a client's, and not the nemesis's or the harness's."""
         return not isinstance(self.process, str)
 
 
@@ -190,12 +190,12 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def error_code(error: str) -> str:
-    """The code before the text of an `Op.error`; reports group errors by this code."""
+    """Return the code before the text of an `Op.error`. Reports group errors by this code."""
     return error.split(":", 1)[0].strip()[:ERROR_CODE_CHARS_MAX]
 
 
 def encode_op(op: Op) -> bytes:
-    """The canonical bytes of an op: JSON with sorted keys. Equal ops have equal bytes."""
+    """Return an op's canonical bytes: JSON with sorted keys. Equal ops have equal bytes."""
     return _encoder.encode(op)
 
 
@@ -207,12 +207,12 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def type(self) -> OpType:
-        """The outcome `ok`, `fail` or `info`; an operation without completion is `info`."""
+        """The outcome `ok`, `fail` or `info`; `info` for an operation without completion."""
         return OpType.INFO if self.completion is None else self.completion.type
 
 
 def digest_of(ops: Iterable[Op]) -> str:
-    """SHA-256 over the canonical bytes of some ops, as hex."""
+    """Return the SHA-256 of the canonical bytes of these ops, as hex."""
     total = hashlib.sha256()
     for op in ops:
         total.update(encode_op(op))
@@ -223,13 +223,12 @@ def digest_of(ops: Iterable[Op]) -> str:
 class Pairing:
     """Reads a history op by op, and refuses a history that no real clients could produce.
 
-    Client processes are numbers. A process with a name may write notes of type `info`, but it
-    cannot invoke or complete operations unless its name is in `ACTORS`, since no checker would
-    judge them.
+    Client processes are numbers. A process with a name may write notes of type `info`. It cannot
+    invoke or complete operations unless its name is in `ACTORS`, since no checker would judge them.
 
-    Other harnesses reuse a process after its operation ended in `info`. In a `foreign` history the
-    validator accepts a reused process and counts it in `reused`. The operation that ended in `info`
-    stays open, so a verdict can become weaker but never wrong.
+    Other harnesses reuse a process after its operation ended in `info`. In a `foreign` history this
+    is allowed, and counted in `reused`. The operation that ended in `info` stays open, so a verdict
+    can become weaker but never wrong.
     """
 
     def __init__(self, *, foreign: bool = False) -> None:
@@ -240,7 +239,7 @@ class Pairing:
         self._retired: dict[Process, int] = {}
 
     def take(self, op: Op) -> None:
-        """Check the next op; raises `HistoryError` that names the op (see `History`)."""
+        """Check the next op; raises `HistoryError`, which names the op (see `History`)."""
         if op.index <= self._previous:
             raise HistoryError(
                 f"op {op.index} follows op {self._previous}: indices must rise; "
@@ -330,18 +329,18 @@ class History(Sequence[Op]):
         return self._pairs
 
     def of_process(self, process: str) -> Iterator[Op]:
-        """The ops of one named process: `NEMESIS` or `HARNESS`."""
         return (op for op in self._ops if op.process == process)
 
     def facts(self, f: str) -> Iterator[Op]:
-        """The harness's ops with this `f` (see the table in the module's docstring)."""
+        """Return the harness's ops with this `f` (see the table in the module's docstring)."""
         return (op for op in self.of_process(HARNESS) if op.f == f)
 
     def leaders(self) -> tuple[Op, ...]:
         """The `leader` ops that changed the leader: the first op of each newer term.
 
         A second leader of a term above 0 and a leader of an older term are left out. In term 0 (no
-        terms), each change of the leader is kept; so are ops without a term in foreign histories.
+        terms), each change of the leader is kept. So are ops without a term, which foreign
+        histories may have.
         """
         changes: list[Op] = []
         newest, holder = -1, None
@@ -357,14 +356,13 @@ class History(Sequence[Op]):
         return tuple(changes)
 
     def digest(self) -> str:
-        """The SHA-256 over the canonical bytes of all ops, in hex: equal for equal histories."""
+        """Return the SHA-256 of all ops' canonical bytes, as hex; equal for equal histories."""
         return digest_of(self._ops)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The client operations as a table for notebooks, one row per operation; docs/browse.md
-        lists its columns.
+        """Return the client operations as a table for notebooks, one row per operation.
 
-        Raises `UsageError` if pandas is not installed.
+        docs/browse.md lists the columns. Raises `UsageError` if pandas is not installed.
         """
         try:
             import pandas as pd
@@ -400,7 +398,7 @@ class History(Sequence[Op]):
 
 
 class Verdict(enum.StrEnum):
-    """The result of a check; `worst` merges results: valid < permitted < unknown < invalid.
+    """The result of a check. `worst` merges results: valid < permitted < unknown < invalid.
 
     Permitted: the run broke only promises that its profile does not make (`harness.permits`).
     """
@@ -412,12 +410,12 @@ class Verdict(enum.StrEnum):
 
     @property
     def rank(self) -> int:
-        """The rank of the verdict: 0 for valid, up to 3 for invalid."""
+        """The rank of the verdict, from 0 for valid to 3 for invalid."""
         return _RANK[self]
 
     @property
     def holds(self) -> bool:
-        """Whether the result proves that no promise was broken."""
+        """Whether no promise was broken."""
         return self in {Verdict.VALID, Verdict.PERMITTED}
 
 
@@ -426,15 +424,15 @@ _RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of some verdicts; for no verdicts `unknown`, since nothing was proven."""
+    """Return the worst of some verdicts; for none, `unknown`, because nothing was proven."""
     return max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.UNKNOWN)
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The result of one checker over one history.
+    """The result of one checker for one history.
 
-    `reason` is one line; `explanation` holds whole sentences for people, `operations` the indices
-    of the offending ops in the history, `details` more data for reports (plain JSON).
+    `reason` is one line. `explanation` has whole sentences for people, `operations` the indices of
+    the offending ops in the history, and `details` more data for reports (plain JSON).
     """
 
     checker: str
@@ -446,7 +444,8 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of `harness check` for a model; a model reads only the settings that it knows.
+    """Settings of `harness check` for a model. A model reads only the settings that it has a use
+    for.
 
     The consistency models, anomalies and version orders are Elle's; without a consistency model,
     Elle's default applies. `independent` says whether values are `[key value]` tuples
@@ -465,11 +464,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartialOrder(msgspec.Struct, frozen=True):
-    """One of the longest legal prefixes of a linearization; `steps` are the indices of its
-    invocations.
+    """One of the longest legal beginnings of a linearization.
 
-    `states` describes the state after each of the last `len(states)` steps; `pending` are the
-    operations that were open at the end of the prefix.
+    `steps` are the indices of its invocations. `states` describes the state after each of the last
+    `len(states)` steps. `pending` are the operations that were open at its end.
     """
 
     steps: tuple[int, ...]
@@ -478,11 +476,11 @@ class PartialOrder(msgspec.Struct, frozen=True):
 
 
 class Counterexample(msgspec.Struct, frozen=True):
-    """The data from which the picture of an invalid history is drawn; all numbers are indices of
-    invocations.
+    """The data from which the picture of an invalid history is drawn.
 
-    `failing` is the first operation that cannot be linearized (`None` if no single operation is to
-    blame); the operations of `core` contradict each other; `labels` describes operations.
+    All numbers are indices of invocations. `failing` is the first operation that cannot be
+    linearized (`None` if no single operation is to blame). The operations of `core` contradict each
+    other. `labels` describes operations.
     """
 
     failing: int | None

@@ -82,7 +82,7 @@ ORPHAN_REPLICAS: Final = "orphan-replicas"
 
 FACT: Final = "permits"
 PERMITTED: Final = "permitted"
-"""The key in a result's details under which a checker counts its uses of each permit."""
+"""The key in a result's details under which a checker counts how often it used each permit."""
 
 
 Condition = Literal["", "power-cut", "leader-change", "leader-back"]
@@ -91,14 +91,14 @@ return of an earlier leader."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
-    """One permitted behaviour; `why` says in one line why the profile permits the behaviour.
+    """One permitted behaviour. `why` says in one line why the profile permits it.
 
     `signs` are texts: a process may end if one of the last lines of its log contains one of the
     texts. `rules` maps names of checkers to the rules (`details["rule"]`, or invariants) that the
-    target may break. `after` is the condition that must occur first (`since`); until then
-    the permit does not apply. `lacks` are kinds of operations that the profile does not support: a
-    run can be valid although none of them succeeds. If `lacks` names a whole vocabulary, runs with
-    that vocabulary are refused.
+    target may break. `after` is the condition that must occur first (`since`); until then the
+    permit does not apply. `lacks` are kinds of operations that the profile does not support: a run
+    can be valid although none of them succeeds. If `lacks` names a whole vocabulary, runs with that
+    vocabulary are refused.
     """
 
     name: str
@@ -115,13 +115,14 @@ def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
 
 
 def lossy_cuts(history: History, permits: Mapping[str, Permit]) -> list[Op]:
-    """Return the power cuts that may undo acknowledged changes; none without a permit for that."""
+    """Return the power cuts that may undo acknowledged changes; none without a permit for it."""
     return power_cuts(history) if LOST_AFTER_POWER_CUT in permits else []
 
 
 def permits_of(history: History) -> dict[str, Permit]:
-    """Return the permits of a history by name, without permits whose condition never occurred. The
-    result is empty if the profile promises everything.
+    """Return the permits of a history by name, if their conditions have occurred.
+
+    The result is empty if the profile promises everything.
     """
     permits: dict[str, Permit] = {}
     for op in history.facts(FACT):
@@ -134,7 +135,10 @@ def permits_of(history: History) -> dict[str, Permit]:
 
 
 def since(history: History, condition: Condition) -> float:
-    """The index of the op that fulfilled `condition`: infinity if none did, -1 for no condition."""
+    """Return the index of the op that fulfilled `condition`.
+
+    It is infinity if none did, and -1 if there is no condition.
+    """
     if condition == "power-cut":
         return next((cut.index for cut in power_cuts(history)), math.inf)
     led: list[Any] = []
@@ -147,7 +151,7 @@ def since(history: History, condition: Condition) -> float:
 
 
 def permitted_in(result: CheckResult) -> dict[str, int]:
-    """Map the name of each permit to the number of times that a checker's result used it."""
+    """Map the name of each permit to how often a checker's result used it."""
     counts = result.details.get(PERMITTED)
     if result.verdict is not Verdict.PERMITTED or not isinstance(counts, Mapping):
         return {}
@@ -155,7 +159,7 @@ def permitted_in(result: CheckResult) -> dict[str, int]:
 
 
 def permitted_of(results: Iterable[CheckResult]) -> dict[str, int]:
-    """Map each permit to its number of uses in a run: the highest count in any of `results`."""
+    """Map each permit to how often a run used it: the highest count in any of `results`."""
     most: dict[str, int] = {}
     for result in results:
         for name, times in permitted_in(result).items():

@@ -14,8 +14,9 @@ module. Usually only the chosen plug-in is imported. If the value is a module, e
 in it with `name` and `api_version` is a plug-in; a non-empty `__all__` limits these objects. Such a
 module is imported when the names of its group are read.
 
-Built-in plug-ins register in the same way; `harness` imports none of them. If several packages
-claim a name, the built-in plug-in gets the name, and the others are called `PACKAGE:NAME`.
+Built-in plug-ins register in the same way; `harness` imports none of them. If several packages have
+a plug-in of the same name, the built-in one gets the name, and the others are called
+`PACKAGE:NAME`.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ GROUPS: Final[Mapping[str, type]] = {
     "soak_sinks": SoakSink,
     "diagnoses": Diagnosis,
 }
-"""The base type of plug-ins in each group; the values of `harness.verbs` are modules, see
-`load_verb`."""
+"""The base type of plug-ins in each group. Plug-ins of `harness.verbs` are modules
+(`load_verb`)."""
 
 
 _ONE_OF: Final[Mapping[str, str]] = {
@@ -103,10 +104,10 @@ class ExtraMissingError(UsageError):
 
 
 class PlugInPoint(NamedTuple):
-    """The location of a plug-in: an entry point, or one object in the module of an entry point."""
+    """The place of a plug-in: an entry point, or one object in the module of an entry point."""
 
     value: str
-    """The place of the plug-in in Python's modules: `module:OBJECT`, or only `module`."""
+    """The plug-in's place in Python's modules: `module:OBJECT`, or only `module`."""
     dist: Distribution | None
 
     @property
@@ -119,11 +120,11 @@ class PlugInPoint(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """The plug-ins of one group by name, and the names that several plug-ins claim."""
+    """The plug-ins of one group by name, and the names that several of them have."""
 
     by_name: Mapping[str, PlugInPoint]
     taken: Mapping[str, tuple[str, ...]]
-    """Maps each contested name to the names (`PACKAGE:NAME`) of plug-ins that did not get it."""
+    """Maps each such name to the plug-ins that did not get it (`PACKAGE:NAME`)."""
     qualified: Mapping[str, PlugInPoint]
     """All plug-ins as `PACKAGE:NAME`. A case that uses such a name stays valid when names clash
     later."""
@@ -134,13 +135,13 @@ def _entry_points(group: str) -> _Points:
 
 
 def _search_path() -> _Path:
-    """The search path of packages, as (path, inode, time of the last change in ns)."""
+    """Return the search path of packages, as (path, inode, time of the last change in ns)."""
     places = []
     for place in sys.path:
         try:
             about = os.stat(place or ".")  # noqa: PTH116 - asked often, and a `Path` takes longer
         except OSError:
-            continue  # skip a path that does not exist, since it has no packages
+            continue  # a path that does not exist has no packages
         places.append((place, about.st_ino, about.st_mtime_ns))
     return tuple(places)
 
@@ -178,8 +179,10 @@ def _read_entry_points(group: str, only_builtin: bool, path: _Path) -> _Points:
 
 
 def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]:
-    """Name and location of each plug-in of a module. A module that fails to load has one entry,
-    under the entry point's `name`, so that it is listed; loading that entry reports the error.
+    """Yield the name and place of each plug-in of a module.
+
+    A module that fails to load has one entry, under the entry point's `name`, so that it is listed.
+    Loading that entry reports the error.
     """
     try:
         module = import_module(whole.module)
@@ -200,22 +203,23 @@ def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]
 
 
 def plug_in_point(group: str, name: str) -> PlugInPoint | None:
-    """Return the location of a plug-in; import only modules that are needed to find its name."""
+    """Return the place of a plug-in. Imports only modules that are needed to find its name."""
     points = _entry_points(group)
     return points.by_name.get(name) or points.qualified.get(name)
 
 
 def plugin_names(group: str) -> list[str]:
-    """The sorted names of a group's plug-ins; imports only modules that contain several plug-ins.
+    """Return the sorted names of a group's plug-ins.
 
-    If several plug-ins share a name, the built-in plug-in keeps it, and the others are called
-    `PACKAGE:NAME`. If no built-in plug-in has the name, all of them are called `PACKAGE:NAME`.
+    Only modules with several plug-ins are imported. If several plug-ins share a name, the built-in
+    one keeps it, and the others are called `PACKAGE:NAME`. If none is built in, all of them are
+    called `PACKAGE:NAME`.
     """
     return list(_entry_points(group).by_name)
 
 
 def qualified_names(group: str, name: str) -> list[str]:
-    """Return `PACKAGE:NAME` for each plug-in with this name, except for a built-in plug-in."""
+    """Return `PACKAGE:NAME` for each plug-in with this name, except for a built-in one."""
     names = _entry_points(group).qualified
     return [
         each
@@ -225,8 +229,10 @@ def qualified_names(group: str, name: str) -> list[str]:
 
 
 def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
-    """Yield each name that several plug-ins claim, as (group, name, whether a built-in plug-in has
-    the name, the other plug-ins as `PACKAGE:NAME`).
+    """Yield each name that several plug-ins have.
+
+    Each item is (group, name, whether a built-in plug-in has the name, the other plug-ins as
+    `PACKAGE:NAME`).
     """
     for group in [*GROUPS, VERBS]:
         points = _entry_points(group)
@@ -269,7 +275,7 @@ def _warn_of_others(group: str, name: str, others: tuple[str, ...]) -> None:
 def load_plugin(group: str, name: str) -> Any:
     """Import and instantiate one plug-in.
 
-    Raises `UsageError` when the name is unknown (the message lists existing names) or the plug-in
+    Raises `UsageError` when the name is unknown (the message lists existing names), or the plug-in
     is broken or written for another `API_VERSION`.
     """
     point = _find(group, name)
@@ -308,8 +314,9 @@ def load_plugin(group: str, name: str) -> Any:
 
 
 def load_all(group: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and plug-in of each entry in a group; yield the `UsageError` in place of a
-    plug-in that does not load.
+    """Yield the name and plug-in of each entry in a group.
+
+    For a plug-in that does not load, the second item is the `UsageError`.
     """
     for name in plugin_names(group):
         try:
@@ -320,19 +327,20 @@ def load_all(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def load_working(group: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and plug-in of each entry in a group that loads; `harness doctor` gives the
-    reasons for the others.
+    """Yield the name and plug-in of each entry in a group that loads.
+
+    `harness doctor` shows why the others do not load.
     """
     return (pair for pair in load_all(group) if not isinstance(pair[1], UsageError))
 
 
 def verb_module_name(name: str) -> str:
-    """Return the name of the module that implements a verb, without importing the module."""
+    """Return the name of a verb's module, without importing the module."""
     return _find(VERBS, name).module
 
 
 def load_verb(name: str) -> Verb:
-    """Import the module of the verb `name`; raises `UsageError` for an unknown or broken verb."""
+    """Import the module of a verb; raises `UsageError` for an unknown or broken verb."""
     point = _find(VERBS, name)
     try:
         verb = _load(point)
@@ -344,7 +352,7 @@ def load_verb(name: str) -> Verb:
 
 
 def _load(point: PlugInPoint) -> Any:
-    """Return the object that an entry point names; pass on any exception of its module."""
+    """Return the object that an entry point names; passes on any exception of its module."""
     value: Any = import_module(point.module)
     for attribute in point.value.split(":")[1:]:
         for part in attribute.split("."):
@@ -353,7 +361,7 @@ def _load(point: PlugInPoint) -> Any:
 
 
 def _load_error(what: str, point: PlugInPoint, error: BaseException) -> UsageError:
-    """The error for a plug-in whose import or instantiation raised `error`."""
+    """Return the error for a plug-in whose import or instantiation raised `error`."""
     for dist in filter(None, (point.dist, importlib.metadata.distribution(_OURS))):
         if (lack := missing_extra(error, dist)) is not None:
             package, extra = lack
@@ -367,7 +375,7 @@ def _load_error(what: str, point: PlugInPoint, error: BaseException) -> UsageErr
 
 
 def _lacking(value: Any, group: str) -> list[str]:
-    """The methods that a class does not implement, or the required members that an object lacks."""
+    """Return the methods that a class does not implement, or the members that an object lacks."""
     if callable(value):
         return sorted(getattr(value, "__abstractmethods__", ()))
     base = GROUPS[group]

@@ -1,9 +1,8 @@
-"""Inspects and signals processes through /proc, by identities that survive recycled pids.
+"""Inspects and signals processes through /proc, without confusing processes that reuse a pid.
 
-The kernel recycles pids. A pid together with the start time of its process (field 22 of
-`/proc/PID/stat`, in clock ticks since boot) is unique until the next boot. Before it sends a
-signal, this module opens a pidfd and then checks the start time, so the signal cannot hit another
-process. See proc(5), pidfd_open(2).
+A pid together with the start time of its process (field 22 of `/proc/PID/stat`, in clock ticks
+since boot) is unique until the next boot. Before it sends a signal, this module opens a pidfd and
+then checks the start time, so the signal cannot reach another process. See proc(5), pidfd_open(2).
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from typing import Final, NamedTuple
 STOPPED = frozenset("Tt")
 """The states of a process that a signal or a debugger has stopped."""
 _AWAKE = frozenset("RS")
-_STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions in stat, after the command's parenthesis
+_STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions in /proc/PID/stat, after the command
 _CHILDREN_USER_TICKS, _CHILDREN_SYSTEM_TICKS = 13, 14
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CLOCK_OF_PROCESS = 2
 _SEGMENTS: Final = Path("/proc/sysvipc/shm")
-_REMOVE: Final = 0  # IPC_RMID
-_ROUNDED_S: Final = 1.0  # the kernel gives times of shared memory in whole seconds
+_REMOVE: Final = 0  # the IPC_RMID of shmctl(2)
+_ROUNDED_S: Final = 1.0  # times of shared memory are in whole seconds
 
 
 class ProcessId(NamedTuple):
-    """The unique identity of a process: its pid and its start time."""
+    """Identifies a process uniquely, by its pid and its start time."""
 
     pid: int
     start_ticks: int
@@ -41,13 +40,13 @@ class ProcessId(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> ProcessId:
-        """Parse an identity from its `str`; raises `ValueError` for any other text."""
+        """Parse the text that `str` makes of an identity; raises `ValueError` for other texts."""
         pid, _, ticks = text.partition(":")
         return ProcessId(int(pid), int(ticks))
 
 
 class ThreadId(NamedTuple):
-    """The unique identity of a thread: its process, its number and its start time."""
+    """Identifies a thread uniquely, by its process, its number and its start time."""
 
     process: int
     number: int
@@ -57,9 +56,9 @@ class ThreadId(NamedTuple):
 class Scheduled(NamedTuple):
     """The scheduler's statistics of a thread since its start."""
 
-    state: str  # one letter: "R" is running or ready to run
+    state: str  # "R": running or ready to run
     ran_ns: int
-    waited_ns: int  # total time in which the thread was ready to run and waited for a CPU
+    waited_ns: int  # how long the thread was ready to run and waited for a CPU
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -70,7 +69,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _fields(stat: str) -> list[str]:
-    # The command is in parentheses and may itself contain spaces and parentheses.
+    # The command is in parentheses, and may contain spaces and parentheses.
     return _read(stat).rpartition(")")[2].split()
 
 
@@ -80,7 +79,7 @@ def _read(path: str) -> str:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of the process that currently has `pid`; `None` if no process has it."""
+    """Return the identity of the process that has `pid` now, or `None`."""
     fields = _stat(pid)
     return None if fields is None else ProcessId(pid, int(fields[_START_TICKS]))
 
@@ -93,7 +92,7 @@ def this_process() -> ProcessId:
 
 
 def state(process: ProcessId) -> str | None:
-    """The state of a process as one letter (R, S, D, T, Z, ...); `None` once it is gone."""
+    """Return the state of a process as a letter (R, S, D, T, Z, ...), or `None` once it is gone."""
     fields = _stat(process.pid)
     if fields is None or int(fields[_START_TICKS]) != process.start_ticks:
         return None
@@ -101,12 +100,12 @@ def state(process: ProcessId) -> str | None:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether the process is alive; a stopped process counts as alive, a zombie does not."""
+    """Whether the process is alive. A stopped process is, a zombie is not."""
     return state(process) not in {None, "Z", "X"}
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Signal exactly this process; returns false if it is gone. May raise `PermissionError`."""
+    """Signal exactly this process; false if it is gone. May raise `PermissionError`."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -123,7 +122,7 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The initial environment of a process; empty if this user cannot read it or it is gone."""
+    """Return a process's initial environment; empty if it is gone or cannot be read."""
     try:
         data = Path(f"/proc/{pid}/environ").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -141,20 +140,20 @@ def all_processes() -> Iterator[ProcessId]:
 
 
 def memory_bytes(process: ProcessId) -> int | None:
-    """The anonymous resident memory of a process in bytes (`RssAnon`); `None` if it is gone."""
+    """Return a process's anonymous resident memory (`RssAnon`) in bytes; `None` if it is gone."""
     try:
         text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    held = re.search(r"^RssAnon:\s+(\d+) kB$", text, re.MULTILINE)  # missing for a zombie
+    held = re.search(r"^RssAnon:\s+(\d+) kB$", text, re.MULTILINE)  # a zombie has no such line
     return int(held[1]) * 1024 if held is not None and is_alive(process) else None
 
 
 def written_bytes(process: ProcessId) -> int | None:
-    """The bytes that a process made the kernel write to disks, in whole pages; see proc(5).
+    """Return the bytes that a process made the kernel write to disks, in whole pages; see proc(5).
 
-    Returns `None` if the process is gone or unreadable. Also returns `None` for zero bytes, since
-    the kernel does not count writes to a file system in memory.
+    `None` means that the process is gone or unreadable. Zero bytes are `None` as well, since the
+    kernel does not count writes to a file system in memory.
     """
     try:
         text = _read(f"/proc/{process.pid}/io")
@@ -165,9 +164,9 @@ def written_bytes(process: ProcessId) -> int | None:
 
 
 def is_of_container(pid: int, container_id: str) -> bool:
-    """Whether the local process `pid` belongs to a container, by the path of its control group.
+    """Whether the local process `pid` is in this container, by the path of its control group.
 
-    The result is false if the pid comes from an engine in a VM or on another machine.
+    False if the pid comes from an engine in a VM or on another machine.
     """
     try:
         return container_id in _read(f"/proc/{pid}/cgroup")
@@ -176,7 +175,7 @@ def is_of_container(pid: int, container_id: str) -> bool:
 
 
 def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
-    """The threads of a process and, if asked, its `descendants`, with scheduler statistics.
+    """Return scheduler statistics of a process's threads, and with `descendants` of theirs, too.
 
     The result is empty if the process is gone, or if the kernel lacks the statistics
     (CONFIG_SCHED_INFO). It may lack a child if a sibling ends at the same moment. See proc(5), and
@@ -184,7 +183,7 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
     """
     scheduled: dict[ThreadId, Scheduled] = {}
     for process in family(pid) if descendants else [pid]:
-        with contextlib.suppress(OSError):  # the process has ended
+        with contextlib.suppress(OSError):
             for number in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                 folder = f"/proc/{process}/task/{number}"
                 with contextlib.suppress(OSError, ValueError, IndexError):
@@ -196,28 +195,31 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
 
 
 def family(pid: int) -> list[int]:
-    """The pids of a process and its descendants; only `pid` without CONFIG_PROC_CHILDREN."""
+    """Return the pids of a process and its descendants.
+
+    Without CONFIG_PROC_CHILDREN, this is only `pid`.
+    """
     members = []
     left = [pid]
     while left:
         process = left.pop()
         members.append(process)
-        with contextlib.suppress(OSError):  # the process has ended
+        with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                 left.extend(map(int, _read(f"/proc/{process}/task/{task}/children").split()))
     return members
 
 
 def computed_s(pids: Iterable[int]) -> float:
-    """The total CPU time in s of these processes and of the children that they have waited for.
+    """Return the CPU time in s of these processes and of the children that they have waited for.
 
     The CPU clocks of running processes count nanoseconds, and the times of ended children count
     ticks. The total falls when a process ends before its parent has waited for it.
     """
     total_s = 0.0
     for process in pids:
-        with contextlib.suppress(OSError):  # the process has ended
-            # Compute the id of the process's CPU clock, like clock_getcpuclockid(3).
+        with contextlib.suppress(OSError):
+            # the id of the process's CPU clock, as in clock_getcpuclockid(3)
             total_s += time.clock_gettime(~process << 3 | _CLOCK_OF_PROCESS)
         fields = _stat(process)
         if fields is not None:
@@ -227,7 +229,7 @@ def computed_s(pids: Iterable[int]) -> float:
 
 
 def any_stopped(pid: int) -> bool:
-    """Whether `pid` or a descendant is stopped; a stop by a tracer among them does not count."""
+    """Whether `pid` or a descendant is stopped. A stop by a tracer among them does not count."""
     members = family(pid)
     return any(
         state == "T" or (state == "t" and _tracer(each) not in members)
@@ -236,7 +238,7 @@ def any_stopped(pid: int) -> bool:
 
 
 def all_stopped(pid: int) -> bool:
-    """Whether no process among `pid` and its descendants is in state R or S (ready or asleep)."""
+    """Whether `pid` and all descendants are stopped: none is ready to run or asleep (R, S)."""
     return all(state not in _AWAKE for _, state in _states(family(pid)))
 
 
@@ -248,7 +250,7 @@ def _states(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
 
 
 def _tracer(pid: int) -> int:
-    """The pid of a process's tracer, such as strace(1); 0 without a tracer."""
+    """Return the pid of the process's tracer, such as strace(1), or 0."""
     with contextlib.suppress(OSError):
         match = re.search(r"^TracerPid:\s+(\d+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
         return 0 if match is None else int(match[1])
@@ -256,7 +258,7 @@ def _tracer(pid: int) -> int:
 
 
 def outside_group(leader: int) -> list[ProcessId]:
-    """The descendants of `leader` that are not in the process group of `leader`."""
+    """Return the descendants of `leader` outside of the process group of `leader`."""
     outside = []
     for pid in family(leader):
         fields = _stat(pid)
@@ -266,24 +268,24 @@ def outside_group(leader: int) -> list[ProcessId]:
 
 
 def holds_socket(pid: int, inode: int) -> bool:
-    """Whether a process holds the socket `inode`; false if the process is gone or unreadable."""
+    """Whether a process has the socket `inode`; false if it is gone or unreadable."""
     wanted = f"socket:[{inode}]"
     try:
         numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
     except OSError:
         return False
     for number in numbers:
-        with contextlib.suppress(OSError):  # the process has just closed the descriptor
+        with contextlib.suppress(OSError):  # the process has just closed this descriptor
             if os.readlink(f"/proc/{pid}/fd/{number}") == wanted:  # noqa: PTH115 - by the hundred
                 return True
     return False
 
 
 def oom_kills() -> int | None:
-    """The number of processes that the OOM killer has ended in the harness's control group.
+    """Return how many processes the OOM killer has ended in the harness's control group.
 
-    With cgroup v1, which does not count OOM kills, the number is for the whole machine. Returns
-    `None` if the kernel counts no OOM kills.
+    Cgroup v1 does not count OOM kills, so there the number is for the whole machine. Returns `None`
+    if the kernel counts no OOM kills.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -298,14 +300,14 @@ def oom_kills() -> int | None:
 
 
 def remove_shared_memory(process: ProcessId) -> int:
-    """Remove the System V shared memory of a dead or dying process; returns the segment count.
+    """Remove the System V shared memory of a dead or dying process; returns how many segments.
 
-    A killed PostgreSQL leaves a segment behind, and removes the segment only when it starts again
-    on the same data, which does not happen after the last kill of a run. A machine has room for
-    some thousand segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
+    A killed PostgreSQL leaves a segment behind. It removes the segment only when it starts again on
+    the same data, which it never does after the last kill of a run. A machine has room for some
+    thousand segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
 
-    The kernel keeps a removed segment until its last user has detached. Segments older than the
-    process belong to an earlier process with the same pid, so they are kept.
+    The kernel keeps a removed segment until its last user has detached. Segments that are older
+    than the process belong to an earlier process with the same pid, so they stay.
     """
     since_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     since_s += process.start_ticks / _TICKS_PER_S - _ROUNDED_S
@@ -322,6 +324,6 @@ def remove_shared_memory(process: ProcessId) -> int:
 
 
 def _count_of(name: str, file: Path) -> int:
-    """The number after `name` in a file with a counter per line; `StopIteration` if missing."""
+    """Return the number after `name` in a file of counters; `StopIteration` if it is missing."""
     lines = file.read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))

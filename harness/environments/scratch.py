@@ -1,9 +1,9 @@
-"""A run's folders below the temporary folder, each with a signature of its controller.
+"""A run's folders in the temporary folder, each with a signature that names its controller.
 
-A folder's signature, `owner.json`, names its run and controller. The signature is removed last, so
-`harness clean` still recognizes a folder whose removal was interrupted. Every user can write to the
-temporary folder, so folders of other users are ignored, and symbolic links and folders with damaged
-signatures are left alone and reported.
+A folder's signature is the file `owner.json`, which names the run and the run's controller. It is
+removed last, so `harness clean` still recognizes a folder whose removal was interrupted. Every user
+can write to the temporary folder. So folders of other users are ignored. Symbolic links and folders
+with damaged signatures stay, and are reported.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from harness.environments.controller import Controller, Life, life, this_control
 
 SCRATCH_PREFIX: Final = "harness-process-"
 DISKS_PREFIX: Final = "harness-disks-"
-"""The prefix of folders with FUSE disks for containers; `harness clean` also removes these."""
+"""The prefix of folders with FUSE disks for containers. `harness clean` removes them, too."""
 OWNER_FILE: Final = "owner.json"
 _SIGNATURE_BYTES_MAX: Final = 64 * 1024
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a folder's signature: the run and controller that the folder belongs to."""
+    """The content of a signature: the run and the controller to which the folder belongs."""
 
     run_id: str
     controller: str
@@ -36,7 +36,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sign(folder: Path, run_id: str, link_proxy: str | None = None) -> None:
-    """Write the signature of a folder; `link_proxy` is the URL of a user's Toxiproxy, if used."""
+    """Write a folder's signature; `link_proxy` is the URL of a user's Toxiproxy, if used."""
     owner = Owner(run_id=run_id, controller=str(this_controller()), link_proxy=link_proxy)
     (folder / OWNER_FILE).write_bytes(msgspec.json.encode(owner))
 
@@ -55,11 +55,11 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
                 yield folder, "it is not a folder"
                 continue
             if about.st_uid != os.geteuid() != 0:
-                continue  # another user's folder
+                continue
             owner = msgspec.json.decode(_signature(folder), type=Owner)
             controller = Controller.parse(owner.controller)
         except FileNotFoundError:
-            continue  # a run is just creating or removing this folder
+            continue  # a run is creating or removing this folder
         except (OSError, ValueError) as error:  # msgspec raises subclasses of `ValueError`
             yield folder, f"its {OWNER_FILE} cannot be read: {error}"
             continue
@@ -90,7 +90,7 @@ def _signature(folder: Path) -> bytes:
 
 
 def remove_signed(folder: Path) -> None:
-    """Remove a folder and, last, its signature; ignore missing parts. May raise `OSError`."""
+    """Remove a folder, its signature last; missing parts are no error. May raise `OSError`."""
     if folder.is_symlink():
         raise OSError(f"{folder} is a symbolic link")
     try:
@@ -111,6 +111,5 @@ def remove_signed(folder: Path) -> None:
 
 
 def _ignore_missing(_call: object, _path: object, exc_info: tuple[Any, Any, Any]) -> None:
-    """Ignore files that a concurrent removal has deleted."""
     if not isinstance(exc_info[1], FileNotFoundError):
         raise exc_info[1]

@@ -1,19 +1,19 @@
-"""The warden: a detached process that guards one run and undoes its faults if the driver cannot.
+"""The warden: a detached process that guards one run, and undoes its faults if the driver cannot.
 
 `python -m harness.environments.warden` reads JSON lines (`Message`) from its standard input. The
-driver guards keys, and each guarded key has one undo action: kill or continue a process, run a
-command, remove a folder, send an HTTP request. The warden performs the action at the key's
-deadline. The warden's input ends when the driver dies, however that happens. The warden then
-performs all remaining undo actions, the last guarded first, kills every remaining process of the
-run, and exits. It runs in its own session and ignores terminal signals, so Ctrl-C and a closed
-window do not affect it. The driver needs no answers, since the warden reads all data in the pipe
-even after the driver has died.
+driver sends *keys*, each with one undo action: kill or continue a process, run a command, remove a
+folder, send an HTTP request. The warden performs the action at the key's deadline. When the driver
+dies, for any reason, the warden's input ends. Then the warden performs all remaining undo actions,
+the last one first, kills every remaining process of the run, and exits. It runs in its own session
+and ignores terminal signals, so Ctrl-C and a closed window do not affect it. The driver needs no
+answers, since the warden reads all data in the pipe even after the driver has died.
 
-The driver must guard a key before it injects a fault, and undo the fault before it releases the
-key. Undo actions are idempotent, so driver and warden may undo the same fault.
+The driver must send a key before it injects a fault, and undo the fault before it releases the key.
+Undo actions are idempotent, so driver and warden may undo the same fault.
 
-Every process of a run carries `HARNESS_RUN_ID` and `HARNESS_CONTROLLER` in its environment.
-By these variables, `leftovers` finds the processes of runs if both driver and warden were killed.
+Every process of a run has `HARNESS_RUN_ID` and `HARNESS_CONTROLLER` in its environment. By these
+variables, `leftovers` finds the processes of a run even if both its driver and its warden were
+killed.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ _RUN_TIMEOUT_S: Final = 60.0
 _HTTP_TIMEOUT_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 90.0
 _AGAIN_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""The waits in s before the warden repeats undo actions that failed at the end of the run."""
+"""How long the warden waits before it repeats undo actions that failed at the end of the run."""
 _READ_BYTES: Final = 65536
 AFTER_LEASE_S: Final = 1.0
 """The time from a lease's end to the warden's deadline, so that the driver acts first."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):
-    """Undo action: send SIGKILL to exactly this process and remove its System V shared memory."""
+    """Undo action: kill exactly this process, and remove its System V shared memory."""
 
     pid: int
     start_ticks: int
 
 
 class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
-    """Undo action: send SIGCONT to this process and, with `group`, its group and descendants."""
+    """Undo action: continue this process, and with `group` its process group and descendants."""
 
     pid: int
     start_ticks: int
@@ -86,7 +86,7 @@ class RemoveFolder(msgspec.Struct, frozen=True, tag_field="kind", tag="remove"):
 
 
 class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
-    """Undo action: send a request; status 404 counts as success, since the object is gone."""
+    """Undo action: send a request. Status 404 is a success, since the object is gone."""
 
     method: str
     url: str
@@ -94,7 +94,7 @@ class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
     token: str = ""
 
     def __repr__(self) -> str:
-        """The text of the request for logs, without the token."""
+        """Return the request as text for logs, without the token."""
         return f"HttpRequest({self.method!r}, {self.url!r}, {self.body!r})"
 
 
@@ -102,7 +102,7 @@ Undo = Kill | Continue | Run | RemoveFolder | HttpRequest
 
 
 class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
-    """Message to the warden: perform `undo` after `deadline_s` or at the run's end."""
+    """A message to the warden: perform `undo` after `deadline_s` or when the driver dies."""
 
     key: str
     undo: Undo
@@ -110,7 +110,7 @@ class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
 
 
 class Release(msgspec.Struct, frozen=True, tag_field="op", tag="release"):
-    """Message to the warden: forget the key, which no longer needs an undo action."""
+    """A message to the warden: forget the key, which needs no undo action any more."""
 
     key: str
 
@@ -143,7 +143,7 @@ def _perform(undo: Undo) -> None:
                 remove_shared_memory(process)
         case Continue(pid, start_ticks, group):
             if procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT) and group:
-                # Even if the group is gone by now, SIGCONT is harmless for other processes.
+                # The group may be gone by now, but SIGCONT is harmless for other processes.
                 os.killpg(pid, signal.SIGCONT)
                 for process in procfs.outside_group(pid):
                     procfs.send(process, signal.SIGCONT)
@@ -164,7 +164,7 @@ def _perform(undo: Undo) -> None:
 
 
 class _Book:
-    """The guarded keys in the order of guarding, each with its undo action and deadline."""
+    """The keys in the order of their arrival, each with its undo action and deadline."""
 
     def __init__(self) -> None:
         self._undos: dict[str, tuple[int, Undo]] = {}
@@ -172,7 +172,7 @@ class _Book:
         self._numbers = itertools.count()
 
     def handle(self, message: Message, now_s: float) -> None:
-        """Apply a message from the driver; guarding a key again replaces its undo action."""
+        """Apply a message from the driver. A key that is sent again replaces its undo action."""
         if isinstance(message, Release):
             self._undos.pop(message.key, None)
             return
@@ -183,7 +183,6 @@ class _Book:
             heapq.heappush(self._deadlines, (now_s + message.deadline_s, number, message.key))
 
     def next_deadline_s(self) -> float | None:
-        """The earliest time at which `expired` may yield a key; `None` without deadlines."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def expired(self, now_s: float) -> Iterator[tuple[str, Undo]]:
@@ -196,14 +195,14 @@ class _Book:
                 yield key, held[1]
 
     def remaining(self) -> Iterator[tuple[str, Undo]]:
-        """Remove and yield all keys, the last guarded first."""
+        """Remove and yield all keys, the last one first."""
         while self._undos:
             key, (_, undo) = self._undos.popitem()
             yield key, undo
 
 
 def _undo(key: str, undo: Undo) -> bool:
-    """Perform an undo action and report its outcome; a failure raises no error.
+    """Perform an undo action and report the result; a failure raises no error.
 
     Returns `False` if a command or a removal failed, since a second attempt may succeed.
     """
@@ -224,7 +223,7 @@ def _report(text: str) -> None:
 
 
 def serve(descriptor: int) -> None:
-    """Handle messages and deadlines until the input ends, then undo all guarded keys."""
+    """Handle messages and deadlines until the input ends. Then undo all keys that are left."""
     book = _Book()
     decoder = msgspec.json.Decoder(Message)
     pending = b""
@@ -246,8 +245,8 @@ def serve(descriptor: int) -> None:
             _undo(key, undo)
     left = [(key, undo) for key, undo in book.remaining() if not _undo(key, undo)]
     _sweep(os.environ.get(RUN_VARIABLE), os.environ.get(CONTROLLER_VARIABLE))
-    # The removal of a folder fails while children of a killed server write into the folder.
-    # Repeat the removal, since `harness clean` may not recognize a folder that stays.
+    # While children of a killed server write into a folder, its removal fails. Repeat it, because
+    # `harness clean` may not recognize such a folder.
     for wait_s in _AGAIN_S:
         if not left:
             break
@@ -256,9 +255,10 @@ def serve(descriptor: int) -> None:
 
 
 def _sweep(run_id: str | None, controller: str | None) -> None:
-    """Kill processes of the run that no key guards, such as children of foreign programs.
+    """Kill processes of the run that no key names, such as children of foreign programs.
 
-    A process must have both the run id and the controller, since two drivers may use one run id.
+    A process must have both the run id and the controller, since two drivers may use the same run
+    id.
     """
     if not run_id or not controller:
         return
@@ -279,13 +279,13 @@ def main() -> int:
 
 
 def run_environment(run_id: str, role: str) -> dict[str, str]:
-    """The environment variables by which `leftovers` finds a process of a run."""
+    """Return the environment variables by which `leftovers` finds a process of a run."""
     controller = str(this_controller())
     return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: controller, ROLE_VARIABLE: role}
 
 
 class Warden:
-    """The driver's connection to the warden of its run."""
+    """The driver's connection to its run's warden."""
 
     def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes]) -> None:
         self._process = process
@@ -294,7 +294,7 @@ class Warden:
 
     @staticmethod
     def start(run_id: str, *, log: Path | None = None) -> Warden:
-        """Start the warden of `run_id`, which logs its undo actions to the file `log`."""
+        """Start the warden of `run_id`. It logs its undo actions to the file `log`."""
         environment = os.environ | run_environment(run_id, "warden")
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         with open(log if log is not None else os.devnull, "ab") as errors:  # noqa: PTH123
@@ -336,7 +336,7 @@ class Warden:
             ) from error
 
     def close(self) -> None:
-        """Make the warden undo all guarded keys, and wait until it has exited.
+        """Make the warden perform all remaining undo actions, and wait until it has exited.
 
         Raises `InfrastructureError` if the warden fails or takes too long.
         """
@@ -356,7 +356,7 @@ class Warden:
 
 
 def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
-    """Yield (process, run id, role) for the readable processes of runs with a dead driver."""
+    """Yield (process, run id, role) for the processes of runs whose driver is dead."""
     here = this_controller()
     for process, run_id, controller, role in _marked():
         try:
@@ -368,7 +368,7 @@ def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
 
 
 def _marked() -> Iterator[tuple[ProcessId, str, str, str]]:
-    """Yield (process, run id, controller, role) for all readable processes of runs."""
+    """Yield (process, run id, controller, role) for all processes of runs that can be read."""
     for process in procfs.all_processes():
         environment = procfs.environment_of(process.pid)
         run_id, controller = environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE)

@@ -1,10 +1,10 @@
-"""The damage budget limits faults: a replica group never loses data that a majority has synced.
+"""The damage budget: a limit, so that faults never destroy data that a majority has synced.
 
 A replicated system promises to survive the loss of a minority's data, so a run that destroys more
 proves nothing, however the system fails. A node is charged when a fault destroys its synced data
-(`damages` of the fault's kind). Unsynced data may be lost on all nodes at once. A node that
-recovers its data from other replicas would be whole again, but the harness cannot see that, so the
-node stays charged for the whole run. Another fault on a charged node costs nothing.
+(`damages` of the fault's kind). Unsynced data may be lost on all nodes at once. A node may recover
+its data from other replicas, but the harness cannot see that, so the node stays charged for the
+whole run. Another fault on a charged node costs nothing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from harness.cluster import NodeSpec
 from harness.errors import listed
 
 _COPIES: Final = 3
-"""The assumed number of replicas of any data on nodes outside all observed groups. Nodes of one
-role may hold the replicas of groups that are not observed.
-"""
+"""The assumed number of replicas of any data on nodes outside all observed groups. (Nodes of one
+role may have the replicas of groups that are not observed.)"""
 _NAMED_MAX: Final = 8
 
 
 class DamageBudget:
-    """The damaged nodes of one run, and the limit on further damage."""
+    """The nodes whose data were destroyed in one run, and the limit on further damage."""
 
     def __init__(self, specs: Mapping[str, NodeSpec], *, majority: bool) -> None:
-        """Start with no damaged node. With `majority` there is no limit."""
+        """Start with no damaged node. `majority` means that there is no limit."""
         self._specs = specs
         self._majority = majority
         self._damaged: set[str] = set()
@@ -34,7 +33,7 @@ class DamageBudget:
     def charge(self, nodes: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str | None:
         """Charge `nodes` with destroyed data, unless this would damage a majority of a group.
 
-        `groups` are the members of each observed group. Returns the reason if the charge is
+        `groups` has the members of each observed group. Returns the reason if the charge is
         refused, else `None`.
         """
         new = self._damaged.union(nodes) - self._damaged
@@ -52,7 +51,7 @@ class DamageBudget:
     def _limits(
         self, groups: Mapping[str, Sequence[str]]
     ) -> Mapping[str, tuple[Sequence[str], int]]:
-        """Map each group to its members, and the number of members that may be damaged."""
+        """Map each group to its members and to how many of them may be damaged."""
         observed = {node for members in groups.values() for node in members}
         limits = {name: (members, len(members) // 2) for name, members in groups.items()}
         roles: dict[str, list[str]] = {}

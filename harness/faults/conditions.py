@@ -2,7 +2,7 @@
 
 Offsets, drifts and delays add up, limited to the possible maximum. Factors multiply. Probabilities
 of errors combine as independent events. A link is cut while any fault cuts it. Each change sets the
-whole state of a node or link, so nothing depends on the order in which faults end.
+whole state of a node or link, so the order in which faults end does not matter.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Links:
     async def lay(
         self, fault_id: str, what: Cut | Shape | Stream, links: Iterable[Link], lease_s: float
     ) -> None:
-        """Apply the fault `what` to `links`: cut or degrade them."""
+        """Apply the fault `what`, a cut or a quality, to `links`."""
         quality = None if isinstance(what, Cut) else what.quality
         laid = _OnLinks(quality, links)
         if not laid.links:
@@ -69,7 +69,7 @@ class Links:
             await self._settle(laid.links, lease_s)
         except BaseException as error:
             del self._laid[fault_id]
-            # a `UsageError` is raised before anything is changed
+            # a `UsageError` is raised before anything changes
             if not isinstance(error, UsageError):
                 await self._settle(laid.links, lease_s)
             raise
@@ -81,7 +81,7 @@ class Links:
         return laid.bite
 
     async def relieve(self, ends: Collection[str]) -> None:
-        """Make all links among these ends work normally; faults stay active on other links."""
+        """Make all links among these ends work normally. Faults stay active on other links."""
         for laid in list(self._laid.values()):
             inside = [each for each in laid.links if {each.source, each.destination} <= {*ends}]
             await self._take_off(laid, frozenset(inside))
@@ -115,8 +115,8 @@ class _Laid:
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
         self.touched = 0.0  # affected disk requests, or ms by which wall clocks jumped
-        self.new = True  # true until the fault is first applied: earlier disk requests do not count
-        self.dark = False  # true while a strobing clock has no offset
+        self.new = True  # not applied yet, so earlier disk requests do not count
+        self.dark = False  # a strobing clock has no offset at the moment
         self.strobe: asyncio.Task[None] | None = None
 
 
@@ -124,7 +124,7 @@ class Conditions:
     """The clocks, processors and disks of one run's nodes, with the faults on them."""
 
     def __init__(self, controls: Controls, env: ClientEnv) -> None:
-        """Start with no fault on any node. Strobes run as tasks of `env`."""
+        """Start with no fault on any node. Strobe faults run as tasks of `env`."""
         self._controls = controls
         self._env = env
         self._laid: dict[str, _Laid] = {}
@@ -148,7 +148,7 @@ class Conditions:
     async def lift(self, fault_id: str) -> Bite:
         laid = self._laid.pop(fault_id)
         if laid.strobe is not None:
-            async with self._turn:  # wait until a change in progress is complete
+            async with self._turn:  # wait for the end of a change in progress
                 laid.strobe.cancel()
         try:
             await self._settle(laid, laid.nodes)
@@ -166,7 +166,7 @@ class Conditions:
                 return Bite(laid.hit, "processes")
 
     async def relieve(self, nodes: Iterable[str]) -> None:
-        """Restore the clocks, processors and disks of these nodes, although faults stay active."""
+        """Restore the clocks, processors and disks of these nodes, although faults are active."""
         wanted = set(nodes)
         # Processors first: a slow node might fail before it learns of the other changes.
         for laid in sorted(self._laid.values(), key=lambda each: not isinstance(each.what, Cpu)):
@@ -175,13 +175,13 @@ class Conditions:
             await self._settle(laid, relieved)
 
     async def _settle(self, changed: _Laid, nodes: Sequence[str]) -> None:
-        """Set the clocks, processors or disks of these nodes: the kind that `changed` affects."""
+        """Set the part of these nodes that `changed` affects: clocks, processors or disks."""
         async with self._turn:
             for node in nodes:
                 await self._settle_node(changed, node)
 
     async def _settle_node(self, changed: _Laid, node: str) -> None:
-        """Apply the faults of one kind to a node; add the effect to each fault and to `changed`."""
+        """Apply all faults of `changed`'s kind to a node, and add up what each of them affected."""
         laid = [each for each in self._laid.values() if node in each.nodes]
         concerned = [*laid, *([] if changed in laid else [changed])]
         kind = type(changed.what)

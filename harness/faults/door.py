@@ -1,4 +1,7 @@
-"""The public interface to a cluster: the environment's nodes, and faults through the ledger."""
+"""The public interface to a cluster: the environment's nodes, and faults through the ledger.
+
+The ledger (`harness.faults.ledger`) is the record of a run's faults.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ from harness.nodes.faults import Aim, FaultKind, LinkFault
 
 
 class Door:
-    """A cluster on which faults can be injected (`harness.cluster.Cluster`)."""
+    """A cluster on which faults can be injected (see `harness.cluster.Cluster`)."""
 
     def __init__(self, controls: Controls, ledger: Ledger) -> None:
-        """`controls` are the environment's; `ledger` is the run's ledger over these controls."""
+        """`controls` comes from the environment. `ledger` is the run's ledger on these controls."""
         self._controls = controls
         self._ledger = ledger
 

@@ -1,15 +1,15 @@
 """The ledger: the only record of a run's faults, their targets and their effects.
 
 Nemeses only choose targets. Every fault goes through the ledger, so that overlapping faults have
-the same effect in all environments. A fault keeps one id from the case to the report page. A fault
-that stops (or freezes) nodes does not hit a node that is already down (or frozen), and only the
-fault that stopped the node releases it. The states of links, clocks, processors and disks follow
-from all faults that are active on them (`harness.faults.conditions`). A fault that would destroy
-the synced data of too many nodes is refused (`harness.faults.budget`).
+the same effect in all environments. A fault has the same id from the case to the report page. A
+fault that stops (or pauses) nodes does not affect a node that is already down (or paused), and only
+the fault that stopped the node releases it. The states of links, clocks, processors and disks
+follow from all faults that are active on them (`harness.faults.conditions`). A fault that would
+destroy the synced data of too many nodes is refused (`harness.faults.budget`).
 
-Every fault has a lease: if nothing heals the fault earlier, the ledger heals it when its time is
-over (`Controls.call_later`). If the harness is dead or frozen by then, the environment's warden
-undoes every fault that would outlive the harness.
+Every fault has a lease, its maximum duration: if nothing heals the fault earlier, the ledger heals
+it when the lease ends (`Controls.call_later`). If the harness is dead or stopped by then, the
+environment's warden undoes every fault that would outlive the harness.
 
 A node may exit because of a fault on its disk or clock (`may_end`). The ledger starts the node
 again when that fault is healed. If the node exits within `EXCUSED_AFTER_NS` after the heal, the
@@ -63,17 +63,18 @@ _DID: Final = {
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an injection: `targets` are the nodes that the fault really hit.
+    """The result of an injection. `targets` has the nodes that the fault affected.
 
     `targets` is empty if the fault missed, for example because no node led, or was `refused`.
-    `disks`: nodes that were already down when their power was cut; they lost their page caches.
+    `disks` has the nodes that were already down when their power was cut; they lost their page
+    caches.
     """
 
     targets: tuple[str, ...]
     note: str
     id: str = ""
     what: FaultKind | None = None
-    refused: bool = False  # the damage budget refused the fault
+    refused: bool = False  # by the damage budget
     disks: tuple[str, ...] = ()
 
 
@@ -88,7 +89,7 @@ class _Entry:
         self.on_heal = on_heal
         self.bite: Bite | None = None  # the fault's effect, once it is known
         self.on = True
-        self.active = False  # true from the end of the injection to the end of the heal
+        self.active = False  # from the end of the injection to the end of the heal
         self.turn = asyncio.Lock()  # one heal at a time: the lease may end during a heal
         self.relieved: set[str] = set()
 
@@ -100,9 +101,9 @@ class Ledger:
     """The ledger of all faults of one run on one cluster."""
 
     def __init__(self, controls: Controls, env: ClientEnv, *, damage: Damage = "minority") -> None:
-        """Start without faults. Strobes and the ends of leases run as tasks of `env`.
+        """Start without faults. Strobe faults and the ends of leases run as tasks of `env`.
 
-        `damage`: the part of a replica group whose synced data faults may destroy.
+        `damage` is the part of a replica group whose synced data faults may destroy.
         """
         self._controls = controls
         self._env = env
@@ -116,7 +117,7 @@ class Ledger:
         controls.subscribe(self._on_event)
 
     def new_id(self) -> str:
-        """A new id for a fault that is not in the case's plan."""
+        """Return a new id, for a fault that is not in the case's plan."""
         ids = (f"f{number}" for number in self._numbers)
         return next(each for each in ids if each not in self._planned | self._entries.keys())
 
@@ -125,7 +126,7 @@ class Ledger:
 
     @property
     def active(self) -> list[str]:
-        """The faults that are not healed yet, in the order in which they took effect."""
+        """Return the faults that are not healed, in the order in which they took effect."""
         return [fault_id for fault_id, entry in self._entries.items() if entry.active]
 
     @property
@@ -142,13 +143,12 @@ class Ledger:
         fault_id: str | None = None,
         on_heal: OnHeal | None = None,
     ) -> Injection:
-        """Break the targets of `aim` for at most `lease_s`; the result has the nodes that were hit.
+        """Inject the fault `aim` on its targets, for at most `lease_s`.
 
-        `groups`: the members of each observed replica group, for the damage budget. `on_heal` is
+        `groups` has the members of each observed replica group, for the damage budget. `on_heal` is
         called once with the measured effect (`Bite`) when the fault is healed, by its lease or
-        earlier. Raises the environment's errors: a fault that does not take effect is an
-        infrastructure error. A fault that cannot be undone when its lease ends is an infrastructure
-        error, too, and ends the run.
+        earlier. A fault that does not take effect is an infrastructure error. So is a fault that
+        cannot be undone when its lease ends; this ends the run.
         """
         if not 0 < lease_s <= _LEASE_S_MAX:
             raise UsageError(
@@ -164,7 +164,7 @@ class Ledger:
         if refusal is not None:
             return Injection(targets=(), note=refusal, refused=True)
         injection = Injection(targets=aim.targets, note=aim.note, id=fault_id, what=what)
-        # From here on the fault keeps its targets down, though they may take a while to go down.
+        # From here on the fault keeps its targets down, although going down may take a while.
         entry = self._entries[fault_id] = _Entry(injection, on_heal)
         async with entry.turn:
             try:
@@ -176,7 +176,7 @@ class Ledger:
             note = f"missed: {', '.join(aim.targets)} not running"
             disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
             return Injection(targets=(), note=note, disks=disks)
-        self._entries[fault_id] = entry  # move it to the end, because it took effect last
+        self._entries[fault_id] = entry  # to the end, because it took effect last
 
         def end_lease() -> None:
             if entry.on or entry.turn.locked():  # a heal that is under way may still fail
@@ -186,7 +186,7 @@ class Ledger:
         return entry.injection
 
     async def _apply(self, aim: Aim, entry: _Entry, lease_s: float) -> bool:
-        """Break the targets; returns whether any target was hit."""
+        """Inject the fault; returns whether it affected any target."""
         what = aim.what
         match what:
             case Cut() | Shape() | Stream():
@@ -213,7 +213,7 @@ class Ledger:
         return self._controls.state(node) is NodeState.RUNNING and await self._controls.kill(node)
 
     async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
-        """Stop or freeze one node; returns whether this fault did so."""
+        """Stop or pause one node; returns whether this fault did so."""
         match what:
             case Kill():
                 return await self._controls.kill(node, lose_unsynced=what.power_cut, torn=what.torn)
@@ -223,7 +223,7 @@ class Ledger:
                 return await self._controls.pause(node, lease_s=lease_s)
 
     async def extend(self, fault_id: str, node: str, *, lease_s: float) -> None:
-        """Let a fault that stops or freezes nodes hit one more node, if the fault is active."""
+        """Let a fault that stops or pauses nodes affect one more node, if the fault is active."""
         entry = self._entries.get(fault_id)
         if entry is None:
             return
@@ -235,7 +235,7 @@ class Ledger:
                 entry.injection = _described(entry.injection, tuple(hit))
 
     async def heal(self, fault_id: str) -> Bite:
-        """Undo one fault and return its effect; a second call returns the same effect.
+        """Undo one fault and return its effect. A second call returns the same effect.
 
         Raises `UsageError` for a fault that was never injected.
         """
@@ -254,7 +254,7 @@ class Ledger:
                 entry.active = False
                 if entry.on_heal is not None:
                     entry.on_heal(entry.injection, entry.bite)
-        return entry.bite or Bite(0, "processes")  # a fault without an effect has missed
+        return entry.bite or Bite(0, "processes")  # without an effect, the fault missed
 
     async def _undo(self, entry: _Entry) -> Bite:
         targets = entry.injection.targets
@@ -309,8 +309,8 @@ class Ledger:
     async def relieve(self, nodes: Collection[str]) -> None:
         """Make these nodes work normally, although faults are active on them.
 
-        Thaws the nodes, and restores their clocks, processors, disks, and all links among them and
-        the clients.
+        Resumes the nodes, and restores their clocks, processors, disks, and all links among them
+        and the clients.
         """
         for node in nodes:
             await self._controls.resume(node)
@@ -330,7 +330,7 @@ class Ledger:
         await _try_all(self._heals())
 
     async def heal_all(self) -> None:
-        """Undo every fault, and restore all clocks, processors and disks; nodes may stay down.
+        """Undo every fault, and restore all clocks, processors and disks. Nodes may stay down.
 
         Raises like `heal_active`.
         """

@@ -1,6 +1,6 @@
-"""Nemeses made from faults in words; a fault in words has a schedule, a selector and a kind.
+"""Nemeses from faults in words: each sentence has a schedule, a selector of targets and a kind.
 
-The targets are chosen when the fault strikes.
+The targets are chosen when the fault begins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DRAW_MAX: Final = 2**31
 
 
 class AimedNemesis(Nemesis):
-    """A nemesis whose faults are described in words; each fault draws one of its sentences."""
+    """A nemesis whose faults are described in words. Each fault uses one of its sentences."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class AimedNemesis(Nemesis):
 
     @property
     def drawn_args(self) -> Collection[str]:
-        """The names of the arguments that a fault of this nemesis has."""
+        """Return the names of the arguments that a fault of this nemesis has."""
         return self._drawn.keys()
 
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class AimedNemesis(Nemesis):
                 )
 
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
-        """Raise `UsageError` if a sentence names a node, a group, ... that this target lacks."""
+        """Raise `UsageError` if a sentence names a node, a group, ... that the target lacks."""
         for sentence in self.sentences:
             try:
                 check_names(sentence.whom, specs, target.groups)
@@ -110,7 +110,7 @@ class AimedNemesis(Nemesis):
                 raise UsageError(f"the fault {sentence.text!r}: {error}") from error
 
     def may_hit(self, specs: Mapping[str, NodeSpec], what: Collection[Capability]) -> Sequence[str]:
-        """The nodes that the nemesis may hit with a fault that needs any capability of `what`."""
+        """Return the nodes that a fault which needs any capability in `what` may affect."""
         hit = [
             name
             for sentence in self.sentences
@@ -120,12 +120,12 @@ class AimedNemesis(Nemesis):
         return list(dict.fromkeys(hit))
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether this fault waits for a leader; a string is the group of that leader."""
+        """Whether this fault waits for a leader. A string is the group of that leader."""
         whom = self.sentence(fault).whom
         return whom.group or whom.needs_leader
 
     def trigger_of(self, fault: Fault) -> Trigger | None:
-        """The event that this fault waits for, if there is one."""
+        """Return the event that this fault waits for, or `None`."""
         return self.sentence(fault).trigger
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
@@ -144,7 +144,7 @@ class AimedNemesis(Nemesis):
         return Aim(what=sentence.kind, targets=nodes, links=tuple(links), note=note)
 
     def sentence(self, fault: Fault) -> Sentence:
-        """The sentence that was drawn for this fault."""
+        """Return the sentence that was drawn for this fault."""
         if KEEP_OTHERS in fault.args:
             return self.sentences[0 if fault.args[KEEP_OTHERS] else 1]
         return self.sentences[int(fault.args.get(CHOICE, 0)) % len(self.sentences)]
@@ -156,7 +156,7 @@ KEEP_OTHERS: Final = "keep_others"
 
 
 def load_nemesis(name: str) -> Nemesis:
-    """An installed nemesis by its name, or the nemesis of a fault in words.
+    """Return an installed nemesis by its name, or the nemesis of a fault in words.
 
     Raises `UsageError` like `load_plugin` and `parse`.
     """
@@ -167,7 +167,7 @@ def load_nemesis(name: str) -> Nemesis:
 
 
 def _others_with(operation: str) -> str:
-    """Return the end of an error message that names the targets with an operation, if any."""
+    """Return the end of an error message: which targets have this operation."""
     names = [name for name, target in load_working("targets") if operation in target.operations]
     return f"add {' or '.join(f'--target {name}' for name in names)}" if names else ""
 
@@ -202,7 +202,7 @@ def _missed(sentence: Sentence, scene: Scene) -> Aim:
 
 
 def _listed(ends: Sequence[str], scene: Scene) -> str:
-    """Return the nodes and the first clients as text; all clients together are written `client`."""
+    """List the nodes and the first clients. All clients together are written `client`."""
     clients = [end for end in ends if is_client(end)]
     nodes = [end for end in ends if not is_client(end)]
     if clients == list(scene.clients):
@@ -217,7 +217,7 @@ def _sentence_on(
     links: Sequence[Link],
     scene: Scene,
 ) -> str:
-    """The note for the history that says which links the fault affects, and how."""
+    """Describe, for the history, which links the fault affects, and how."""
     few, many = _listed(ends, scene), _listed(others, scene)
     leader = scene.roles(sentence.whom.group).leader
     if sentence.whom.needs_leader and list(ends) == [leader]:

@@ -59,7 +59,7 @@ from harness.nodes.faults import (
 from harness.ops import NS_PER_S
 
 CONDITIONS: Final = ("clock", "cpu", "disk")
-"""The verbs that need settings and hit nodes; `shape` needs settings, too, but hits links."""
+"""The verbs that need settings and affect nodes. `shape` also needs settings, but affects links."""
 _EFFECTS: Final[Mapping[str, Mapping[str, Effect]]] = {
     "shape": {**LinkQuality.EFFECTS, **StreamQuality.EFFECTS},
     "clock": Clock.EFFECTS,
@@ -122,14 +122,14 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def untimed(self) -> str:
-        """The text without its times; an event stays."""
+        """The text without its times. An event that the fault waits for stays in the text."""
         words = self.text.split()
         end = next((n for n, word in enumerate(words) if word in _TIMES), len(words))
         return " ".join(words[:end])
 
     @property
     def clients_min(self) -> int:
-        """The number of clients that a run needs for every client in the sentence to exist."""
+        """The number of clients that a run needs, so that all clients in the sentence exist."""
         ends = self.whom.ends if isinstance(self.whom, Links) else []
         names = [int(end.name) for end in ends if end.word == CLIENT and end.name]
         return max(names, default=-1) + 1
@@ -139,12 +139,12 @@ _SEE: Final = " (`harness list faults` has examples)"
 
 
 def are_words(name: str) -> bool:
-    """Whether a nemesis of a case is a fault in words; names of plug-ins contain no space."""
+    """Whether a case's nemesis is a fault in words. A plug-in's name contains no space."""
     return " " in name
 
 
 def parse(text: str) -> Sentence:
-    """Parse one fault in words; raises `UsageError` that quotes the mistake."""
+    """Parse one fault in words; raises `UsageError`, which quotes the mistake."""
     words = text.split()
     if len(text) > _LENGTH_MAX or not words:
         raise _wrong(text[:60], f"has {len(text)} characters", f"write 1 to {_LENGTH_MAX}")
@@ -173,7 +173,6 @@ def parse(text: str) -> Sentence:
 
 
 def _wrong(text: str, what: str, fix: str) -> UsageError:
-    """The error for a mistake in `text`, which is a fault in words."""
     return UsageError(f"the fault {text!r} {what}; {fix}")
 
 
@@ -296,7 +295,7 @@ def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _shape(text: str, settings: Sequence[str]) -> Shape | Stream:
-    """Make the fault of `shape`, on links or on the streams over them; raises `UsageError`."""
+    """Make the fault of `shape`, on links or on their byte streams; raises `UsageError`."""
     fields = _fields(text, "shape", settings)
     of_streams = fields.keys() & StreamQuality.EFFECTS.keys()
     if not of_streams:
@@ -349,7 +348,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
 
 
 def _duration_s(text: str, value: str) -> float:
-    """Parse a time such as 200ms, 4s or 2m into seconds; raises `UsageError`."""
+    """Convert a time such as 200ms, 4s or 2m to seconds; raises `UsageError`."""
     time_s = seconds_in(value)
     if time_s is None:
         raise _wrong(text, f"has the time {value!r}", "write a number and ms, s or m: 4s, 200ms")

@@ -1,8 +1,8 @@
 """Draws the times of faults before the run, so that a case is plain data.
 
-By default a nemesis injects a fault about once per interval. Its last fault outlives the chaos
-phase on purpose: something must still be broken when the run checks that a quorum alone can serve,
-as in TigerBeetle's liveness mode (`src/vopr.zig`).
+By default a nemesis injects about one fault per interval. Its last fault outlives the chaos phase
+on purpose: something must still be broken when the run checks that a quorum alone can serve, as in
+TigerBeetle's liveness mode (`src/vopr.zig`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The times of one nemesis; by default once in each interval of the case, at a random moment.
 
     With `every_ns` and `for_ns`, faults come at exact intervals. With `at_ns` and `for_ns`, the
-    nemesis has one fault at an exact time. `times`: each fault begins and ends this many times.
-    `nodes`: each fault hits this many nodes in turn, and releases them in a drawn order.
+    nemesis has one fault at an exact time. Each fault begins and ends `times` times. Each fault
+    affects `nodes` nodes, one after the other, and releases them in a random order.
     """
 
     every_ns: int = 0
@@ -88,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return ((start_ns, self.for_ns) for start_ns in starts)
 
     def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
-        """Split a planned fault into `times` short faults, or `nodes` faults on one node each."""
+        """Split a planned fault into `times` short ones, or one for each of `nodes` nodes."""
         count = self.times * self.nodes
         if count == 1:
             return [fault]

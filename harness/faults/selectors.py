@@ -1,4 +1,4 @@
-"""The targets of a fault: roles and counts, which select nodes only when the fault strikes.
+"""The targets of a fault: roles and counts, which select nodes only when the fault begins.
 
 | nodes         | are                                                        | of         |
 |---------------|------------------------------------------------------------|------------|
@@ -51,7 +51,7 @@ LINK_SHAPES: Final = ("halves", "ring", "bridge")
 SHAPES_OF_CLIENTS: Final = ("halves", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
 _ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
-"""Words for single nodes. Such a node is chosen first; the other end of the links excludes it."""
+"""Words for one node. This node is chosen first, and the other end of the links excludes it."""
 _DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
@@ -59,8 +59,8 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """A selector of nodes: a word such as `leader`, and the set that it chooses from."""
 
     word: str
-    name: str = ""  # the name after `node:`, `role:` or `client:`
-    among: str = ""  # the set named after `@`
+    name: str = ""  # after `node:`, `role:` or `client:`
+    among: str = ""  # the name of the set, after `@`
 
     @property
     def is_clients(self) -> bool:
@@ -69,7 +69,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single_clients(self) -> bool:
-        """Whether the selector means single clients, which the environment must tell apart."""
+        """Whether it selects individual clients, which the environment must tell apart."""
         return self.is_clients and (self.word != CLIENT or bool(self.name))
 
     @property
@@ -82,7 +82,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        """The group whose leader the selector means, if there is one."""
+        """The group whose leader the selector means, or ""."""
         return self.among if self.needs_leader else ""
 
     @property
@@ -91,17 +91,17 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Links(msgspec.Struct, frozen=True, kw_only=True):
-    """A selector of links: between two sets of nodes, or a shape that covers the whole cluster."""
+    """A selector of links: between two sets of nodes, or a partition of the whole cluster."""
 
     left: Nodes | None = None
     right: Nodes | None = None
     shape: str = ""
-    with_clients: bool = False  # whether the shape puts some clients on each side
+    with_clients: bool = False  # each side of the partition has some clients
     one_way: bool = False
 
     @property
     def ends(self) -> list[Nodes]:
-        """The two sets of nodes; empty for a shape."""
+        """The two sets of nodes; empty for a partition."""
         return [end for end in (self.left, self.right) if end is not None]
 
     @property
@@ -114,7 +114,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        """The group whose leader the selector means, if there is one."""
+        """The group whose leader the selector means, or ""."""
         return next((end.group for end in self.ends if end.group), "")
 
     @property
@@ -123,7 +123,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single_clients(self) -> bool:
-        """Whether the selector means single clients, which the environment must tell apart."""
+        """Whether it selects individual clients, which the environment must tell apart."""
         return self.with_clients or any(end.single_clients for end in self.ends)
 
 
@@ -148,9 +148,7 @@ def check_names(
 
 
 def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
-    """The nodes that the selector may select at any time, although members are unknown before the
-    run.
-    """
+    """Return all nodes that the selector may select. Members are unknown before the run."""
     if selector.word == "node":
         return [name for name in specs if name == selector.name]
     role = selector.name if selector.word == "role" else selector.among
@@ -161,8 +159,8 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
     """Select nodes or clients at this moment; the result may be empty.
 
-    Nodes that are not selected at random are in the order of declaration. `excluded` are the nodes
-    at the other end of the links.
+    Nodes that are not chosen at random keep the order of their declaration. `excluded` are the
+    nodes at the other end of the links.
     """
     if selector.word == CLIENT and selector.name:
         return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
@@ -196,7 +194,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """Return the random number that selects one end of the links; the other end has its own."""
+    """Return the random number that selects one end of the links. The other end has its own."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 
@@ -256,7 +254,7 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
 def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], list[str]]:
     """Draw two halves of the members, of the other nodes and, with `clients`, of the clients.
 
-    A bridge is one more member, which is in neither half.
+    With `bridge`, one member is in neither half.
     """
     rng = random.Random(scene.draw)
     left: list[str] = []
@@ -275,7 +273,7 @@ def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], li
 
 
 def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The members, and the links to cut for a ring (Jepsen's `majorities-ring`).
+    """Return the members, and the links to cut for a ring (Jepsen's `majorities-ring`).
 
     In a ring each member hears a majority, and no two members hear the same majority.
     """
@@ -292,7 +290,7 @@ def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
 
 
 def _shuffled(names: Sequence[str], rng: random.Random) -> list[str]:
-    """Shuffle (Fisher-Yates) with `randrange` only, so that all Python versions draw the same."""
+    """Shuffle (Fisher-Yates) by `randrange` alone, which is the same in all Python versions."""
     order = list(names)
     for last in range(len(order) - 1, 0, -1):
         other = rng.randrange(last + 1)

@@ -40,7 +40,7 @@ def is_parquet(head: bytes) -> bool:
 
 
 class SealedHistory:
-    """A sealed history, read from the Parquet file alone and checked against its digest."""
+    """A sealed history. It is read from the Parquet file alone, and its digest is checked."""
 
     format = "parquet"
 
@@ -51,7 +51,6 @@ class SealedHistory:
         return iter(read_parquet(self._path))
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Always `None`: Parquet has no lines."""
         del index
         return None
 
@@ -68,10 +67,10 @@ _FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], 
 
 
 def is_history_file(path: Path) -> bool:
-    """Whether a file in a folder counts as a history; other files are skipped.
+    """Whether a file in a folder is a history; other files are skipped.
 
-    The suffix decides. If the suffix is also common for other files, the file must contain ops. An
-    unreadable or compressed file counts as a history, so that it is not skipped silently.
+    The suffix decides. If other files often have the same suffix, the file must contain ops. A file
+    that is unreadable or compressed counts as a history, so that it is not skipped silently.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -94,15 +93,15 @@ def _source_of(head: bytes) -> Callable[[Path], Source] | None:
 
 
 def _may_be_text(source: Callable[[Path], Source], head: bytes) -> bool:
-    """Whether `head` begins like EDN or JSON but lacks keys of an op, so it may be plain text."""
+    """Whether `head` begins like EDN or JSON, but without an op's keys: it may be plain text."""
     return source in {JsonOps, JepsenEdn} and not all(name.search(head) for name in _OF_OPS)
 
 
 def open_history(path: Path) -> Source:
     """Open a file as a source of ops; raises `HistoryError` if its format is unknown."""
     try:
-        # Refuse pipes: reading the head consumes it, and the rest would pass for the whole file.
-        # Check this before opening: opening a pipe without a writer would wait forever.
+        # A pipe is refused: reading its beginning would consume it. Opening a pipe without a writer
+        # would wait forever, so check this first.
         if not stat.S_ISREG(path.stat().st_mode):
             raise HistoryError(
                 f"{str(path)!r} is not a regular file, and a history is read more than once; write "
@@ -127,7 +126,7 @@ def _compression(head: bytes) -> str | None:
 
 
 def _what_is_wrong(head: bytes) -> str:
-    """The reason why a file that begins with `head` is not a history."""
+    """Return the reason why a file that begins with `head` is not a history."""
     if not head:
         return "the file is empty; a history has operations"
     if len(head) < HEAD_BYTES and _NOTHING.fullmatch(head):

@@ -146,7 +146,7 @@ def _op(form: Any, position: int) -> Op:
 
 
 def _named(value: Any) -> Any:
-    """Replace NaN and infinities by their names; for values that are only displayed."""
+    """Replace NaN and infinities by their names, in values that are only displayed."""
     if isinstance(value, dict):
         return {key: _named(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -35,7 +35,7 @@ _REST: Final = (
     r"(?P<f>:[^\x00-\x20,;\"()\[\]{}]+|\"[^\"\\]*\")(?:\s+(?P<value>\S.*))?"
 )
 _WHOLE: Final = re.compile(rf"\s*(?P<process>-?[0-9]+|:[\w.-]+)\s+{_REST}")
-# Within other text only the nemesis counts as a named process: `:type :ok :f` is part of a map.
+# In other text only the nemesis is a process with a name: `:type :ok :f` is part of a map.
 _WITHIN: Final = re.compile(rf".*?(?<!\S)(?P<process>-?[0-9]+|:nemesis)\s+{_REST}")
 _LOGGED: Final = re.compile(r".*?\bjepsen\.util(?P<dash>\s+-\s+|:\s+)")
 _MEANT: Final = re.compile(r"-?[0-9]+(?:\s+:|\s*\Z)|\S+\s+:\S+\s+:")
@@ -45,7 +45,7 @@ SEARCHED_BYTES_MAX: Final = 64 << 20
 
 
 def begins_log(head: bytes) -> bool:
-    """Whether the first line of a file that begins with `head` is an op, perhaps after a prefix."""
+    """Whether the first line of a file that begins with `head` is an op; a prefix is allowed."""
     first = head.lstrip().split(b"\n", 1)[0].decode(errors="replace").strip()
     return _LOGGED.match(first) is not None or _WHOLE.fullmatch(first) is not None
 
@@ -68,7 +68,7 @@ def has_op_lines(path: Path) -> bool:
 
 
 class OpLines:
-    """The ops of one log file; the constructor reads the file to find out its `format`."""
+    """The ops of one log file. The constructor reads the file to find out its `format`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,7 +111,7 @@ class OpLines:
         return self._lines[index], self._columns[index]
 
     def _match(self, line: int, text: str) -> re.Match[str] | None:
-        """Match the op in a line, if there is one; raises `HistoryError` for a malformed op."""
+        """Match the op in a line, or return `None`; raises `HistoryError` for a malformed op."""
         logged = _LOGGED.match(text)
         start = 0 if logged is None else logged.end()
         is_op = _WITHIN if logged is None and not self._pure else _WHOLE
@@ -149,8 +149,8 @@ class OpLines:
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
         """Read the EDN forms after an op's operation; raises `HistoryError` if the text is not EDN.
 
-        Such a text stays a string only in two places: as the value of a named process, and after
-        the first form of a failed or indeterminate op.
+        Such a text stays a string in only two places: as the value of a process with a name, and
+        after the first form of a failed or indeterminate op.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

@@ -24,17 +24,15 @@ class Source(Protocol):
 
     format: str
 
-    def __iter__(self) -> Iterator[Op]:
-        """Yield the ops in index order."""
-        ...
+    def __iter__(self) -> Iterator[Op]: ...
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Line and column (from 1) of the op with this index, if the format has lines."""
+        """Return line and column (from 1) of the op with this index, if the format has lines."""
         ...
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number (from 1) and text, without its line end, of each line that is not blank.
+    """Yield each line that is not blank, as its number (from 1) and its text without line end.
 
     Raises `HistoryError` for lines longer than `LINE_BYTES_MAX` and for bytes that are not UTF-8.
     """
@@ -64,7 +62,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 class Row(NamedTuple):
-    """One line of a table: an operation; `returned` is `None` if the answer was lost."""
+    """One line of a table: an operation. `returned` is `None` if the answer was lost."""
 
     line: int
     call: int
@@ -116,7 +114,7 @@ class Table(abc.ABC):
                 yield Op(index, time, process, OpType.OK, row.f, row.answer)
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Line and column of the operation that the op with this index begins or ends."""
+        """Return line and column of the operation whose start or end is the op with this index."""
         return (self._lines[index], 1) if index < len(self._lines) else None
 
     @abc.abstractmethod

@@ -54,7 +54,7 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are `[key value]` pairs of independent keys, not single plain values."""
+        """Whether values are `[key value]` pairs of independent keys, and not plain values."""
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -74,17 +74,17 @@ class _Words:
         return [value for value in ok if value is not None]
 
     def micro(self) -> list[Any]:
-        """All micro-operations in the operations whose value is a list of micro-operations."""
+        """Return the micro-operations of all operations whose value is a list of them."""
         values = (op.value for op in self.ops if _is_list(op.value))
         items = (item for value in values for item in value if _is_list(item))
         return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
-        """Whether a model of transactions knows any of the micro-operations."""
+        """Whether a model of transactions has any of the micro-operations."""
         return any(f in _KNOWN for f, _, _ in self.micro())
 
     def none(self, why: str) -> UsageError:
-        """Return the error for a history that suggests no model, with the reason."""
+        """Return the error for a history that suggests no model; `why` is the reason."""
         names = ", ".join(sorted(self.names)[:_NAMES_SHOWN_MAX])
         return UsageError(
             f"its operations ({names}) suggest no model: {why}; name one with --model or --elle, "
@@ -93,10 +93,10 @@ class _Words:
 
 
 def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) -> str:
-    """Suggest the name of the model for a history in the format `format_`, from its operations.
+    """Return the name of the model for a history in the format `format_`, from its operations.
 
-    `independent` says whether values are `[key value]`; if it is `None`, their shape decides.
-    Raises `UsageError` if the operations suggest no model, with the reason and the option to use.
+    `independent` says whether values are `[key value]`; if it is `None`, their shape decides. If
+    the operations suggest no model, raises `UsageError` with the reason and the option to use.
     """
     if format_ in _MODELS:
         return _MODELS[format_]
@@ -189,7 +189,7 @@ def _key_value(words: _Words) -> str:
 
 
 def _are_logs(words: _Words) -> bool:
-    """Whether all micro-operations are of logs: send, poll, and the note rebalance."""
+    """Whether all micro-operations are operations of logs: send, poll and rebalance."""
     values = [op.value for op in words.ops if op.f not in _LOG_CHANGES and _is_list(op.value)]
     names = {item[0] for value in values for item in value if _is_list(item) and item}
     return bool(names) and names <= _LOG_MOPS

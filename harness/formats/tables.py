@@ -1,4 +1,4 @@
-"""Histories as tables: eleven columns separated by tabs for a catalog, four columns for a register.
+"""Histories as tables: eleven columns separated by tabs for a catalog, four for a register.
 
     op name name2 payload result id version seen_payload listing call return
 

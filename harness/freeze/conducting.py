@@ -1,9 +1,10 @@
-"""One run on a holder: the command follows the op log, checks it, and freezes the run.
+"""Conducts a run that may freeze: follows its op log, checks it, and freezes the run.
 
-The command and the holder share two folders. The holder writes the op log into the run folder. The
-holder's own folder (`harness.up.records`) records how the run ended. If either process dies, the
-other ends the run: the holder notices that its stdin is closed, and if the holder is killed, its
-warden (a process that watches it) undoes the deployment.
+A background process, the *holder*, conducts the run itself. The command and the holder share two
+folders. The holder writes the op log into the run folder. The holder's own folder
+(`harness.up.records`) records how the run ended. If either process dies, the other ends the run:
+the holder notices that its stdin is closed, and if the holder is killed, its warden (a process that
+watches it) undoes the deployment.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from harness.up.records import Ended, Order, Place, RunOrder, Standing, claim
 NAME: Final = "frozen"
 CLUSTERS_MAX: Final = 99
 CHECK_EVERY_S: Final = 3.0
-"""The minimum pause between two checks; after a slow check, the pause is as long as the check."""
+"""The minimum pause between two checks. After a slow check, the pause is as long as the check."""
 POLL_S: Final = 0.1
 
 
 class FreezingConductor:
     """Conducts one run in a holder process, in place of `harness.run.phases.conduct`.
 
-    After the run, `standing` is the record of the kept cluster, and `frozen` describes the freeze;
-    both are `None` if the run did not freeze.
+    After the run, `standing` is the record of the kept cluster, and `frozen` describes the freeze.
+    Both are `None` if the run did not freeze.
     """
 
     def __init__(self) -> None:
-        """Create a conductor; calling it conducts the run."""
+        """Make a conductor. A call of it conducts the run."""
         self.standing: Standing | None = None
         self.frozen: Frozen | None = None
         self._interrupted = False
@@ -68,7 +69,8 @@ class FreezingConductor:
     ) -> Outcome:
         """Conduct the run, seal its history in `folder`, and return its outcome.
 
-        Raises like `conduct`, and `UsageError` if no checker of the plan can judge a prefix.
+        Raises like `conduct`, and `UsageError` if no checker of the plan can judge an incomplete
+        history.
         """
         assert folder is not None, "a run that may freeze has a folder"
         assert observer is None, "only simulated runs are observed"
@@ -122,7 +124,7 @@ class FreezingConductor:
                 if violation is not None and not decided and not self._interrupted:
                     decided = follower.ask(Freeze(violation=violation))
             elif checking is None and not decided and not self._interrupted:
-                # read `over` before the ops: once the run is over, all ops have been written
+                # `over` comes first: once the run is over, all ops have been written
                 over = follower.over
                 follower.read()
                 if len(follower.ops) == judged:
@@ -137,8 +139,9 @@ class FreezingConductor:
 
     @contextlib.contextmanager
     def _forwarding_signals(self, holder: Popen[bytes]) -> Iterator[None]:
-        """Pass Ctrl-C and SIGTERM on to the holder while the block runs. As in any other run, the
-        first ends the workload, and the second the run.
+        """Pass Ctrl-C and SIGTERM on to the holder inside this context.
+
+        As in any other run, the first ends the workload, and the second the run.
         """
 
         def forward(number: int, frame: FrameType | None) -> None:
@@ -159,7 +162,7 @@ class FreezingConductor:
 
 
 class _Follower:
-    """The command's view of a run in a holder: its ops so far, and its end."""
+    """A run in a holder as the command sees it: its ops so far, and its end."""
 
     def __init__(
         self,
@@ -175,7 +178,6 @@ class _Follower:
         self._listener = listener
 
     def read(self) -> None:
-        """Read new ops, and show them to the listener."""
         new = self._tail.read()
         self.ops += new
         if self._listener is not None:
@@ -188,8 +190,9 @@ class _Follower:
         return self._place.over
 
     def ask(self, question: Freeze | Release) -> bool:
-        """Send the decision to the holder; return whether the holder received it, or has ended and
-        no longer needs it.
+        """Send the decision to the holder.
+
+        Returns whether the holder received it, or has ended and no longer needs it.
         """
         try:
             ask(self._place.folder, question)
@@ -198,7 +201,7 @@ class _Follower:
         return True
 
     def ended(self) -> Ended | None:
-        """Return how the run ended, or `None` if it goes on; raise the holder's last error."""
+        """Return how the run ended, or `None` if it goes on; raises the holder's last error."""
         code = self._holder.poll()
         ended = self._place.ended()
         if ended is not None and (ended.frozen is not None or code is not None):
@@ -217,7 +220,7 @@ class _Follower:
 
 
 def _claim_free() -> Place:
-    """Claim the first free name for a frozen cluster."""
+    """Reserve the first free name for a frozen cluster."""
     reason: HarnessError | None = None
     for number in range(1, CLUSTERS_MAX + 1):
         try:

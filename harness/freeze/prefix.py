@@ -1,10 +1,10 @@
-"""Finds proven violations in a prefix of a history, while the run is still in progress.
+"""Finds proven violations in an incomplete history, while the run is still in progress.
 
-A checker takes part only if it `judges_prefixes`: if it finds a prefix invalid, the whole run is
-invalid. A prefix may end between any two lines of the history, so its open operations have an
-unknown outcome, like `info`. Checks that depend on the end of a run prove nothing before it:
-liveness, convergence, bounds, exits of nodes (whose cause may be reported late), and final
-snapshots.
+A checker takes part only if it `judges_prefixes`: if it finds the first part of a history invalid,
+the whole run is invalid. This part may end between any two lines of the history, so its open
+operations have an unknown outcome, like `info`. Checks that depend on the end of a run prove
+nothing before it: liveness, convergence, bounds, exits of nodes (whose cause may be reported late),
+and final snapshots.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from harness.verdict.limits import Limits
 from harness.verdict.signature import rule_of
 
 CHECK_CPU_S_MAX: Final = 20.0
-"""The CPU time of one checker for one prefix, so that a check ends while the run goes on."""
+"""The CPU time of one checker for one check, so that the check ends while the run goes on."""
 
 
 def prefix_checkers(checkers: Sequence[Checker]) -> tuple[Checker, ...]:
-    """Return the checkers that may judge a run in progress; raise `UsageError` if none may."""
+    """Return the checkers that may judge a run in progress; raises `UsageError` if none may."""
     able = tuple(checker for checker in checkers if checker.judges_prefixes)
     if not able:
         names = listed([checker.name for checker in checkers], limit=10)
@@ -38,7 +38,7 @@ def prefix_checkers(checkers: Sequence[Checker]) -> tuple[Checker, ...]:
 
 
 def find_violation(ops: Sequence[Op], case: Case, checkers: Sequence[Checker]) -> Violation | None:
-    """Return the first violation that a checker proves in a history; `None` if there is none."""
+    """Return the first violation that a checker proves in a history, or `None`."""
     history = History(ops)
     for checker in checkers:
         limits = Limits(cpu_s=CHECK_CPU_S_MAX)

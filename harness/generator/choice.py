@@ -1,9 +1,9 @@
 """Combinators that choose among several generators.
 
-`any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw which
-generator comes next, so that the timing of generators does not change the proportions of a mixture.
-Unlike Jepsen's `mix`, `mix` passes updates on to its generators, and a pending generator does not
-block the other generators.
+`any_of` asks all generators and takes the earliest operation. `mix` and `weighted` choose at random
+which generator comes next, so that the timing of generators does not change the proportions of a
+mixture. Unlike Jepsen's `mix`, ours passes updates on to its generators, and a pending generator
+does not block the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.ops import Op
 def _update_all(
     generators: tuple[Generator, ...], ctx: Context, event: Op
 ) -> tuple[Generator, ...]:
-    """Update all generators with `event`; returns the same tuple if no generator changed."""
+    """Update all generators with `event`; returns the same tuple if none of them changed."""
     updated = [generator.update(ctx, event) for generator in generators]
     for old, new in zip(generators, updated, strict=True):
         if old is not new:
@@ -60,7 +60,7 @@ def any_of(*generators: GeneratorLike) -> Generator:
 class _Mix(Node, frozen=True):
     generators: tuple[Generator, ...]
     weights: tuple[float, ...]
-    turn: int | None = None  # drawn at the previous emission, so that a retry takes the same turn
+    turn: int | None = None  # chosen at the previous emission, so that a retry takes the same turn
 
     def op(self, ctx: Context) -> Step:
         if not ctx.free_mask:
@@ -93,7 +93,7 @@ class _Mix(Node, frozen=True):
             position = (turn + ahead) % len(generators)
             step = generators[position].op(ctx)
             if isinstance(step, Emit):
-                # `turn` still points at the pending generator, which catches up as soon as it can.
+                # it is still the turn of the pending generator, which catches up as soon as it can
                 return Emit(step.draft, _replaced(generators, weights, position, step.next, turn))
         return Pending(_replaced(generators, weights, turn, pending.next, turn))
 
@@ -103,7 +103,6 @@ class _Mix(Node, frozen=True):
 
 
 def _draw(weights: tuple[float, ...], rng: random.Random) -> int:
-    """Draw a position, with a probability in proportion to its weight."""
     if len(weights) == 1:
         return 0
     point = rng.random() * sum(weights)
@@ -127,7 +126,7 @@ def _replaced(
 
 
 def weighted(choices: Iterable[tuple[float, GeneratorLike]]) -> Generator:
-    """Mix generators at random in proportion to weights; exhausted ones are no longer drawn.
+    """Mix generators at random in proportion to weights. Exhausted ones are left out.
 
     Raises `UsageError` for a weight that is negative or not finite.
     """
@@ -142,7 +141,7 @@ def weighted(choices: Iterable[tuple[float, GeneratorLike]]) -> Generator:
 
 
 def mix(*generators: GeneratorLike) -> Generator:
-    """Mix generators at random with equal weights; exhausted ones are no longer drawn.
+    """Mix generators at random with equal weights. Exhausted ones are left out.
 
     Raises `UsageError` for a single list, because a list is itself a generator: a sequence.
     """

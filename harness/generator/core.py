@@ -1,4 +1,4 @@
-"""Defines the protocol of generators, their context, and shared helpers.
+"""The protocol of generators, their context, and shared helpers.
 
 A generator is an immutable value with two functions (`jepsen.generator`, README of
 https://github.com/jepsen-io/generator):
@@ -10,21 +10,21 @@ https://github.com/jepsen-io/generator):
 * `update(ctx, event)` informs the generator of an invocation or a completion, and returns the
   generator that replaces it.
 
-All state is in the returned value, except for `ctx.random`: the draws of a dropped offer are not
-undone. So combinators keep values that they drew for a *later* operation in their state. This also
-avoids the bias that repeated draws would cause.
+All state is in the returned value, except for `ctx.random`: the random numbers of a dropped offer
+are not taken back. So combinators keep random values for a *later* operation in their state. This
+also avoids the bias of drawing them again.
 
 `Context` is immutable, too, and cheap. Threads are the bits of two integers (all threads, and free
 threads), so that taking, freeing and restricting threads is fast at any concurrency. Processes are
-numbered as in Jepsen: after a crash, a thread continues as process `old + concurrency`, so
-`process % concurrency` is the thread of a process. Nemeses have no thread here, because
-`harness.faults` plans and injects faults.
+numbered as in Jepsen: after a crash, a thread continues as process `old + concurrency`, so `process
+% concurrency` is the thread of a process. Nemeses have no thread here, because `harness.faults`
+plans and injects faults.
 
-A generator outside this package may omit `process` and `time_ns` in its drafts and need not check
-which processes are free: `harness.generator.lift`, which every generator passes through, fills them
+A generator outside this package may omit `process` and `time_ns` in its drafts, and need not check
+which processes are free: every generator passes through `harness.generator.lift`, which fills them
 in.
 
-No code in this package iterates over a set, reads a clock or draws from the module `random`.
+No code in this package iterates over a set, reads a clock or uses the module `random`.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from harness.errors import UsageError
 from harness.ops import NS_PER_S, Op, OpType, Process, Request
 
 SLEEP: Final = "sleep"
-"""The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
+"""The `f` of a draft of type `info`, which keeps its thread idle for `value` seconds."""
 
 
 class Draft(msgspec.Struct, frozen=True):
     """A future operation. Generators emit it with `process` and `time_ns` filled in.
 
     `time_ns` is the earliest start, in ns since the start of the run; `None` means now. A `process`
-    of `None` means any free process. `type` is `invoke`, or `info` for a `SLEEP`. `stagger` does
-    not delay a draft that goes `together` with the previous draft, but waits longer afterwards.
+    of `None` means any free process. `type` is `invoke`, or `info` for a `SLEEP`. A draft that goes
+    `together` with the previous one is not delayed by `stagger`, which waits longer afterwards.
     """
 
     f: str
@@ -59,15 +59,14 @@ class Draft(msgspec.Struct, frozen=True):
     together: bool = False
 
     def replace(self, **changes: Any) -> Draft:
-        """A copy with changed values in the named fields."""
         return replace(self, **changes)
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
     """The run as a generator sees it: the time, and the free threads among its own threads.
 
-    `free_process` rotates over the free threads: the search starts one thread further for each
-    invocation of the run, so that no thread is favoured and no random number is drawn.
+    `free_process` takes free threads in rotation: each invocation of the run starts the search one
+    thread further. So no thread is favoured, and no random number is needed.
     """
 
     time_ns: int
@@ -82,7 +81,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return tuple(indices(self.all_mask))
 
     def index_of(self, process: Process) -> int:
-        """The thread that runs, or ran, `process`; raises `UsageError` if that is not a number."""
+        """Return the thread of `process`, now or earlier; raises `UsageError` if not a number."""
         if isinstance(process, int):
             return process % len(self.processes)
         raise UsageError(
@@ -96,7 +95,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return bool(self.free_mask >> index & 1) and self.processes[index] == process
 
     def free_process(self) -> int | None:
-        """The next free process in rotation, or `None` if all are busy."""
+        """Return the next free process in rotation, or `None` if all are busy."""
         free = self.free_mask
         if not free:
             return None
@@ -106,14 +105,13 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return self.processes[(free & -free).bit_length() - 1]
 
     def restrict(self, mask: int) -> Context:
-        """This context with only the threads in `mask`."""
         return replace(self, all_mask=self.all_mask & mask, free_mask=self.free_mask & mask)
 
     def at(self, time_ns: int) -> Context:
         return replace(self, time_ns=time_ns)
 
     def busy(self, index: int, time_ns: int) -> Context:
-        """The context after thread `index` became busy at `time_ns`."""
+        """Return the context after thread `index` became busy at `time_ns`."""
         rotation = self.rotation + 1
         return replace(
             self,
@@ -123,18 +121,18 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         )
 
     def freed(self, index: int, time_ns: int) -> Context:
-        """The context after thread `index` became free at `time_ns`."""
+        """Return the context after thread `index` became free at `time_ns`."""
         time_ns = max(self.time_ns, time_ns)
         return replace(self, time_ns=time_ns, free_mask=self.free_mask | 1 << index)
 
     def retired(self, index: int) -> Context:
-        """The context after thread `index` got a new process number."""
+        """Return the context after thread `index` got a new process number."""
         new = (self.processes[index] + len(self.processes),)
         return replace(self, processes=self.processes[:index] + new + self.processes[index + 1 :])
 
 
 class Generator(Protocol):
-    """A pure description of operations; see the module's docstring."""
+    """A pure description of operations (see the module's docstring)."""
 
     def op(self, ctx: Context) -> Step:
         """Return the next step.
@@ -145,7 +143,7 @@ class Generator(Protocol):
         ...
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Return the generator that replaces this generator after an invocation or a completion.
+        """Return the generator that replaces this one after `event`.
 
         `ctx` is the context just after `event`.
         """
@@ -172,7 +170,7 @@ class Node(msgspec.Struct, frozen=True, eq=False):
     """The base of this package's generators, which emit drafts with process and time."""
 
     def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  the protocol's shape
-        """Ignore the event; generators that react to events override this method."""
+        """Ignore the event. Generators that react to events override this method."""
         return cast("Generator", self)
 
 
@@ -182,14 +180,14 @@ class Around(Node, frozen=True):
     generator: Generator
 
     def op(self, ctx: Context) -> Step:
-        """Return the wrapped generator's step; an emission first passes through `emitted`."""
+        """Return the wrapped generator's step. An emission first passes through `emitted`."""
         step = self.generator.op(ctx)
         if isinstance(step, Pending):
             return Pending(self if step.next is self.generator else self.around(step.next))
         return None if step is None else self.emitted(ctx, step)
 
     def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002
-        """Change an emission; by default only wrap the remaining generator."""
+        """Change an emission. By default, only wrap the generator to continue with."""
         return Emit(step.draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:
@@ -243,21 +241,21 @@ def new_context(
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """Convert seconds to ns. Raises `UsageError`, which names `what`, for an invalid time span."""
+    """Convert seconds to ns. For an invalid time span, raises `UsageError`, which names `what`."""
     if not 0 <= seconds < 1e9:
         raise UsageError(f"{what} is {seconds} s; it must be in 0 .. 1e9")
     return round(seconds * NS_PER_S)
 
 
 def due_ns(draft: Draft) -> int:
-    """The earliest start of an emitted draft, in ns since the start of the run."""
+    """Return the earliest start of an emitted draft, in ns since the start of the run."""
     time_ns = draft.time_ns
     assert time_ns is not None, "an emitted draft has a time"
     return time_ns
 
 
 def complete(draft: Draft, ctx: Context) -> Draft | None:
-    """Fill in a draft's process and time; returns `None` if no process that fits is free.
+    """Fill in a draft's process and time; `None` if no process that fits is free.
 
     Raises `UsageError` if the draft's process is not in this context, because the draft would wait
     forever.
@@ -283,10 +281,10 @@ def complete(draft: Draft, ctx: Context) -> Draft | None:
 def sooner(
     first: tuple[Emit, int, int], second: tuple[Emit, int, int], rng: random.Random
 ) -> tuple[Emit, int, int]:
-    """The earlier of two offers `(emission, weight, position)`.
+    """Return the earlier of two offers `(emission, weight, position)`.
 
     A tie is decided at random by weight, and the winner gets the sum of both weights, so that
-    folding over many offers is fair. A fixed preference for one offer would starve the other offer.
+    folding over many offers is fair. If one offer always won, the other would starve.
     """
     first_ns, second_ns = due_ns(first[0].draft), due_ns(second[0].draft)
     if first_ns != second_ns:

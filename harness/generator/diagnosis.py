@@ -17,7 +17,7 @@ from harness.generator.core import (
 from harness.generator.plain import NOTHING, lift
 from harness.ops import OpType
 
-_TEXT_MAX = 2000  # characters of a rendered generator or context
+_TEXT_MAX = 2000  # in characters, of a generator or context
 
 
 def _shown(value: object) -> str:
@@ -26,7 +26,7 @@ def _shown(value: object) -> str:
 
 
 def _problem(ctx: Context, step: object) -> str | None:
-    """The violation of the protocol in a generator's step, or `None`."""
+    """Return how a generator's step breaks the protocol, or `None`."""
     if step is None or isinstance(step, Pending):
         return None
     if not isinstance(step, Emit):
@@ -62,8 +62,8 @@ class _Validate(Around, frozen=True):
 def validate(generator: GeneratorLike) -> Generator:
     """Wrap a generator so that it raises `InternalError` for a step that breaks the protocol.
 
-    The interpreter wraps the outermost generator. Wrap a generator within a combinator to find out
-    which generator is at fault.
+    The interpreter wraps the outermost generator. To find out which generator is at fault, wrap one
+    inside a combinator.
     """
     inner = lift(generator)
     return inner if inner is NOTHING else _Validate(inner)

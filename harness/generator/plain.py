@@ -30,12 +30,10 @@ from harness.generator.core import (
 from harness.ops import Op, Request
 
 EMPTY_MAX: Final = 1000
-"""The maximum number of empty generators that a function may return in a row."""
+"""How many empty generators a function may return in a row."""
 
 
 class _Nothing(Node, frozen=True):
-    """The generator that has no more operations."""
-
     def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
         return None
 
@@ -46,9 +44,9 @@ NOTHING: Final[Generator] = _Nothing()
 def soonest(
     states: list[Generator], asked: Iterable[tuple[int, Context, int]], rng: random.Random
 ) -> Emit | None:
-    """Take the earliest offer of the asked generators, if any; updates `states` in place.
+    """Take the earliest offer of the asked generators, or `None`; updates `states` in place.
 
-    Each entry of `asked`: a generator's position in `states`, its context, and its weight in ties.
+    `asked` has, for each generator, its position in `states`, its context, and its weight in ties.
     """
     best: tuple[Emit, int, int] | None = None
     for position, ctx, weight in asked:
@@ -76,7 +74,7 @@ class _Once(Node, frozen=True):
 
 
 class _Sequence(Node, frozen=True):
-    """Several generators in order; `current` is the state of the generator at `position`."""
+    """Several generators in order. `current` is the state of the generator at `position`."""
 
     generators: tuple[Generator, ...]
     position: int
@@ -103,7 +101,6 @@ class _Sequence(Node, frozen=True):
         return _Sequence(self.generators, position, current)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Pass the event to the current generator only."""
         current = self.current.update(ctx, event)
         if current is self.current:
             return self
@@ -141,7 +138,6 @@ class _Call(Node, frozen=True):
         )
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Pass the event to the generator that the function returned last."""
         if self.current is None:
             return self
         current = self.current.update(ctx, event)
@@ -152,7 +148,7 @@ class _Outside(Around, frozen=True):
     """A generator of another package, whose drafts may omit process and time."""
 
     def op(self, ctx: Context) -> Step:
-        """The generator's step with a completed draft; `Pending` while no process is free."""
+        """Return the generator's step with a complete draft; `Pending` while no process is free."""
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)
@@ -169,7 +165,7 @@ class _Outside(Around, frozen=True):
         return Pending(self) if draft is None else Emit(draft, self.around(step.next))
 
     def around(self, generator: Generator) -> Generator:
-        """Wrap the remaining generator, unless this package defines it."""
+        """Wrap the generator to continue with, unless this package defines it."""
         return generator if isinstance(generator, Node) else _Outside(generator)
 
 

@@ -1,9 +1,9 @@
 """Combinators that assign generators to threads, or wait for threads.
 
-A generator that is restricted to some threads has a restricted context and receives only the events
-of these threads. `reserve` takes its ranges from the threads of its own context, in order, so that
-it can be nested (in Jepsen it always counts from thread 0). A `reserve` of too many threads would
-wait forever, so it raises `UsageError` when it is first asked.
+A generator that is restricted to some threads has a restricted context and learns only of the
+events of these threads. `reserve` takes its ranges from the threads of its own context, in order,
+so that it can be nested (in Jepsen it always counts from thread 0). A `reserve` of too many threads
+would wait forever, so it raises `UsageError` when it is first asked.
 
 `each_thread` has one generator per thread. It asks the generators in rotation and takes the first
 operation that is due now. It asks all generators only if no operation is due: always asking all
@@ -34,7 +34,7 @@ from harness.ops import Op
 class _Reserve(Node, frozen=True):
     counts: tuple[int, ...]
     generators: tuple[Generator, ...]  # one generator per count, and the default generator
-    all_mask: int = 0  # the `all_mask` of the context that `masks` were made for
+    all_mask: int = 0  # the context's `all_mask` for which `masks` were made
     masks: tuple[int, ...] = ()
 
     def _masks(self, ctx: Context) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
 class _Each(Node, frozen=True):
     fresh: Generator
     states: tuple[Generator, ...] = ()  # the generator of each thread
-    ended: int = 0  # mask of the threads whose generators are exhausted
+    ended: int = 0  # the threads whose generators are exhausted, as a mask
 
     def moved(self, ctx: Context, index: int, state: Generator, ended: int) -> _Each:
         states = self.states or (self.fresh,) * len(ctx.processes)
@@ -175,7 +175,7 @@ class _Each(Node, frozen=True):
 
 
 def each_thread(generator: GeneratorLike) -> Generator:
-    """Run a copy of a generator on every thread, independently; ends when all copies have ended."""
+    """Run a copy of a generator on every thread; ends when all copies have ended."""
     inner = lift(generator)
     return inner if inner is NOTHING else _Each(inner)
 
@@ -194,5 +194,5 @@ def synchronize(generator: GeneratorLike) -> Generator:
 
 
 def phases(*generators: GeneratorLike) -> Generator:
-    """Run generators in sequence; a generator begins when all earlier operations have ended."""
+    """Run generators in sequence. A generator begins when all earlier operations have ended."""
     return concat(*(synchronize(generator) for generator in generators))

@@ -102,7 +102,7 @@ def delay(dt_s: float, generator: GeneratorLike) -> Generator:
 
 
 def sleep(dt_s: float) -> Generator:
-    """Keep one thread idle for `dt_s`; the history contains no op for this."""
+    """Keep one thread idle for `dt_s`. The history has no op for this."""
     nanoseconds(dt_s, "sleep")
     return lift(Draft(SLEEP, dt_s, type=OpType.INFO))
 
@@ -156,7 +156,7 @@ class _TimedOps(Node, frozen=True):
 def timed_ops(
     ops: Sequence[ScheduledOp], *, offset_ns: int = 0, start_ns: int | None = None
 ) -> Generator:
-    """Replay scheduled ops; their times count from `offset_ns` after `start_ns`.
+    """Replay scheduled ops. Their times count from `offset_ns` after `start_ns`.
 
     By default, `start_ns` is the time of the first call of `op`. The interpreter must pass a fixed
     start: it drops an offer that is due later, and asks the same generator again, so each call

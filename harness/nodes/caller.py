@@ -1,9 +1,9 @@
 """Tracks which client is calling, for link faults that affect only some clients.
 
 A target makes its own clients, all with the same env (`harness.plugins.Deployment.env`), and they
-may connect at any time, so no argument can name the caller. Instead, the driver of a client sets
-the client's number once in the client's task, and tasks that this task starts inherit the number
-(PEP 567). A connection belongs to the client that opened it.
+may connect at any time, so no argument can name the caller. Instead, the client's number is set
+once in the client's task, and tasks that this task starts inherit the number (PEP 567). A
+connection belongs to the client that opened it.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def call_as(number: int) -> None:
 
 
 def calling_end() -> str:
-    """The link end of the client that the current task connects as; `CLIENT` by default."""
+    """Return the link end of the client that the current task is, by default `CLIENT`."""
     return _CALLER.get()

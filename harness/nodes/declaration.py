@@ -12,13 +12,12 @@ from typing import Any, Final
 import msgspec
 
 BASE: Final = "base"
-"""The name of a node's base variant: the node exactly as it is declared."""
+"""The name of a node's base variant: the node as it is declared."""
 
 _READY_S: Final = 60.0
 _PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
-"""Files and folders with these name endings are left out of a build context: they change although
-no source has changed.
-"""
+"""Endings of names that are left out of a build context. These files change although no source has
+changed."""
 
 
 class _Probe(msgspec.Struct, frozen=True, tag_field="probe"):
@@ -48,9 +47,9 @@ class ReadyLog(_Probe, frozen=True, tag="log"):
 
 
 class ReadyCommand(_Probe, frozen=True, tag="command"):
-    """A node is ready once the command, in which placeholders are replaced, exits with 0.
+    """A node is ready once the command, with its placeholders filled, exits with 0.
 
-    The command runs with the node's environment variables and user, in the node's data folder; in
+    The command runs with the node's environment variables and user, in the node's data folder. In
     Docker it runs in the node's container, which must have a shell (`sh`). Each try may take 10 s.
     """
 
@@ -61,10 +60,10 @@ class ReadyCommand(_Probe, frozen=True, tag="command"):
 class InContainer(msgspec.Struct, frozen=True, kw_only=True):
     """Properties that only a container can have, from a Compose file (`NodeSpec.container`).
 
-    The node's texts are literal: they have no placeholders. `entrypoint`: the program, which gets
-    the node's command as arguments; `None` means the image's own entry point. `data`: the folder of
-    the container at which the node's data volume is mounted. `files`: text files by absolute path,
-    written before each start. `aliases`: more names under which other nodes reach this one.
+    The node's texts have no placeholders. `entrypoint` is the program, which gets the node's
+    command as arguments; `None` means the image's own entry point. `data` is the folder of the
+    container at which the node's data volume is mounted. `files` are text files by absolute path,
+    written before each start. `aliases` are more names under which other nodes reach this one.
     """
 
     entrypoint: tuple[str, ...] | None = None
@@ -93,7 +92,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_files(folder: Path) -> list[tuple[str, Path]]:
-    """Return the files of the build context of an image, sorted, each with its relative path."""
+    """Return the files of an image's build context, sorted, with their relative paths."""
     files = [(str(path.relative_to(folder)), path) for path in sorted(folder.rglob("*"))]
     return [
         (name, path)

@@ -1,10 +1,10 @@
 """Degradations of links, streams, disks, clocks and processors, and the capabilities that they
 need.
 
-A quality is a struct of amounts. For each amount, `EFFECTS` has the capability that it needs, its
-name in `--fault`, its allowed values, and the rule that combines several amounts. Everything else
-derives from this table: the requirements of a fault, its settings in words, the checks, and the
-matrix of faults and environments.
+A quality is a struct of amounts, such as a delay in ms. For each amount, `EFFECTS` has the
+capability that it needs, its name in `--fault`, its allowed values, and the rule that combines
+several amounts. Everything else derives from this table: the requirements of a fault, its settings
+in words, the checks, and the matrix of faults and environments.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ class Capability(enum.Enum):
 
 
 def _added(amounts: Sequence[float]) -> float:
-    """The sum, rounded after each addition; `sum` corrects rounding errors since Python 3.12."""
+    """Add amounts one by one, because since Python 3.12 `sum` corrects rounding errors."""
     return functools.reduce(operator.add, amounts, 0.0)
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one amount of a quality: its values, and how several amounts combine."""
 
-    needs: Capability | None  # `None` if it needs no more than the previous amount does
-    word: str  # the amount's name in `--fault`; "" if it has no name there
-    read: Callable[[str], Any]  # parses a value in words; returns `None` for an invalid text
+    needs: Capability | None  # `None` if it needs no more than the amount before it
+    word: str  # the amount's name in `--fault`, or ""
+    read: Callable[[str], Any]  # parses a value in words; `None` for an invalid text
     rule: str  # the allowed values with an example, for error messages
     most: float
     least: float = 0
@@ -81,12 +81,12 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def example(self) -> str:
-        """An example of the amount in words: the last part of `rule`."""
+        """An example of the amount in words, which is the last part of `rule`."""
         return self.rule.rpartition(" ")[2]
 
 
 def seconds_in(text: str) -> float | None:
-    """Parse a time such as 200ms, 4s or 2m into seconds; `None` for other texts."""
+    """Convert a time such as 200ms, 4s or 2m to seconds; `None` for other texts."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
     return float(match[1]) * _SECONDS[match[2]] if match else None
 
@@ -94,7 +94,7 @@ def seconds_in(text: str) -> float | None:
 def duration(
     word: str, needs: Capability | None, most_ms: float, example: str, *, signed: bool = False
 ) -> Effect:
-    """The rules for an amount that is a time in ms, above 0 unless `signed`."""
+    """Return the rules for an amount that is a time in ms; only `signed` allows negative ones."""
 
     def read(text: str) -> float | None:
         minus = signed and text.startswith("-")
@@ -110,7 +110,7 @@ def duration(
 def number(
     word: str, needs: Capability, unit: str, most: int, example: str, *, signed: bool = False
 ) -> Effect:
-    """The rules for an amount that is a whole number of a unit, 1 or more unless `signed`."""
+    """Return the rules for a whole number of a unit, from 1; `signed` allows negative ones."""
 
     def read(text: str) -> int | None:
         match = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", text)
@@ -123,7 +123,7 @@ def number(
 
 
 def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
-    """The rules for an amount that is a factor above 1."""
+    """Return the rules for an amount that is a factor above 1."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text)
@@ -136,7 +136,7 @@ def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
 
 
 def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
-    """The rules for an amount that is a probability; amounts combine as independent events."""
+    """Return the rules for a probability. Several of them combine as independent events."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
@@ -165,7 +165,7 @@ def _slowest(rates: Sequence[int]) -> int:
 
 
 def required(amounts: msgspec.Struct, effects: Mapping[str, Effect]) -> frozenset[Capability]:
-    """The capabilities that the amounts in this quality need."""
+    """Return the capabilities that the amounts of a quality need."""
     well = type(amounts)()
     wanted = {
         effect.needs
@@ -191,13 +191,12 @@ class _Quality(msgspec.Struct, frozen=True):
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
-        """The quality with each amount limited to its maximum; the sum of faults may exceed it."""
+        """Limit each amount to its maximum, which the sum of several faults may exceed."""
         most = {name: effect.most for name, effect in self.EFFECTS.items()}
         too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
         return msgspec.structs.replace(self, **too_much)
 
     def check(self) -> None:
-        """Raise `UsageError` if an amount has an invalid value."""
         for name, effect in self.EFFECTS.items():
             value = getattr(self, name)
             if not effect.least <= (value or 0) <= effect.most:
@@ -206,7 +205,7 @@ class _Quality(msgspec.Struct, frozen=True):
 
 
 class LinkQuality(_Quality, frozen=True, kw_only=True):
-    """Effects of a bad link on frames (simulation), packets (Docker) or bytes (proxies)."""
+    """The faults of a link for frames (simulation), packets (Docker) or bytes (proxies)."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -214,7 +213,7 @@ class LinkQuality(_Quality, frozen=True, kw_only=True):
     duplicate: float = 0.0
     reorder: float = 0.0
     rate_kb_s: int = 0
-    stall: bool = False  # whether to hold back all data until the fault is healed
+    stall: bool = False  # hold back all data until the fault is healed
 
     EFFECTS: ClassVar = {
         "delay_ms": duration("delay", Capability.DELAY, DELAY_MS_MAX, "200ms"),
@@ -230,7 +229,7 @@ class LinkQuality(_Quality, frozen=True, kw_only=True):
 
 
 class StreamQuality(_Quality, frozen=True, kw_only=True):
-    """Effects of a bad link on byte streams above TCP, with the meaning of Toxiproxy's toxics.
+    """The faults of a link for byte streams above TCP, with the meaning of Toxiproxy's toxics.
 
     Data are halved until no piece is larger than `slice_bytes`, so few pieces are smaller than half
     of `slice_bytes`. A connection is reset, in both directions, `reset_after_ms` after its first
@@ -250,7 +249,7 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
     }
 
     def check(self) -> None:
-        """Raise `UsageError` if an amount has an invalid value, or the quality has no effect."""
+        """Raise `UsageError` if an amount is invalid, or the quality has no effect."""
         super().check()
         if self == StreamQuality():
             raise UsageError(f"{self} has no effect on the streams; set slice_bytes, ...")
@@ -259,16 +258,16 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
 
 
 class DiskQuality(_Quality, frozen=True, kw_only=True):
-    """Effects of a bad disk on the requests of a node.
+    """The faults of a disk for the requests of a node.
 
     A failed request has no effect. On a full disk, writes fail. A read of a rotten block (4 KiB of
     a file) returns data with one flipped bit, always the same bit.
     """
 
-    error: float = 0.0  # probability per request that it fails with EIO, 0..1
-    full: bool = False  # whether requests that need space fail with ENOSPC
+    error: float = 0.0  # the probability that a request fails with EIO, 0..1
+    full: bool = False  # requests that need space fail with ENOSPC
     delay_ms: float = 0.0
-    bitrot: float = 0.0  # probability per block that it is rotten, 0..1
+    bitrot: float = 0.0  # the probability that a block is rotten, 0..1
 
     EFFECTS: ClassVar = {
         "error": _share("error", Capability.DISK_ERROR, "requests", "5%"),

@@ -275,7 +275,7 @@ def _refuse_for_program(node: NodeSpec) -> None:
 
 
 def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
-    """The node's declaration as the variant `name`; raises `UsageError` for an unknown name."""
+    """Return the declaration of a node as its variant `name`; raises `UsageError`."""
     if name == BASE:
         return spec
     if name not in spec.variants:
@@ -297,12 +297,12 @@ def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
 
 
 def forms_of(spec: NodeSpec) -> dict[str, NodeSpec]:
-    """Map the name of each variant of a node to the declaration of the node as this variant."""
+    """Map the name of each variant of a node to the node's declaration as this variant."""
     return {name: as_variant(spec, name) for name in (BASE, *spec.variants)}
 
 
 def words_of(spec: NodeSpec) -> list[str]:
-    """All texts that may contain placeholders, in a node's declaration and its variants."""
+    """Return all texts in a node's declaration and its variants that may have placeholders."""
     if spec.container is not None:
         return []
     words = [*spec.files.values(), *(word for command in spec.setup for word in command)]
@@ -356,7 +356,7 @@ async def start_in_order(
             await wait_ready(name)
 
     for layer in start_layers(nodes.values()):
-        # Not a TaskGroup, which would cancel unfinished starts and overlap them with the teardown.
+        # A TaskGroup would cancel unfinished starts, which would then overlap with the teardown.
         begun = (start_one(name) for name in layer)
         for answer in await asyncio.gather(*begun, return_exceptions=True):
             if isinstance(answer, BaseException):
@@ -364,7 +364,7 @@ async def start_in_order(
 
 
 def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
-    """An upper bound, in seconds, on the time that `start_down` waits for these nodes."""
+    """Return how long, in seconds, `start_down` waits for these nodes at most."""
     waits = (nodes[name].ready for name in names)
     return sum(ready.within_s for ready in waits if ready is not None)
 
@@ -385,7 +385,7 @@ async def start_down(cluster: Cluster, names: Iterable[str]) -> None:
 
 
 def describe(ready: Ready) -> str:
-    """The condition for a node to be ready, in words."""
+    """Say in words when a node is ready."""
     match ready:
         case ReadyPort(port):
             return f"its port {port} accepts connections"

@@ -1,7 +1,7 @@
 """The kinds of faults: one struct per kind, with its requirements and effects.
 
-A kind that hits nodes is injected into the nodes that a selector chose. A kind that hits links is
-injected into the links between these nodes. The history contains the struct unchanged.
+A fault on nodes is injected into the nodes that a selector chose. A fault on links is injected into
+the links between these nodes. The history contains the struct unchanged.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     """The base of all kinds of faults.
 
     `word` is the kind in the history (`harness.ops`), which reports and limits use. `requires` are
-    the capabilities that an environment needs. `may_end`: a node may exit during such a fault, or
-    soon after, without being blamed. `damages`: the fault destroys synced data, which is charged to
-    the damage budget (`harness.faults.budget`).
+    the capabilities that an environment needs. `may_end` means that a node may exit during such a
+    fault, or soon after, without being blamed. `damages` means that the fault destroys synced data,
+    which is charged to the damage budget (`harness.faults.budget`).
     """
 
     may_end: ClassVar[bool] = False
@@ -59,10 +59,10 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 class Kill(_Kind, frozen=True, tag="kill"):
-    """A process dies at once (SIGKILL); its writes survive, even unsynced ones.
+    """A process dies at once (SIGKILL). Its writes survive, even unsynced ones.
 
-    With `power_cut` an arbitrary part of the unsynced data is lost; with `torn` the last surviving
-    write may be cut in the middle.
+    With `power_cut`, an arbitrary part of the unsynced data is lost. With `torn`, the last
+    surviving write may be incomplete.
     """
 
     power_cut: bool = False
@@ -75,7 +75,6 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities to kill and to start; a power cut also needs capabilities for disks."""
         needs = _DOWN_AND_UP | {Capability.KILL}
         needs |= {Capability.LOSE_UNSYNCED} if self.power_cut else set()
         return needs | ({Capability.TORN_WRITE} if self.torn else set())
@@ -89,14 +88,14 @@ class Restart(_Kind, frozen=True, tag="restart"):
 
 
 class Pause(_Kind, frozen=True, tag="pause"):
-    """A process is frozen (SIGSTOP), as in a long garbage collection or on a stalled host."""
+    """A process is stopped (SIGSTOP), as in a long garbage collection or on a stalled host."""
 
     word: ClassVar[str] = PAUSE
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PAUSE})
 
 
 class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
-    """A node's wall clock jumps by `offset_ms`, and its clocks run fast or slow by `drift_ppm`.
+    """A node's wall clock jumps by `offset_ms`, and its clocks run too fast by `drift_ppm`.
 
     With `strobe_ms` the offset comes and goes at this interval: clocks that jump back and forth
     found more bugs than steadily wrong clocks (Jepsen's `nemesis/time.clj`). The node's
@@ -135,7 +134,7 @@ class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
 class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
     """A node's disk degrades: requests fail, find no space, take long, or read rotten blocks.
 
-    A node may exit because of a disk error, and should exit rather than continue with data that it
+    A node may exit because of a disk error. It should exit rather than continue with data that it
     could not make durable (Rebello et al., "Can applications recover from fsync failures?", ATC
     2020). Most nodes read their disk only when they start, so a node that runs when its disk begins
     to rot is killed and started again.
@@ -146,17 +145,16 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
     @property
     def may_end(self) -> bool:  # type: ignore[override]
-        """False for a disk that is only slow, because slowness excuses no exit."""
+        """False for a disk that is only slow, because slowness does not excuse an exit."""
         return bool(self.quality.error or self.quality.full or self.quality.bitrot)
 
     @property
     def damages(self) -> bool:  # type: ignore[override]
-        """True only for rot: failed or delayed requests leave the data unchanged."""
         return bool(self.quality.bitrot)
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for the disk's quality; rot also needs to kill and start the node."""
+        """The capabilities for the disk's quality. For rot, also those to kill and start a node."""
         needs = self.quality.requires
         return needs | _DOWN_AND_UP | {Capability.KILL} if self.damages else needs
 
@@ -220,20 +218,20 @@ FaultKind = NodeFault | LinkFault | Operate
 
 
 class Link(msgspec.Struct, frozen=True, order=True):
-    """One direction of a link between two ends; each end is a node or one of `Cluster.clients`."""
+    """One direction of a link between two ends. Each end is a node or one of `Cluster.clients`."""
 
     source: str
     destination: str
 
     @staticmethod
     def between(left: Iterable[str], right: Iterable[str]) -> list[Link]:
-        """Both directions of every link between the two groups, sorted."""
+        """Return both directions of every link between two groups of ends, sorted."""
         pairs = [(a, b) for a in left for b in right if a != b]
         return sorted({Link(a, b) for a, b in pairs} | {Link(b, a) for a, b in pairs})
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """The choice of a nemesis at one moment: a fault, and the nodes or links to hit.
+    """The choice of a nemesis at one moment: a fault, and its nodes or links.
 
     Without targets the fault misses, and `note` gives the reason. For a fault on `links`, `targets`
     are the nodes on the first side of the links, and `note` describes the fault.

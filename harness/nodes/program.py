@@ -2,9 +2,9 @@
 
 The first word names a module and a callable without arguments, which may be a coroutine function.
 The other words become `sys.argv`. Modules are looked up in the folders of the node's PYTHONPATH,
-and then where the harness's own modules are. The program is an ordinary asyncio program that knows
-nothing about the harness. The simulation runs it on simulated transports, files and clocks.
-Processes run it unchanged, started by the source in `_LAUNCHER`.
+and then where the harness's own modules are. The program is an ordinary asyncio program that does
+not know the harness. The simulation runs it on simulated transports, files and clocks. Processes
+run it unchanged, started by the source in `_LAUNCHER`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_program(spec: NodeSpec) -> bool:
 
 
 def program_of(spec: NodeSpec) -> Program:
-    """The program in a node's command; raises `UsageError` if its first word is malformed."""
+    """Return the program in a node's command; raises `UsageError` for a malformed first word."""
     module, _, function = spec.command[0].removeprefix(PREFIX).partition(":")
     if not _NAME.fullmatch(module) or not _NAME.fullmatch(function):
         raise UsageError(
@@ -55,12 +55,12 @@ def program_of(spec: NodeSpec) -> Program:
 
 
 def import_folders(spec: NodeSpec) -> tuple[str, ...]:
-    """The folders of the node's PYTHONPATH, in which the program's modules are looked up first."""
+    """Return the folders of the node's PYTHONPATH, which are searched first for its modules."""
     return tuple(filter(None, spec.environment.get("PYTHONPATH", "").split(os.pathsep)))
 
 
 def real_command(spec: NodeSpec, interpreter: str) -> tuple[str, ...]:
-    """The command line that runs the node's program in an ordinary Python interpreter."""
+    """Return the command line that runs the node's program in a normal Python interpreter."""
     program = program_of(spec)
     launch = (interpreter, "-P", "-c", _LAUNCHER, program.module, program.function)
     return (*launch, *program.arguments)

@@ -12,7 +12,7 @@ from harness.plugins import DeploymentPlan
 def deployment_of(
     plan: Plan, *, run_id: str, folder: Path | None, link_proxy: str | None
 ) -> DeploymentPlan:
-    """Return the deployment of a run; logs of nodes go below `folder`, if it is given."""
+    """Return the deployment of a run. The nodes' logs go below `folder`, if it is given."""
     return DeploymentPlan(
         run_id=run_id,
         nodes=nodes_for(plan.nodes, plan.nemeses),

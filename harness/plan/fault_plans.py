@@ -16,8 +16,8 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""The maximum number of tries to plan a nemesis so that one of its faults begins while no other
-fault is active."""
+"""How often to plan a nemesis again until one of its faults begins while no other fault is
+active."""
 
 
 def with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
@@ -51,9 +51,8 @@ def _plan_beside(
 ) -> Sequence[Fault]:
     """Plan a nemesis so that each nemesis has a fault that begins while the others are inactive.
 
-    If every fault of a nemesis begins during faults of other nemeses, it may never hit a node:
-    after a kill of all nodes, there is no node left to kill. If `PLAN_TRIES` tries fail, use the
-    first plan.
+    Otherwise a nemesis might never have an effect: after a kill of all nodes, there is no node left
+    to kill. If `PLAN_TRIES` tries fail, the first plan is used.
     """
     first: Sequence[Fault] = ()
     for number in range(PLAN_TRIES):
@@ -75,7 +74,7 @@ def _plan_beside(
 
 
 def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
-    """Check the faults that a nemesis planned, and set their `nemesis` to its name in the case.
+    """Check the faults that a nemesis planned, and give them the nemesis's name in the case.
 
     Raises `TargetError` for a plan that cannot be carried out.
     """
@@ -103,14 +102,14 @@ def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> l
 
 
 def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
-    """Return the fault; if its id is in `others`, put the nemesis's name in front of the id."""
+    """Return the fault. If its id is in `others`, the nemesis's name precedes the id."""
     if fault.id not in others:
         return fault
     return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether `plan` has no fault, or a fault that begins while no other plan's fault is active."""
+    """Whether `plan` is empty, or a fault of it begins while no other plan's fault is active."""
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans
@@ -141,6 +140,6 @@ def _check_faults(faults: Sequence[Fault]) -> None:
 
 
 def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
-    """The arguments that a nemesis draws for one fault outside of a plan."""
+    """Return the arguments that a nemesis draws for one fault outside of a plan."""
     planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
     return dict(planned[-1].args) if planned else {}

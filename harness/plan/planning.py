@@ -35,7 +35,7 @@ _Fits = Callable[[Target, Mapping[str, Any]], None]
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A planned system: its case, target, settings, nodes, and the nemeses that may hit it."""
+    """A planned system: its case, target, settings, nodes, and the nemeses that may affect it."""
 
     case: Case
     target: Target
@@ -45,7 +45,7 @@ class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(TargetPlan, frozen=True, kw_only=True):
-    """A case together with the plug-ins that it needs."""
+    """A case, and the plug-ins that it needs."""
 
     workload: Workload
     checkers: tuple[Checker, ...]
@@ -54,7 +54,7 @@ class Plan(TargetPlan, frozen=True, kw_only=True):
 def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The target's options that a workload needs, without options that the user set."""
+    """Return the target options that a workload needs and that the user did not set."""
     names = {option.key for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)
@@ -65,7 +65,7 @@ def needed_options(
 
 
 def flags_of(options: Mapping[str, Any]) -> str:
-    """Options in the syntax of the command line."""
+    """Return options in the syntax of the command line."""
     return " ".join(
         f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
         for name, value in options.items()
@@ -91,7 +91,7 @@ def plan_target(case: Case, environment: Environment) -> TargetPlan:
 def plan_case(case: Case, environment: Environment | None) -> Plan:
     """Load the plug-ins, fill in defaults and the fault schedule, and refuse impossible options.
 
-    With `environment` its capabilities are checked too. Raises `UsageError`.
+    With `environment`, its capabilities are checked, too. Raises `UsageError`.
     """
     target = load_target(case.target, case.target_options)
     workload: Workload = load_plugin("workloads", case.workload)
@@ -128,7 +128,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
             raise _with_fix(error, name, nemesis, target, environment) from error
         refuse_clients(nemesis, case.concurrency)
     with blaming(f"the workload {case.workload!r}: generator()"):
-        # refuses bad workload options now rather than in the middle of a run
+        # refuses bad workload options now, and not in the middle of a run
         workload.generator(case)
     return Plan(
         case=case,
@@ -142,7 +142,6 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
 
 
 def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
-    """The error for a target that cannot run a workload; it names targets that can."""
     able = [
         name for name, other in load_working("targets") if workload.vocabulary in other.vocabularies
     ]
@@ -169,7 +168,7 @@ def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
 def _with_fix(
     error: UsageError, name: str, nemesis: Nemesis, target: Target, environment: Environment | None
 ) -> UsageError:
-    """The error for a nemesis that does not suit a target, with options that make it suit."""
+    """Return the error for a nemesis that does not suit a target, with options that would."""
 
     def fits(other: Target, options: Mapping[str, Any]) -> None:
         case = Case(
@@ -188,7 +187,7 @@ def _with_fix(
 
 
 def _fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
-    """Yield options that make `target` fit, or else other targets with their fitting options."""
+    """Yield options with which `target` fits, or else other targets with fitting options."""
     fitting = list(_that_fit(target, fits))
     if fitting:
         yield from fitting
@@ -209,7 +208,7 @@ def _that_fit(target: Target, fits: _Fits) -> Iterator[str]:
 
 
 def _check_behaviour(case: Case, target: Target) -> None:
-    """Raise `UsageError` for a profile or a bug that the target lacks."""
+    """Raise `UsageError` for a profile or a bug that the target does not have."""
     if case.profile not in target.profiles:
         raise UsageError(
             f"the target {case.system!r} has no profile {case.profile!r}; "
@@ -221,7 +220,6 @@ def _check_behaviour(case: Case, target: Target) -> None:
 
 
 def _no_such_bug(bug: str, target: Target) -> UsageError:
-    """The error for an unknown bug; names the target that has the bug, or the closest name."""
     start = f"the target {target.name!r} has no bug {bug!r}"
     for name, other in load_working("targets"):
         if bug in other.bugs:
@@ -231,7 +229,7 @@ def _no_such_bug(bug: str, target: Target) -> UsageError:
 
 
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
-    """The permits of a target with these settings: promises that its profile does not make."""
+    """Return a target's permits: promises that its profile does not make."""
     with blaming(f"the target {target.name!r}: permits()"):
         permits = list(target.permits(settings))
         for permit in permits:
@@ -274,7 +272,7 @@ def _declared(
 
 
 def _nemesis_names(case: Case) -> list[str]:
-    """Every nemesis that the case names, in order, without duplicates."""
+    """Return every nemesis that the case names, in order, without duplicates."""
     planned = [fault.nemesis for fault in case.faults or ()]
     return list(dict.fromkeys([*case.nemeses, *planned]))
 

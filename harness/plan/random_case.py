@@ -1,11 +1,11 @@
-"""Draws the random choices of a soak's seed: nemeses, their pace, environment knobs, and load.
+"""Makes the random choices of a soak's seed: nemeses, their pace, environment knobs, and load.
 
 A run that combines all nemeses is a weak test: little is written while most nodes are down, and
 each fault hides effects of other faults. More bugs are found if a seed draws one or two nemeses,
 and varies everything else that the user does not fix (Groce et al., "Swarm Testing", ISSTA 2012).
-Each draw has its own random stream, which depends only on the seed. So if the user fixes an option,
-all other draws stay the same. The case records all draws, so its run can be replayed and shrunk
-like any other.
+Each choice has its own random stream, which depends only on the seed. So if the user fixes an
+option, all other choices stay the same. The case records all choices, so its run can be replayed
+and shrunk like any other.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from harness.support.interrupts import blaming
 ANY: Final = "any"
 ANY_DRAW: Final = 2
 EXTRA_DRAW: Final = 2
-"""The smallest `Case.draw` at which a target's `extras` are drawn separately from its other
-nemeses."""
+"""From this `Case.draw` on, a target's `extras` are drawn separately from its other nemeses."""
 NONE: Final = "none"
 PACE: Final = "pace"
 Fields = dict[str, Any]
@@ -54,7 +53,7 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         ),
     ),
 )
-"""Fields of a case that are drawn in groups. If the user gives a field, its whole group is not
+"""Fields of a case that are drawn in groups. If the user sets a field, nothing in its group is
 drawn.
 
 The pace is drawn only in simulation: real nodes take longer to restart than a drawn fault may last.
@@ -150,7 +149,7 @@ def _draw_nemeses(case: Case, target: Target) -> tuple[str, ...]:
 def _draw_workload(
     case: Case, target: Target, target_options: Mapping[str, Any]
 ) -> tuple[Workload, dict[str, Any]]:
-    """Draw the workload; return it and the options of the target that it needs.
+    """Draw the workload; returns it, and the options of the target that it needs.
 
     A workload whose needs contradict the user's options is not drawn.
     """

@@ -1,7 +1,7 @@
-"""The reach of a nemesis: on which nodes an environment can carry out its faults.
+"""The reach of a nemesis: the nodes on which an environment can carry out its faults.
 
-A foreign program is a node that is not written for `Env`; the harness does not own its disk or its
-clock, so some faults cannot reach it.
+A foreign program is a node that is not written for `Env`. The harness does not control its disk or
+its clock, so some faults do not work on it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def needs_faulty_disk(nemesis: Nemesis) -> bool:
 
 
 def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
-    """The foreign programs to which the nemesis may apply a fault that needs any of `what`."""
+    """Return the foreign programs that the nemesis may choose for faults that need `what`."""
     if nemesis.requires.isdisjoint(what):
         return []
     foreign = {node.name: node for node in nodes if node.entry is None}
@@ -51,9 +51,9 @@ def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capabi
 def out_of_reach(
     nemesis: Nemesis, nodes: Iterable[NodeSpec], reach: Collection[Capability] = ()
 ) -> list[str]:
-    """The foreign programs that the nemesis may hit but cannot affect.
+    """Return the foreign programs that the nemesis may choose but cannot affect.
 
-    `reach`: the capabilities in `ENV_NODES_ONLY` that work on all foreign programs. Disk faults
+    `reach` has the capabilities in `ENV_NODES_ONLY` that work on all foreign programs. Disk faults
     also work on nodes that declare a `faulty_disk`.
     """
     nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
@@ -63,14 +63,14 @@ def out_of_reach(
 
 
 def why_no_faulty_disks(environment: Environment | None) -> str | None:
-    """The environment's reason why foreign programs cannot have a faulty disk, or `None`."""
+    """Return the environment's reason why foreign programs cannot have a faulty disk, or `None`."""
     return None if environment is None else environment.why_no_faulty_disks()
 
 
 def can_hit_all(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> bool:
-    """Whether the nemesis can hit all of these nodes, even without `reaches_foreign`."""
+    """Whether the nemesis can affect all of these nodes, even without `reaches_foreign`."""
     nodes = _not_owned(nodes, environment)
     able = None if environment is None else environment.capabilities
     if able is not None and not all(can(able, needed) for needed in nemesis.requires):
@@ -82,7 +82,7 @@ def can_hit_all(
 
 
 def _not_owned(nodes: Iterable[NodeSpec], environment: Environment | None) -> list[NodeSpec]:
-    """The nodes whose disks and clocks are not the environment's own."""
+    """Return the nodes whose disks and clocks are not the environment's own."""
     owns = environment is not None and environment.owns_programs
     return [node for node in nodes if not (owns and is_program(node))]
 
@@ -90,7 +90,7 @@ def _not_owned(nodes: Iterable[NodeSpec], environment: Environment | None) -> li
 def refuse_unable(
     nemeses: Mapping[str, Nemesis], environment: str, capabilities: Mapping[Capability, Fidelity]
 ) -> None:
-    """Raise `UsageError` for a nemesis that needs more capabilities than the environment has."""
+    """Raise `UsageError` for a nemesis that needs capabilities which the environment lacks."""
     for name, nemesis in nemeses.items():
         for capability in sorted(nemesis.requires, key=lambda item: item.value):
             if not can(capabilities, capability):
@@ -100,7 +100,6 @@ def refuse_unable(
 
 
 def _able(capability: Capability) -> list[str]:
-    """The installed environments that have the capability."""
     return [
         name for name, other in load_working("environments") if can(other.capabilities, capability)
     ]
@@ -112,9 +111,9 @@ def refuse_nodes(
     target: Target,
     environment: Environment | None,
 ) -> None:
-    """Raise `UsageError` for a nemesis that cannot hit these nodes, or that names an unknown node.
+    """Raise `UsageError` for a nemesis that cannot affect these nodes, or names an unknown one.
 
-    Also raises if the nemesis may need faulty disks of foreign programs that cannot have any.
+    The same holds if the nemesis may need faulty disks of foreign programs that cannot have any.
     """
     reach = ENV_NODES_ONLY if environment is None else environment.reaches_foreign or ()
     nodes = _not_owned(specs.values(), environment)
@@ -154,7 +153,7 @@ def refuse_by_hand(
 ) -> None:
     """Raise `UsageError` for a nemesis that cannot affect a running system.
 
-    `clocks` are the foreign programs that were started with support for clock faults; `fix` names
+    `clocks` are the foreign programs that were started with support for clock faults. `fix` names
     the option for such a start.
     """
     refuse_nodes(nemesis, specs, target, environment)
@@ -167,23 +166,23 @@ def refuse_by_hand(
 
 
 def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) -> frozenset[str]:
-    """The foreign programs whose clocks these nemeses may change."""
+    """Return the foreign programs whose clocks these nemeses may change."""
     hit = (may_hit(nemesis, nodes, CLOCKS) for nemesis in nemeses.values())
     return frozenset(itertools.chain.from_iterable(hit))
 
 
 def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
-    """The nodes to deploy; they have no faulty disk if no nemesis affects disks."""
+    """Return the nodes to deploy. Without nemeses that affect disks, none has a faulty disk."""
     if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
         return tuple(nodes)
     return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
 
 
 def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
-    """The harness's own link ends: one for all clients, and if needed one more per client.
+    """Return the harness's link ends: one for all clients, and if needed one for each client.
 
-    An end per client is made only if a nemesis needs it, because each end is a port that
-    containers wait for.
+    An end per client is made only if a nemesis needs it, because each end is a port that containers
+    wait for.
     """
     per_client = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
     return (CLIENT, *(map(client_end, range(concurrency)) if per_client else ()))

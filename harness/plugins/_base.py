@@ -1,4 +1,4 @@
-"""Defines the base class of all plug-ins, and how they declare optional members.
+"""The base class of all plug-ins, and how they declare optional members.
 
 A plug-in sets its required data in the class body. Optional behaviour is a method with a default,
 which a plug-in overrides with `@override`. Optional data is set in the class header, as in `class
@@ -32,7 +32,7 @@ class Plugin(ABC):
 
 
 def set_traits(plugin: type, allowed: type, traits: Mapping[str, object]) -> None:
-    """Set the optional data of a class from its header; `allowed` is a `TypedDict`."""
+    """Set the optional data of a class from its header. `allowed` is a `TypedDict`."""
     names = sorted(allowed.__annotations__)
     for name in names:
         if name in vars(plugin):

@@ -1,4 +1,7 @@
-"""Known defects, in the form that `harness exam` uses: switches of targets, and planted defects."""
+"""Known defects, in the form that `harness exam` uses: switches of targets, and planted defects.
+
+An exam measures whether soaks find known defects.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class BugSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedDefect:
-    """A defect that replaces code of a target while a block runs.
+    """A defect that replaces code of a target inside a context.
 
     A module with planted defects maps their names to them in its attribute `DEFECTS`.
     """
@@ -35,6 +38,7 @@ class PlantedDefect:
     title: str  # the wrong behaviour, as a clause without a full stop
     plant: Callable[[], AbstractContextManager[None]]
     options: str = ""
-    """Options for `harness soak --env sim` that find the defect; by default a bare soak."""
+    """The options with which `harness soak --env sim` finds the defect; by default none are
+    needed."""
     unfound: str = ""
     """The reason why soaks do not find the defect, if it is known."""

@@ -40,7 +40,7 @@ class Workload(Plugin):
 
     vocabulary: str
     options: tuple[Option, ...]
-    checkers: tuple[str, ...]  # names of the checkers that judge its histories
+    checkers: tuple[str, ...]  # the checkers that judge its histories
 
     target: str | None = None
     """The target that the workload uses if the user names none."""
@@ -70,8 +70,9 @@ class Workload(Plugin):
         """Return the final reads of a run."""
 
     def serves(self, completion: Completion) -> bool:
-        """Whether this answer to an operation of `probe` or `final` shows that the system serves
-        it; otherwise the harness asks again.
+        """Whether an answer to an operation of `probe` or `final` shows that the system serves it.
+
+        If not, the harness asks again.
         """
         return completion.type is OpType.OK
 
@@ -80,13 +81,13 @@ class Workload(Plugin):
     ) -> Mapping[str, Any]:
         """Return the target options that these workload options require.
 
-        The user can override the returned options.
+        The user can override them.
         """
         del options, target_options
         return {}
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options for one seed of a soak: all options in `given`, and drawn ones."""
+        """Return the options for one seed of a soak: all options in `given`, and random ones."""
         del rng
         return dict(given)
 
@@ -99,7 +100,7 @@ class NemesisTraits(TypedDict, total=False):
 
 
 class Nemesis(Plugin):
-    """One way to break a cluster; targets are chosen by role when the fault strikes.
+    """One way to break a cluster. The targets are chosen by role when the fault begins.
 
     Most nemeses are faults in words (`harness.faults.nemesis_from_text.AimedNemesis`).
     """
@@ -109,13 +110,13 @@ class Nemesis(Plugin):
     suits_all: bool = True
     """False for a nemesis that `--nemesis any` draws only if the target names it."""
     clients_min: int = 0
-    """The minimum number of clients, so that every client that the nemesis names exists."""
+    """How many clients a run needs, so that every client that the nemesis names exists."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
         set_traits(cls, NemesisTraits, traits)
 
     def for_target(self, target: Target) -> Nemesis:
-        """Return the nemesis that plans faults of this target; by default this nemesis itself."""
+        """Return the nemesis that plans faults for this target; by default this nemesis itself."""
         del target
         return self
 
@@ -140,19 +141,19 @@ class Nemesis(Plugin):
         """Raise `UsageError` for nodes, groups or operations that this target does not have."""
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether the fault first waits for a leader; a string is the leader's group."""
+        """Whether the fault first waits for a leader. A string is the leader's group."""
         del fault
         return True
 
     def may_hit(
         self, specs: Mapping[str, NodeSpec], capabilities: Collection[Capability]
     ) -> Sequence[str]:
-        """Return the nodes that the nemesis may hit with faults that need any of `capabilities`."""
+        """Return the nodes that the nemesis may choose for faults that need `capabilities`."""
         del capabilities
         return list(specs)
 
     def trigger_of(self, fault: Fault) -> Trigger | None:
-        """Return the event of a node that the fault waits for, if there is one."""
+        """Return the event of a node that the fault waits for, or `None`."""
         del fault
         return None
 
@@ -167,24 +168,24 @@ class CheckerTraits(TypedDict, total=False):
 class Checker(Plugin):
     """A checker. Its result depends only on the history, the case and its limits.
 
-    If a larger budget could decide an unknown result, its details have `limited: True`.
+    If more time or memory could decide an unknown result, its details have `limited: True`.
     """
 
     version: str | None = None
-    """The version of the checker: if it changes, reports judge runs again. Without a version,
-    reports judge runs again after any change of the checker's package or of the bundled
-    checkers."""
+    """The version of the checker. If it changes, reports judge runs again. Without a version,
+    reports judge runs again after any change of the checker's package or of the bundled checkers.
+    """
     judges_prefixes: bool = False
-    """Whether the checker may judge a prefix of a run that is still in progress (`harness run
-    --freeze`). If it finds any prefix invalid, the whole run must be invalid: open operations may
-    take effect later, and final reads and snapshots are still to come."""
+    """Whether the checker may judge the first part of a run that is still in progress (`harness run
+    --freeze`). If it finds such a part invalid, the whole run must be invalid, although open
+    operations may take effect later, and final reads and snapshots are still to come."""
 
     def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
         set_traits(cls, CheckerTraits, traits)
 
     @abstractmethod
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
-        """Judge the history; return `unknown` with the reason if a limit is reached."""
+        """Judge the history; `unknown`, with the reason, if a limit is reached."""
 
     def bounded(self, *, steps: int, configurations: int) -> Checker:
         """Return a copy with other search limits, or this checker if it does not search."""
@@ -196,7 +197,7 @@ class Checker(Plugin):
 
 
 class PreparedCheck(Protocol):
-    """One history that a model has parsed and can judge."""
+    """A history that a model has parsed and can judge."""
 
     @property
     def operations(self) -> int:
@@ -208,7 +209,7 @@ class PreparedCheck(Protocol):
     ) -> tuple[CheckResult, Counterexample | None]:
         """Judge the history; with `draw`, also return the counterexample of an invalid history.
 
-        Entries of `details` that `harness check` shows: `configurations` (states of the search),
+        `harness check` shows these entries of `details`: `configurations` (states of the search),
         `proof` (an object, the certificate of the verdict), and Elle's `anomalies` and `not` (the
         weakest consistency models violated), both lists of names.
         """
@@ -232,8 +233,7 @@ class HistoryModel(Checker):
     """The option of `harness check` that selects the model: "model" or "elle"."""
     milder: str | None = None
     """The name of a more permissive model of the same operations. If this model was only guessed
-    from a history, the verdict is invalid only if the milder model agrees.
-    """
+    from a history, the verdict is invalid only if the milder model agrees."""
 
     def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
         set_traits(cls, ModelTraits, traits)
@@ -242,8 +242,8 @@ class HistoryModel(Checker):
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         """Parse all ops without judging them.
 
-        Raises `HistoryError` with a text that begins with `op N` for ops outside the vocabulary,
-        and `UsageError` for settings that have no meaning for this model.
+        Raises `HistoryError` for ops outside the vocabulary, with a text that begins with `op N`.
+        Raises `UsageError` for settings that have no meaning for this model.
         """
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
@@ -272,7 +272,7 @@ class Reporter(Plugin):
 
     @abstractmethod
     def write(self, folder: Path) -> Path:
-        """Make the artefact of the run in `folder` and return its path, inside the folder.
+        """Make the artefact of the run in `folder`; returns its path, inside the folder.
 
         `run.json` is already complete. An exception becomes a note to the user and changes no
         verdict.
@@ -289,19 +289,19 @@ class SoakExecutor(Plugin):
         """Run `job` (a `harness.soak.SeedJob` as JSON) for each of `seeds`, in any order.
 
         Calls `take` with each `harness.soak.SeedResult` as JSON as soon as it exists, and stops
-        when `take` returns false. If the job names a lake, each run is in the lake before `take`
-        is called. Raises `UsageError` or `InfrastructureError`.
+        when `take` returns false. If the job names a lake, each run is in the lake before `take` is
+        called. Raises `UsageError` or `InfrastructureError`.
         """
 
 
 class SoakSink(Plugin):
-    """A place, other than the folders of a store, that keeps the runs of soaks, such as a lake."""
+    """A place that keeps the runs of soaks, other than a store's folders, such as a lake."""
 
     @abstractmethod
     def open(self, uri: str, *, name: str, prefix: str) -> SunkRuns:
         """Open the place at `uri` for a soak whose runs are called `name/prefix...`.
 
-        Raises `UsageError` before any run is made if the place cannot keep runs.
+        Raises `UsageError`, before any run is made, if the place cannot keep runs.
         """
 
 
@@ -317,8 +317,8 @@ class SunkRuns(Protocol):
     def results(self, code: str) -> Iterator[bytes]:
         """Yield the runs in the sink that the code version `code` made, as JSON of `SeedResult`.
 
-        A run that the sink cannot confirm to have stored is left out, so the soak runs its seed
-        again.
+        A run is left out if the sink cannot confirm that it has stored it. The soak then runs its
+        seed again.
         """
         ...
 
@@ -331,19 +331,19 @@ class SunkRuns(Protocol):
         ...
 
     def flush(self) -> None:
-        """Store all added runs. Raises like `add`; after a failure, later calls do nothing."""
+        """Store all added runs. Raises like `add`. After a failure, later calls do nothing."""
         ...
 
     def look(self) -> None:
-        """Check for runs that other processes have added; raises `InfrastructureError`."""
+        """Look for runs that other processes have added; raises `InfrastructureError`."""
         ...
 
     def place_of(self, run: str) -> str | None:
-        """The address of the folder in which the sink keeps a run; `None` if it has no folders."""
+        """Return the address of the folder in which the sink keeps a run, if it has folders."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:
-        """The command that restores the run as a folder of `store`."""
+        """Return the command that restores the run as a folder of `store`."""
         ...
 
 
@@ -359,8 +359,8 @@ class Diagnosis(Plugin):
 
 
 class Verb(Protocol):
-    """A module that implements a verb of the command line."""
+    """A module with a verb of the command line."""
 
     def main(self, arguments: Sequence[str]) -> int:
-        """Run the verb with the arguments after its name, and return the exit code."""
+        """Run the verb with the arguments after its name; returns the exit code."""
         ...

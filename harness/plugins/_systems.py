@@ -23,7 +23,7 @@ from harness.plugins.options import Option
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a target; `options` has a value for each of its `Option`s.
+    """The settings of a target. `options` has a value for each of its `Option`s.
 
     `environment` is the name of the environment, if it is known: a target may use different
     programs in simulation and in processes. `vocabulary` is that of the run's workload; `None`
@@ -38,13 +38,14 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Ask = Callable[[str, str], str]
-"""A function of a question and a default; returns the user's answer, or else the default."""
+"""A function that asks the user a question; returns the answer, or else the default."""
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """The text of a file that declares a system, and how it came about: facts that were `seen` and
-    defaults that were `assumed`, in words. Runs of the system need the `extras` of the harness's
-    distribution.
+    """The text of a file that declares a system, and where its values come from.
+
+    `seen` are facts and `assumed` are defaults, both in words. Runs of the system need the `extras`
+    of the harness's distribution.
     """
 
     text: str
@@ -54,9 +55,9 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class NodeRole(msgspec.Struct, frozen=True):
-    """The role that a node reports; a leader that does not serve clients yet is not `ready`."""
+    """The role that a node reports. A leader that does not serve clients yet is not `ready`."""
 
-    role: str  # "leader", "follower", ... in the target's words
+    role: str  # in the target's words: "leader", "follower", ...
     term: int = 0
     ready: bool = True
 
@@ -65,37 +66,37 @@ class Roles(msgspec.Struct, frozen=True):
     """The roles of the nodes that answered, at one moment."""
 
     by_node: dict[str, NodeRole]
-    candidates: tuple[str, ...]  # all nodes that can lead, in declaration order
+    candidates: tuple[str, ...]  # all nodes that can lead, in the order of declaration
 
     @property
     def leader(self) -> str | None:
-        """The node that claims to lead in the highest term, if any."""
+        """The node that claims to lead in the highest term, or `None`."""
         leaders = [(r.term, name) for name, r in self.by_node.items() if r.role == "leader"]
         return max(leaders)[1] if leaders else None
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """The state of the cluster at the moment of a fault; `draw` seeds the random choices."""
+    """The state of the cluster when a fault begins. `draw` seeds the random choices."""
 
     specs: Mapping[str, NodeSpec]
     groups: Mapping[str, Roles]  # a fault that names no group means the first one
-    clients: Sequence[str] = (CLIENT,)  # the link ends of the harness's clients (`Cluster.clients`)
-    it: str = ""  # the node of the event that the fault waited for
+    clients: Sequence[str] = (CLIENT,)  # the link ends of clients (`Cluster.clients`)
+    it: str = ""  # the node whose event the fault waited for
     draw: int = 0
 
     def roles(self, group: str = "") -> Roles:
-        """The roles in `group`, or in the first group if there is no group of this name."""
+        """Return the roles in `group`; if there is no such group, the roles in the first one."""
         names = [group] if group in self.groups else list(self.groups)[:1]
         return self.groups[names[0]] if names else Roles({}, ())
 
     def members(self, group: str = "") -> list[str]:
-        """The nodes that can lead in this group, in declaration order."""
+        """Return the nodes that can lead in this group, in the order of declaration."""
         candidates = self.roles(group).candidates
         return [name for name in self.specs if name in candidates]
 
 
 class Convergence(msgspec.Struct, frozen=True):
-    """Whether the target has settled (`ok`); `pending` lists the open conditions in words.
+    """Whether the target has settled (`ok`). `pending` lists the open conditions in words.
 
     `at` may identify the settled state by fields of answers (term, revision). If a snapshot has
     another state, final reads and snapshot are repeated (`harness.run.phases`).
@@ -107,7 +108,7 @@ class Convergence(msgspec.Struct, frozen=True):
 
 
 class Client(Protocol):
-    """One client process. It never retries a mutation silently and classifies every outcome."""
+    """One client process. It never retries a mutation silently, and classifies every outcome."""
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Do one operation within `timeout_s`.
@@ -117,9 +118,7 @@ class Client(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Drop all connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 _CLIENT: Final = "client"
@@ -155,7 +154,7 @@ class Target(Plugin):
 
     vocabularies: frozenset[str]
     profiles: tuple[str, ...]
-    bugs: Mapping[str, str]  # bug switch -> description in one line
+    bugs: Mapping[str, str]  # bug switch: one line that describes it
     options: tuple[Option, ...]
 
     workload: str | None = None
@@ -166,17 +165,17 @@ class Target(Plugin):
     """The nemeses that `--nemesis any` draws from. By default, all installed nemeses that suit all
     targets."""
     extras: tuple[str, ...] = ()
-    """Extra nemeses: a seed of `--nemesis any` draws at most one of them, together with `nemeses`
-    or alone. A name that is repeated is drawn more often."""
+    """Extra nemeses. A seed of `--nemesis any` draws at most one of them, together with `nemeses`
+    or alone. A repeated name is drawn more often."""
     workloads: tuple[str, ...] = ()
     """Workloads from which a soak draws for each seed, unless the user chooses a workload. A
-    repeated name is drawn more often; without names, all seeds have the same workload."""
+    repeated name is drawn more often. Without names, all seeds have the same workload."""
     points: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """The points of the target's code at which the nemesis `at-points` strikes, in named groups.
-    Points of a group occur together, as in an election. A point is written as the kind of a point
-    or event (`Env.point`, `Env.event`), perhaps with fields: `voted group=master`."""
+    """The points of the target's code at which the nemesis `at-points` injects faults, in named
+    groups. Points of a group occur together, as in an election. A point is written as the kind of a
+    point or event (`Env.point`, `Env.event`), perhaps with fields: `voted group=master`."""
     checkers: tuple[str, ...] = ()
-    """Checkers for promises that only this target makes (such as `bounds`), added to the
+    """Checkers for promises that only this target makes (such as `bounds`). They are added to the
     workload's."""
     groups: tuple[str, ...] = ()
     """The replica groups that fault selectors may name."""
@@ -185,18 +184,18 @@ class Target(Plugin):
     variant_of: Mapping[str, str] = MappingProxyType({})
     """Map each operation that restarts nodes as a variant to the name of this variant."""
     larger: tuple[Mapping[str, Any], ...] = ()
-    """Options that add roles or spare nodes; error messages suggest these options for nemeses that
-    need such nodes."""
+    """Options that add roles or spare nodes. Error messages suggest them for nemeses that need such
+    nodes."""
     tools: tuple[str, ...] = ()
     """Commands that `harness up` prints, with the cluster's name in place of `CLUSTER`."""
     state_pages: tuple[str, ...] = ("/",)
     """The paths of pages that together show a node's state as JSON, for `harness replay`. Nodes may
     lack some of the pages. A page must answer without a wait."""
     clients: Mapping[str, str] = MappingProxyType({})
-    """The clients that the target offers, by name, each with a few words about it. The first is
-    the usual one. The class then has the option `client`, which chooses one (`--client NAME`)."""
+    """The clients that the target offers, by name, each with a few words about it. The first is the
+    usual one. The class then has the option `client`, which chooses one (`--client NAME`)."""
     original: str | None = None
-    """The target of the system that this target re-creates; `harness twin` compares the two."""
+    """The target of the system that this target re-creates. `harness twin` compares the two."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)
@@ -210,11 +209,12 @@ class Target(Plugin):
 
     @abstractmethod
     def open(self, deployment: Deployment) -> System:
-        """Return the system of a new deployment; it lives as long as the run."""
+        """Return the system of a new deployment. It exists as long as the run."""
 
     def configured(self, options: Mapping[str, Any]) -> Target:
-        """Return the target with these options, for targets whose vocabularies, defaults or groups
-        depend on an option; by default the target itself. Raises `UsageError`.
+        """Return the target with these options; by default the target itself. Raises `UsageError`.
+
+        For targets whose vocabularies, defaults or groups depend on an option.
         """
         del options
         return self
@@ -227,22 +227,27 @@ class Target(Plugin):
         raise UsageError(f"--system {path}: the target {self.name!r} is not declared by a file")
 
     def start_failure(self, settings: TargetSettings, error: StartError) -> HarnessError:
-        """Return the error that the command reports if the target did not start; by default,
-        `error` itself. A target that users declare returns a `UsageError` that quotes their file.
+        """Return the error that the command reports if the target did not start.
+
+        By default, this is `error` itself. A target that users declare returns a `UsageError` that
+        quotes their file.
         """
         del settings
         return error
 
     def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
-        """Return a file for `--system` that declares the system of a Compose file, without the
-        services that `without` names. Raises `UsageError`.
+        """Return a file for `--system` that declares the system of a Compose file.
+
+        The services that `without` names are left out. Raises `UsageError`.
         """
         del ask, without
         raise UsageError(f"--compose {compose}: the target {self.name!r} is not declared by a file")
 
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Return the names in `nemeses` and `extras` that can hit nothing with these settings, such
-        as faults at an event that no node announces. `--nemesis any` does not draw them.
+        """Return the names in `nemeses` and `extras` that have no effect with these settings.
+
+        An example is a fault at an event that no node announces. `--nemesis any` does not draw
+        them.
         """
         del settings
         return ()
@@ -255,7 +260,7 @@ class Target(Plugin):
     def switches(self) -> Sequence[BugSwitch]:
         """Return the defects in `bugs`, each with a soak that finds it (`harness exam`).
 
-        By default, a bare soak of the target should find each of them.
+        By default, a soak of the target without further options should find each of them.
         """
         return [BugSwitch(id=name, title=title) for name, title in self.bugs.items()]
 
@@ -264,13 +269,14 @@ class Target(Plugin):
         return ()
 
     def message_name(self, frame: bytes) -> str:
-        """Return the type of a frame between nodes, or of a frame from or to a client, in a few
-        words, such as the name of its method.
+        """Return the type of a frame in a few words, such as the name of its method.
+
+        A frame goes between two nodes, or from or to a client.
         """
         return f"{len(frame)} bytes"
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options for one seed of a soak: all options in `given`, and drawn ones."""
+        """Return the options for one seed of a soak: all options in `given`, and random ones."""
         del rng
         return dict(given)
 
@@ -287,21 +293,19 @@ Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
 """A function that does an administrator's work on the given nodes.
 
 It returns its effect in words, or `None` if it failed. It limits the time of each of its calls to
-the system; the harness abandons the whole operation after a minute.
-"""
+the system. The harness abandons the whole operation after a minute."""
 
 
 Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
 """A function that stops a node gracefully and starts it as a variant, which the node keeps.
 
-It returns whether it restarted the node; it does nothing to a node that is down.
-"""
+It returns whether it restarted the node. It does nothing to a node that is down."""
 RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
-"""An `Operation` that restarts nodes; its name must be in `Target.operations`, too."""
+"""An `Operation` that restarts nodes. Its name must be in `Target.operations`, too."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The output of a tool on stdout and stderr, and its exit code."""
+    """The output of a tool, and its exit code."""
 
     text: str
     exit_code: int = 0
@@ -309,7 +313,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class System(ABC):
-    """One deployment of a target, as the harness sees it; may keep connections open."""
+    """One deployment of a target, as the harness sees it. It may keep connections open."""
 
     @abstractmethod
     def client(self, process: int) -> Client:
@@ -327,7 +331,7 @@ class System(ABC):
     async def groups(self) -> Mapping[str, Roles]:
         """Return the roles in each group of replicas, the main group first.
 
-        Asks every node that can lead and leaves out silent nodes. The damage budget uses these
+        Asks every node that can lead, and leaves out silent nodes. The damage budget uses these
         groups.
         """
 
@@ -358,5 +362,5 @@ class System(ABC):
 
 
 def first_roles(groups: Mapping[str, Roles]) -> Roles:
-    """The roles in the first group of a system, which a run records."""
+    """Return the roles in the first group of a system, which a run records."""
     return next(iter(groups.values()), Roles({}, ()))

@@ -26,9 +26,9 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeSpec, ...]
     seed: int
     knobs: dict[str, Any]
-    folder: Path | None  # the folder for node logs; with `None` there are no logs
-    link_proxy: str | None = None  # URL of a Toxiproxy server, instead of the harness's own proxy
-    clients: int = 1  # the number of concurrent clients
+    folder: Path | None  # for node logs; `None` means no logs
+    link_proxy: str | None = None  # URL of a Toxiproxy server, in place of the harness's own
+    clients: int = 1  # how many clients run concurrently
     ends: tuple[str, ...] = (CLIENT,)  # the clients' link ends; see `Cluster.clients`
     clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may change
     data: Path | None = None  # one folder per node with its initial data
@@ -39,7 +39,7 @@ class KeepsData(Protocol):
     """A cluster whose nodes have data in folders that can be copied out."""
 
     def data_place(self, node: str) -> str:
-        """The location of a node's data, in words; empty if there is none."""
+        """Return in words where a node's data are, or ""."""
         ...
 
     async def save_data(self, node: str, folder: Path) -> None:
@@ -51,15 +51,15 @@ class Session:
     """A running deployment, on its running event loop."""
 
     cluster: Controls  # faults go through this cluster
-    env: ClientEnv  # the clients' env, which also provides the run's clock and randomness
+    env: ClientEnv  # the clients' env, with the run's clock and randomness
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
     def adopt(self, label: str, random: random.Random) -> random.Random:  # noqa: ARG002
-        """Register `random`, a stream of the run, and return it; the simulation may reseed it."""
+        """Register `random`, a stream of the run, and return it. The simulation may reseed it."""
         return random
 
     def trace_digest(self) -> str | None:
-        """Return a digest of everything that happened so far, or `None` outside the simulation.
+        """Return a digest of everything that happened so far; `None` outside the simulation.
 
         Equal runs have equal digests.
         """
@@ -82,11 +82,10 @@ class Environment(Plugin):
     reaches_foreign: Mapping[Capability, Fidelity] | None = None
     """Map capabilities to their fidelity on foreign programs. The mapping has the members of
     `ENV_NODES_ONLY` that work on foreign programs, and the capabilities whose fidelity is lower
-    there than on nodes of `Env`. `None` if the environment runs no foreign programs.
-    """
+    there than on nodes of `Env`. `None` if the environment runs no foreign programs."""
     owns_programs: bool = False
     """Whether the disk and the clock of a Python program (`harness.nodes.program`) are the
-    environment's own, so that all faults reach it."""
+    environment's own, so that all faults work on it."""
     restores_data: bool = False
     """Whether nodes of `Env` can start on the data in `DeploymentPlan.data`."""
 
@@ -97,7 +96,7 @@ class Environment(Plugin):
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy and start all nodes, run `main` on the environment's loop, and tear down.
 
-        If the teardown fails, `main`'s result is still returned; a warning is logged, and `clean`
+        If the teardown fails, `main`'s result is still returned. A warning is logged, and `clean`
         can remove the rest. Raises `InfrastructureError` if the nodes cannot be deployed.
         """
 
@@ -106,13 +105,13 @@ class Environment(Plugin):
         return None
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Create missing things that every deployment needs, such as an image.
+        """Create what every deployment needs, such as an image, if it is missing.
 
         Calls `progress` with notes for the user. Raises `InfrastructureError`.
         """
 
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
-        """Create missing things that these nodes need, such as images; raises like `prepare`."""
+        """Create what these nodes need, such as images, if it is missing. Raises like `prepare`."""
 
     def why_no_faulty_disks(self) -> str | None:
         """Return why foreign programs cannot have a faulty disk here; `None` if they can."""
@@ -127,7 +126,7 @@ class Environment(Plugin):
             )
 
     def draw_knobs(self, rng: random.Random) -> dict[str, Any] | None:
-        """Draw the environment's knobs from `rng`, for a case with drawn settings (`Case.draw`).
+        """Draw the environment's knobs from `rng`, for a case with random settings (`Case.draw`).
 
         Returns `None` if the environment has no knobs.
         """
@@ -135,5 +134,5 @@ class Environment(Plugin):
         return None
 
     def clean(self) -> list[str]:
-        """Remove the leftovers of dead runs; returns one line per removed thing."""
+        """Remove the leftovers of dead runs; returns one line for each of them."""
         return []

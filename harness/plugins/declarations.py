@@ -13,7 +13,7 @@ from harness.plugins.options import Option
 __all__ = ["wrong_declaration"]
 
 _Rule = tuple[type | tuple[type, ...], type | None, str]
-"""A rule for an attribute of a plug-in: its type, the type of its elements, and both in words."""
+"""A rule for a plug-in's attribute: its type, the type of its elements, and both in words."""
 _SEQUENCE: Final = (tuple, list)
 _TEXT: Final[_Rule] = (str, None, "text")
 _TEXTS: Final[_Rule] = (_SEQUENCE, str, "a tuple of texts")
@@ -40,7 +40,7 @@ _DECLARATIONS: Final[Mapping[str, Mapping[str, _Rule]]] = {
 
 
 def wrong_declaration(plugin: Any, group: str) -> str | None:
-    """Describe the first attribute that has a wrong type; return `None` if all types are right."""
+    """Describe the first attribute that has a wrong type; `None` if all types are right."""
     for name, (kind, element, words) in _DECLARATIONS.get(group, {}).items():
         value = getattr(plugin, name)
         right = isinstance(value, kind)

@@ -14,7 +14,7 @@ class Option(msgspec.Struct, frozen=True):
     """A command-line option that a target or workload adds: `--name VALUE`.
 
     Its type is the type of the default. A number may have bounds, which are inclusive, and a text
-    may be one `among` several; other values are refused before the plug-in sees them.
+    may be one `among` several. Other values are refused before the plug-in sees them.
     """
 
     name: str  # with dashes, as on the command line
@@ -25,7 +25,7 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The name with underscores: the key of the option in mappings of option values."""
+        """The name with underscores, which is the option's key in mappings of option values."""
         return self.name.replace("-", "_")
 
     def checked(self, value: Any, owner: str) -> Any:
@@ -40,7 +40,7 @@ class Option(msgspec.Struct, frozen=True):
             )
         if self.within is not None and isinstance(value, int | float):
             least, most = self.within
-            if not least <= value <= most:  # written so that NaN is refused, too
+            if not least <= value <= most:  # also true for NaN
                 raise UsageError(f"--{self.name} is {value}; it must be in {least} .. {most}")
         if self.among and value not in self.among:
             raise UsageError(f"--{self.name} is {value!r}; {choices_near(value, self.among)}")
@@ -48,14 +48,14 @@ class Option(msgspec.Struct, frozen=True):
 
 
 def default_values(options: Iterable[Option]) -> dict[str, Any]:
-    """The defaults of `options`, by key."""
+    """Return the defaults of `options`, by key."""
     return {option.key: option.default for option in options}
 
 
 def with_defaults(
     kind: str, owner: str, options: Sequence[Option], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The options in `given`, checked and completed with the defaults; raises `UsageError`."""
+    """Return `given`, checked and completed with the defaults; raises `UsageError`."""
     by_name = {option.key: option for option in options}
     for name in given:
         if name not in by_name:

@@ -1,4 +1,4 @@
-"""`run_case`: runs a whole case in a test, which fails unless the verdict is as expected."""
+"""The fixture `run_case`: runs a whole case in a test, which fails for another verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunCase(Fixture):
         check_time_limit: float = CHECK_TIME_LIMIT_S,
         **settings: object,
     ) -> JudgedRun:
-        """Run the case that `case` or `settings` describe, and return the run with its verdict.
+        """Run the case that `case` or `settings` describe; returns the run with its verdict.
 
         `settings` are the flags of `harness run`, with underscores. The workload's checkers or the
         named checkers judge the run. Fails the test unless the verdict is `expect`; `unknown`
@@ -79,7 +79,7 @@ class RunCase(Fixture):
 
 
 def refuse_running_loop(what: str) -> None:
-    """Raise `UsageError` if an event loop already runs: environments bring their own loops."""
+    """Raise `UsageError` if an event loop already runs: environments have loops of their own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""`cluster`: a deployed target, in any environment, against which a test runs its own coroutine.
+"""The fixture `cluster`: a deployed target, in any environment, for a test's own coroutine.
 
 An environment owns the event loop of a deployment (in the simulation, with virtual time). So a test
 passes a coroutine to `Deployment.run` instead of receiving a cluster. Everything that the coroutine
@@ -37,13 +37,13 @@ BY_HAND: Final = "a coroutine of a test made this run; its case alone does not r
 
 
 class ClusterFactory(Fixture):
-    """The fixture `cluster`; nothing is deployed before `Deployment.run`."""
+    """The fixture `cluster`. Nothing is deployed before `Deployment.run`."""
 
     def __call__(self, **settings: object) -> Deployment:
         """Plan a deployment; `settings` are the flags of `harness run`, with underscores.
 
         `nemesis` injects nothing by itself: it names the nemeses that the coroutine may use, so
-        that nodes are started with the support they need. Raises `UsageError` for impossible
+        that nodes are started with the support that they need. Raises `UsageError` for impossible
         settings.
         """
         __tracebackhide__ = True
@@ -57,12 +57,12 @@ class ClusterFactory(Fixture):
 
 @dataclass(eq=False)
 class Deployment:
-    """A target that is deployed at each `run`; see `ClusterFactory`."""
+    """A target that is deployed at each `run` (see `ClusterFactory`)."""
 
     _runs: RunsOfTest
     _plan: Plan
     _environment: Environment
-    _clocks: frozenset[str]  # the foreign programs that support clock faults
+    _clocks: frozenset[str]  # foreign programs that support clock faults
 
     def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
         """Deploy, wait until the target serves, run `body`, tear down; returns `body`'s result.

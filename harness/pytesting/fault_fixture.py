@@ -1,7 +1,7 @@
-"""`nemesis`: a fault that lasts as long as a block of the test's coroutine.
+"""The fixture `nemesis`: a fault that lasts as long as a block of the test's coroutine.
 
-The plug-ins are the same as in a run. Targets are chosen when the fault strikes, and faults are
-recorded as in a run. A fault that hits nothing fails the test unless it `may_miss`: a test that
+The plug-ins are the same as in a run. Targets are chosen when the fault begins, and faults are
+recorded as in a run. A fault without an effect fails the test unless it `may_miss`: a test that
 broke nothing proves nothing.
 """
 
@@ -25,11 +25,11 @@ from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.run.conductor import trigger_of
 
 LEASE_S: Final = 600.0
-"""The maximum duration of a block's fault, in seconds; after this time it is healed anyway."""
+"""The maximum duration of a block's fault, in seconds. Afterwards it is healed anyway."""
 
 
 class NemesisFactory(Fixture):
-    """The fixture `nemesis`; nothing is broken before a block begins."""
+    """The fixture `nemesis`. Nothing is broken before a block begins."""
 
     def __init__(self, runs: RunsOfTest) -> None:
         super().__init__(runs)
@@ -38,7 +38,7 @@ class NemesisFactory(Fixture):
     def __call__(
         self, name: str, *, args: Mapping[str, Any] | None = None, may_miss: bool = False
     ) -> Strike:
-        """The context manager of a fault: `async with nemesis("kill-leader"): ...`.
+        """Return a fault as a context manager: `async with nemesis("kill-leader"): ...`.
 
         `args` replaces the arguments that the nemesis would draw from the seed. Raises `UsageError`
         outside the coroutine of `cluster(...).run`, for a fault that the environment cannot
@@ -67,7 +67,7 @@ class NemesisFactory(Fixture):
                 f"nemesis({name!r}) hits single clients, but the clients of a test's own coroutine "
                 "share their links; aim at 'client', or give the words to `harness run` as --fault"
             )
-        number = next(self._numbers)  # so a replay draws the same fault for each block
+        number = next(self._numbers)  # so that a replay draws the same fault for each block
         fault = Fault(
             id=live.ledger.new_id(),
             nemesis=name,
@@ -89,7 +89,7 @@ class NemesisFactory(Fixture):
 
 
 class Strike:
-    """One fault: active inside the block; then it is healed, and its effect is measured."""
+    """One fault, active inside a block; then it is healed and its effect measured."""
 
     def __init__(self, live: LiveCluster, fault: Fault, *, may_miss: bool) -> None:
         self._live = live

@@ -1,4 +1,4 @@
-"""`history`: the history of a test's last run, and checks of it by any checkers.
+"""The fixture `history`: the history of a test's last run, and checks of it by any checkers.
 
 `enforce` turns a verdict into a failing test, for `run_case` as well.
 """
@@ -66,12 +66,12 @@ class HistoryOfTest(Fixture):
         return enforce(self._runs, run, expected, allow_unknown=allow_unknown)
 
     def load(self, folder: Path | str) -> History:
-        """The history of a stored run, such as a run that failed once."""
+        """Return the history of a stored run, such as a run that failed once."""
         return load_run(Path(folder)).history
 
 
 def expected_verdict(text: str) -> Verdict:
-    """The verdict that `expect` names; raises `UsageError`."""
+    """Return the verdict that `expect` names; raises `UsageError`."""
     try:
         return Verdict(text)
     except ValueError:
@@ -82,7 +82,7 @@ def expected_verdict(text: str) -> Verdict:
 def enforce(
     runs: RunsOfTest, run: JudgedRun, expected: Verdict, *, allow_unknown: bool
 ) -> JudgedRun:
-    """Return `run` if its verdict is acceptable; else fail the test with all details."""
+    """Return `run` if its verdict is acceptable, else fail the test with all details."""
     __tracebackhide__ = True
     permits = expected is Verdict.PERMITTED and run.verdict is Verdict.VALID
     if run.verdict is expected or permits or (run.verdict is Verdict.UNKNOWN and allow_unknown):
@@ -101,7 +101,7 @@ def enforce(
 
 
 def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -> str:
-    """The text that pytest shows instead of a traceback, which would say less than the verdict."""
+    """Return the text that pytest shows in place of a traceback, which would say less."""
     if expected is not Verdict.VALID:
         head = f"the verdict is {run.verdict.value}, expected {expected.value}"
     elif run.verdict is Verdict.PERMITTED:
@@ -118,7 +118,7 @@ def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -
 
 
 def as_names(checkers: str | Iterable[str] | None) -> list[str] | None:
-    """The names in `checkers`, or `None` for `None`; raises `UsageError` for an empty list."""
+    """Return the names in `checkers`, or `None` for `None`; raises `UsageError` for no names."""
     if checkers is None:
         return None
     names = [checkers] if isinstance(checkers, str) else list(checkers)

@@ -44,7 +44,7 @@ class LiveCluster(OpenedTarget):
         environment: Environment,
         clocks: frozenset[str],
     ) -> None:
-        """Wrap a deployment; `clocks` are the foreign programs that support clock faults."""
+        """Wrap a deployment. `clocks` are the foreign programs that support clock faults."""
         self.nemeses: dict[str, Nemesis] = {}
         super().__init__(plan, session, recorder, self.nemeses)
         self.environment = environment
@@ -86,7 +86,7 @@ class LiveCluster(OpenedTarget):
 
     @contextlib.asynccontextmanager
     async def traffic(self) -> AsyncIterator[None]:
-        """Run the workload in the background; the end of the block waits for open operations."""
+        """Run the workload in the background. The end of the block waits for open operations."""
         if self._in_traffic:
             raise UsageError("traffic() is already running; run one such block at a time")
         self._in_traffic = True
@@ -118,7 +118,7 @@ class LiveCluster(OpenedTarget):
     # --- looking and waiting -------------------------------------------------------------------
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
-        """Return the node of a serving leader; raises `TargetError` if none serves in `bound_s`."""
+        """Wait until a leader serves; returns its node. Raises `TargetError` after `bound_s`."""
         deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
         while True:
             roles = await self.roles()
@@ -148,7 +148,7 @@ class LiveCluster(OpenedTarget):
             raise TargetError(f"the target was not {what} within {bound_s:g} s: {pending}")
 
     async def close(self) -> None:
-        """Heal all faults and close all clients; called at the end of the run."""
+        """Heal all faults and close all clients, at the end of the run."""
         await self.ledger.heal_active()
         for _, client in self._clients.values():
             await close_quietly(client)

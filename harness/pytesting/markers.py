@@ -27,7 +27,7 @@ from harness.plugins import Target, Workload
 from harness.registry import load_plugin
 
 ENV_DEFAULT: Final = "sim"
-_FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
+_FIELDS: Final[dict[str, str]] = {  # keyword: field of `Case`
     **{flag[2:].replace("-", "_"): field for flag, (field, _, _) in PLAIN.items()},
     **{name: name for name in ("target", "workload", "knobs", "seed")},
     "bug": "bugs",
@@ -38,15 +38,15 @@ _KEYWORDS: Final = {field: keyword for keyword, field in _FIELDS.items()}
 _OF_CASE: Final = frozenset(
     {"workload", "nemeses", "profile", "env", "time-limit", "rate", "concurrency"}
 )
-"""The keys of a file that declares a system which are also settings of a test."""
-# keywords whose value is one name, several names separated by commas, or a sequence of names
+"""The settings of a test that a file that declares a system may also have."""
+# the value is one name, several names separated by commas, or a sequence of names
 _LISTS: Final = {"bug", "nemesis"}
 
 
 def settings_of_markers(
     markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
 ) -> dict[str, object]:
-    """Merge the markers of a test; the nearest marker comes first in `markers` and wins."""
+    """Merge the markers of a test. The nearest marker comes first in `markers` and wins."""
     settings: dict[str, object] = {}
     for positional, named in reversed(markers):
         if positional:
@@ -59,8 +59,10 @@ def settings_of_markers(
 
 
 def with_system(settings: dict[str, object], root: Path) -> dict[str, object]:
-    """Replace `system="FILE.toml"` by the target that the file declares. The file's other keys,
-    such as `nemeses`, are defaults. A path is relative to `root`. Raises `UsageError`.
+    """Replace `system="FILE.toml"` by the target that the file declares.
+
+    The file's other keys, such as `nemeses`, are defaults. A path is relative to `root`. Raises
+    `UsageError`.
     """
     settings = dict(settings)
     if "system" not in settings:
@@ -86,7 +88,7 @@ def with_system(settings: dict[str, object], root: Path) -> dict[str, object]:
 
 
 def case_from_settings(settings: Mapping[str, object]) -> Case:
-    """The case that `settings` describe; raises `UsageError` for unknown settings.
+    """Return the case that `settings` describe; raises `UsageError` for unknown settings.
 
     Ranges and names of plug-ins are checked when the case is planned.
     """
@@ -119,7 +121,7 @@ def case_from_settings(settings: Mapping[str, object]) -> Case:
 
 
 def stored_case(source: Case | Path | str, settings: Mapping[str, object]) -> Case:
-    """Load a whole case; raises `UsageError` if a test gives other settings, too."""
+    """Load a whole case; raises `UsageError` if a test has other settings, too."""
     if settings:
         raise UsageError(
             f"`case` decides the whole case; drop {', '.join(sorted(settings))}, or edit the case"

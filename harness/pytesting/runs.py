@@ -38,7 +38,7 @@ _numbers = itertools.count(1)
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one test, as plain data."""
 
-    test: str  # the test's id, as pytest accepts it in the folder in which pytest was started
+    test: str  # the test's id, as pytest accepts it in its start folder
     name: str
     seed: int
     seed_given: bool
@@ -46,13 +46,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None
     store: str
     keep_all: bool
-    worker: str | None  # the name of the pytest-xdist worker
+    worker: str | None  # of pytest-xdist
     start_folder: str
-    root: str  # the folder to which paths in tests are relative
+    root: str  # paths in tests are relative to this folder
 
 
 class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with its verdict: what `run_case` and `history.check` return."""
+    """A run with its verdict, as `run_case` and `history.check` return it."""
 
     verdict: Verdict
     results: tuple[CheckResult, ...]
@@ -99,7 +99,7 @@ class RunsOfTest:
         markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
         properties: list[tuple[str, object]],
     ) -> None:
-        """Create the state of one test; `properties` collects the entries for pytest's reports."""
+        """Create the state of one test. `properties` collects the entries for pytest's reports."""
         self.settings = settings
         self._properties = properties
         self._markers = markers
@@ -108,7 +108,7 @@ class RunsOfTest:
         self.folders: list[RunFolder] = []
         self.live: LiveCluster | None = None
         self.last: LastRun | None = None
-        self._results: dict[str, CheckResult] = {}  # results of the last run, by checker
+        self._results: dict[str, CheckResult] = {}  # of the last run, by checker
 
     def merged_settings(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         """Merge markers, pytest's options and `given`; returns the environment and the settings."""
@@ -127,7 +127,7 @@ class RunsOfTest:
         return env, wanted
 
     def new_folder(self, case: Case) -> RunFolder:
-        """Create the folder for a run of `case`; until this run is over, there is no last run."""
+        """Create the folder for a run of `case`. Until this run is over, there is no last run."""
         self.last = None
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.settings.name).strip("-._")
         name = name[:NAME_CHARACTERS_MAX].rstrip("-._") or "test"
@@ -144,7 +144,7 @@ class RunsOfTest:
         return folder
 
     def shown(self, path: Path) -> str:
-        """`path` in its shortest form, relative to the folder where pytest was started."""
+        """Return `path` in its shortest form, relative to the folder where pytest was started."""
         start = self.settings.start_folder
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
@@ -156,7 +156,7 @@ class RunsOfTest:
             self._add(results)
 
     def judged(self, results: Sequence[CheckResult], replay: str) -> None:
-        """Record further results for the last run; its verdict is the worst of all results."""
+        """Record more results for the last run. Its verdict is the worst of all results."""
         assert self.last is not None
         judgement = self._add(results)
         record = msgspec.structs.replace(
@@ -183,7 +183,7 @@ class RunsOfTest:
         return shlex.join(words)
 
     def tidy(self, *, failed: bool) -> None:
-        """Remove the runs of a passed test, unless one was interrupted or all are to be kept."""
+        """Remove the runs of a passed test, unless one was interrupted or all must be kept."""
         if failed or self.interrupted or self.settings.keep_all:
             return
         for folder in self.folders:

@@ -16,9 +16,7 @@ from harness.replay.frames import frames_of, place_of
 def node_of(
     loop: NodeLoop | None, call: Callable[..., object], arguments: Sequence[Any]
 ) -> str | None:
-    """Return the node on which an event happens; `None` for an event that belongs to no single
-    node.
-    """
+    """Return the node on which an event happens; `None` if it belongs to no single node."""
     if loop is not None:
         return loop.name
     owner = getattr(call, "__self__", None)
@@ -37,7 +35,7 @@ Namer = Callable[[bytes], str]
 
 
 def call_text(call: Callable[..., object], arguments: Sequence[Any], name: Namer) -> str:
-    """Describe the function of an event in words, without addresses of objects."""
+    """Describe an event's function in words, without addresses of objects."""
     while isinstance(call, functools.partial):
         arguments = (*call.args, *arguments)
         call = call.func
@@ -57,7 +55,7 @@ def call_text(call: Callable[..., object], arguments: Sequence[Any], name: Namer
 
 
 def mark_text(mark: Any) -> str:
-    """Return a control message of a connection in words."""
+    """Describe a control message of a connection."""
     words = {"ACCEPTED": "the acceptance of a connection", "END": "the end of a connection"}
     return words.get(getattr(mark, "name", ""), "a reset")
 
@@ -73,7 +71,7 @@ _WORDS: Final = {
 def call_text_in(
     loop: NodeLoop | None, call: Callable[..., object], arguments: Sequence[Any], name: Namer
 ) -> str:
-    """Return an event in words; for a task of a node, add the line at which it continues."""
+    """Describe an event. For a task of a node, add the line at which it continues."""
     text = call_text(call, arguments, name)
     task = getattr(call, "__self__", None)
     if loop is None or not isinstance(task, asyncio.Task):

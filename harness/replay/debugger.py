@@ -1,9 +1,9 @@
 """Opens Python's debugger in the code of a node when a replay stops.
 
-At a stop within a callback of the node, the debugger opens at the current line. At other stops, it
-opens at the line at which a task of the node waits; `next` then lets the world run until this task
-continues. The debugger works on the world itself: a command that changes the node changes the rest
-of the run.
+If the replay stops inside a callback of the node, the debugger opens at the current line. Otherwise
+it opens at the line at which a task of the node waits; `next` then lets the world run until this
+task continues. The debugger works on the world itself: a command that changes the node changes the
+rest of the run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def debug(
     stdout: IO[str],
     stops_again: bool = False,
 ) -> NodeDebugger:
-    """Open the debugger in a node (default: the stop's node); return the debugger when it closes.
+    """Open the debugger in a node (default: the stop's node); returns it when it is closed.
 
     If the user's last command continues in the code of the node, as `next` does, the world goes on,
     and the debugger opens again by itself. With `stops_again`, the world stops before the event
@@ -96,7 +96,7 @@ def _task_to_open(loop: NodeLoop, stop: Stop) -> asyncio.Task[Any]:
 
 
 class Names(types.SimpleNamespace):
-    """Has objects as attributes; its `repr` lists their names."""
+    """Has objects as attributes. Its `repr` lists their names."""
 
     def __repr__(self) -> str:
         return ", ".join(vars(self))
@@ -129,7 +129,7 @@ class NodeDebugger(pdb.Pdb):
         self.prompt = f"(pdb {node}) "
         self.has_quit = False
         self.goes_on = False
-        """whether the last command continues in the code of the node, or to a breakpoint"""
+        """the last command continues in the node's code, or to a breakpoint"""
         self._names = dict(names)
         self._tripwires = tripwires
         self._on_quit = on_quit
@@ -139,7 +139,6 @@ class NodeDebugger(pdb.Pdb):
         self._locals: Any = {}
 
     def open(self, frames: Sequence[FrameType]) -> None:
-        """Interact at the innermost of `frames`, then continue as the user's last command says."""
         self.reset()
         self._opened = frames
         self.botframe = frames[0]
@@ -154,7 +153,7 @@ class NodeDebugger(pdb.Pdb):
 
     @property
     def curframe_locals(self) -> Any:
-        """The local variables of the current frame, together with the names of the node."""
+        """The local variables of the current frame, and the names of the node."""
         return self._locals
 
     @curframe_locals.setter

@@ -40,8 +40,8 @@ def _suspended(awaited: Any) -> tuple[FrameType | None, Any]:
 def running_frames() -> list[FrameType]:
     """Return the frames of the callback that is running in the world, the outermost first.
 
-    The harness's frames around the callback's own code are left out. Between two events, the list
-    is empty.
+    The harness's frames outside of the callback's own code are left out. Between two events, the
+    list is empty.
     """
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the public way to a frame
@@ -64,18 +64,18 @@ def module_of(frame: FrameType) -> str:
 
 
 def place_of(frame: FrameType) -> str:
-    """Return the place of a frame in the code, such as `targets.kudu.consensus.log.Log.run:188`."""
+    """Return where in the code a frame is, such as `targets.kudu.consensus.log.Log.run:188`."""
     return (
         f"{module_of(frame)}.{frame.f_code.co_qualname.replace('.<locals>', '')}:{line_of(frame)}"
     )
 
 
 def places_of(frames: Sequence[FrameType]) -> list[str]:
-    """Return the places of a task's frames; if there may be more frames, a last line says so."""
+    """Return the places of a task's frames. If there may be more frames, a last line says so."""
     more = [f"... perhaps more than {FRAMES_MAX} frames"] if len(frames) >= FRAMES_MAX else []
     return [*map(place_of, frames), *more]
 
 
 def line_of(frame: FrameType) -> int:
-    """Return the current line of a frame, or its code's first line if it has no current line."""
+    """Return the current line of a frame, or its code's first line if it has none."""
     return frame.f_lineno or frame.f_code.co_firstlineno

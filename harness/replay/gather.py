@@ -50,7 +50,7 @@ def look(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
 
 
 def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
-    """Read the state of the world in this process, which also runs the handlers of nodes' pages."""
+    """Read the state of the world in this process. This runs the handlers of nodes' pages."""
     deployment, name = watch.deployment, plan.target.message_name
     due = _due(deployment, stop)
     connections = list(deployment.fabric.connections)
@@ -84,7 +84,7 @@ def gather(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
 
 
 def _due(deployment: Deployment, stop: Stop) -> list[Entry]:
-    """Return the entries of the world's heap in order; the first is the next event."""
+    """Return the entries of the world's heap in order. The first is the next event."""
     due = sorted(deployment.world.heap, key=lambda entry: entry[:2])
     loop, action, arguments = stop.event
     if loop is None and not stop.within:
@@ -93,7 +93,7 @@ def _due(deployment: Deployment, stop: Stop) -> list[Entry]:
 
 
 def _sleeps(due: Iterable[Entry]) -> dict[int, float]:
-    """Map the `id` of each future that a timer ends to the timer's time, in seconds of the run."""
+    """Map the `id` of each future that a timer ends to when this happens, in seconds of the run."""
     return {
         id(value): at_ns / NS_PER_S
         for at_ns, _, action, timer in due
@@ -122,7 +122,7 @@ def _moment(watch: Watch, stop: Stop, name: Namer) -> MomentView:
 def _event_text(stop: Stop, name: Namer) -> str:
     loop, call, arguments = stop.event
     node = node_of(*stop.event)
-    # The coroutine of a running task does not show its position; Python's stack does.
+    # The coroutine of a running task does not show its position. Python's stack does.
     text = call_text_in(None if stop.within else loop, call, arguments, name)
     return f"{node}: {text}" if node else text
 

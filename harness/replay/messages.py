@@ -18,7 +18,7 @@ CONTENT_MAX: Final = 240
 
 
 def messages_of(fabric: Fabric, due: Iterable[Entry], name: Namer) -> list[MessageView]:
-    """Return all messages: first the messages in flight, by arrival, then all others.
+    """Return all messages: first those in flight, by arrival, then all others.
 
     `due` is the sorted heap of the world.
     """
@@ -80,7 +80,7 @@ def _message(pipe: Pipe, item: Any, state: str, at_ns: int | None, name: Namer) 
 
 
 def content_of(frame: bytes) -> str:
-    """Return a frame in msgpack or JSON as text; of any other frame, return the first bytes."""
+    """Return a frame in msgpack or JSON as text, or the first bytes of any other frame."""
     for decode in (msgspec.msgpack.decode, msgspec.json.decode):
         try:
             text = repr(decode(frame))

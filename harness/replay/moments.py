@@ -45,7 +45,7 @@ class AtTime(msgspec.Struct, frozen=True):
 
 
 class AtEvent(msgspec.Struct, frozen=True):
-    """The moment at which a node announces an event; the field `node` is the name of the node."""
+    """The moment at which a node announces an event. The field `node` is the node's name."""
 
     trigger: Trigger
 
@@ -78,7 +78,7 @@ Order = Until | Steps | End | Quit
 
 
 def parse_until(text: str) -> Until:
-    """Parse a moment; raises `UsageError` that names the mistake."""
+    """Parse a moment; raises `UsageError`, which names the mistake."""
     what, equals, value = text.partition("=")
     if what == "op" and equals:
         if not re.fullmatch(r"[0-9]{1,12}", value):

@@ -47,7 +47,7 @@ class Objects:
         self._counts: dict[str, int] = {}
 
     def collect(self, stacks: Iterable[tuple[str, Sequence[FrameType]]]) -> list[ObjectView]:
-        """Return the objects that tasks use, found from the names and frames of the tasks."""
+        """Return the objects that tasks use, starting from the names and frames of the tasks."""
         queue: deque[tuple[Any, str]] = deque()
         for task, frames in stacks:
             for frame in frames:
@@ -155,14 +155,14 @@ def fields_of(value: Any) -> dict[str, Any]:
     for kind in reversed(type(value).__mro__):
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            with contextlib.suppress(AttributeError):  # a slot without a value
+            with contextlib.suppress(AttributeError):  # this slot has no value
                 fields[name] = object.__getattribute__(value, name)
     fields |= getattr(value, "__dict__", {})
     return {name: each for name, each in fields.items() if not name.startswith("__")}
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """Yield the objects in the fields of an object, or in their containers, one level deep."""
+    """Yield the objects in an object's fields, or in containers there, one level deep."""
     for each in fields_of(value).values():
         if isinstance(each, Mapping):
             yield from list(each.values())[:ITEMS_MAX]
@@ -175,12 +175,11 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _is_record(value: Any) -> bool:
-    """Whether a value is a record, which is written inside the field that holds it."""
     return isinstance(value, (msgspec.Struct, tuple)) or dataclasses.is_dataclass(value)
 
 
 def _is_object(value: Any) -> bool:
-    """Whether a value is an object of the target's code, but not a record, class or function."""
+    """Whether a value is an object of the target's code, and not a record, class or function."""
     kind = type(value)
     if kind.__module__.partition(".")[0] in _NOT_OF_TARGETS or isinstance(value, ModuleType):
         return False

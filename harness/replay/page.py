@@ -72,7 +72,7 @@ def _code(state: Stopped) -> str:
 
 
 def _overview(state: Stopped) -> str:
-    """A table with one row per node: its state, and the plain values of its first page."""
+    """Return a table with one row per node: its state, and the plain values of its first page."""
     short: dict[str, None] = {}
     for node in state.nodes:
         for name, value in _plain(node):
@@ -237,7 +237,7 @@ def _part(
     is_open: bool = True,
     left_out: int = 0,
 ) -> str:
-    """Return a table that can be folded; `left_out` is the number of rows that it lacks."""
+    """Return a table that can be folded. `left_out` is the number of rows that it lacks."""
     count = "; ".join([str(len(rows)), *_more(left_out)])
     return (
         f"<details{' open' if is_open and rows else ''}><summary>{title} "
@@ -263,7 +263,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a cell; `#NAME` of a node becomes a link to its part of the page."""
+    """Return a cell. `#NAME` of a node becomes a link to the node's part of the page."""
     escaped = html.escape(text, quote=True)
     if text.startswith("#") and not text[1:].isdigit():
         return f'<a href="{escaped}">{escaped[1:]}</a>'

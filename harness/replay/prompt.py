@@ -24,7 +24,7 @@ _ALL: Final = 10_000
 
 
 class Prompt(cmd.Cmd):
-    """The prompt at the stops of one replay; call `at` at each stop."""
+    """The prompt at the stops of one replay. Call `at` at each stop."""
 
     doc_header = "commands (help COMMAND explains one):"
     prompt = "(replay) "
@@ -39,7 +39,7 @@ class Prompt(cmd.Cmd):
     ) -> None:
         super().__init__(stdin=stdin, stdout=stdout)
         self.is_interrupted = False
-        """whether Ctrl-C ended the session"""
+        """Ctrl-C ended the session"""
         self._terminal = stdin.isatty()
         self.use_rawinput = self._terminal
         self._look = look

@@ -30,8 +30,8 @@ _KINDS_SHOWN_MAX = 20
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a replay: the number of its stops, and whether the run reached its end.
 
-    `differs_at` is the index of the first op that differs from the stored run, if any. `missed`
-    says why the last requested moment never came.
+    `differs_at` is the index of the first op that differs from the stored run, if there is one.
+    `missed` says why the last requested moment never came.
     """
 
     stops: int
@@ -63,7 +63,7 @@ class WatchedSimulation(SimEnvironment):
 
 
 class Replay:
-    """A replay of one case, and of the stored `original`, if there is one."""
+    """A replay of one case, and the stored `original`, if there is one."""
 
     def __init__(self, case: Case, original: History | None = None) -> None:
         """Plan the case; raises `UsageError` like a run."""

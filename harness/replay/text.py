@@ -17,7 +17,7 @@ PAGE_FIELDS_MAX: Final = 12
 
 
 def whole_text(state: Stopped, *, full: bool = False) -> list[str]:
-    """Format the whole state: moment, run, world, and each node, either in short or in `full`."""
+    """Format the whole state: moment, run, world, and each node, in short or in `full`."""
     lines = moment_text(state)
     lines += ["", *operations_text(state), "", *faults_text(state)]
     lines += ["", *messages_text(state), "", *timers_text(state)]
@@ -113,7 +113,7 @@ def _timer(timer: TimerView, now_s: float) -> tuple[str, ...]:
 
 
 def node_text(node: NodeView, *, full: bool = False) -> list[str]:
-    """Return a node in short; with `full`, include all of its tasks, files and objects."""
+    """Return a node in short; with `full`, also all of its tasks, files and objects."""
     most = LINES_MAX * 20 if full else 3
     marks = [node.state, f"boot {node.boot}"]
     marks += [f"variant {node.variant}"] if node.variant and node.variant != "base" else []
@@ -190,7 +190,7 @@ def _page(path: str, data: Any, *, full: bool) -> list[str]:
 
 
 def table(rows: Iterable[Sequence[str]], most: float = math.inf) -> list[str]:
-    """Return at most `most` rows as lines with aligned columns; a last line counts the rest."""
+    """Return at most `most` rows as lines with aligned columns. A last line counts the rest."""
     all_rows = list(rows)
     kept = all_rows if most == math.inf else all_rows[: int(most)]
     widths = [max(len(row[i]) for row in kept) for i in range(len(kept[0]))] if kept else []
@@ -213,7 +213,6 @@ def _more(count: int, most: float) -> list[str]:
 
 
 def _left_out(left_out: Mapping[str, int], name: str) -> list[str]:
-    """Return a line with the number of items that a list lacks because of its limit."""
     return [f"    ... {left_out[name]} more were not read"] if name in left_out else []
 
 

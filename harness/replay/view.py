@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def within(most: int, items: Collection[T], name: str, left_out: dict[str, int]) -> list[T]:
-    """Return the first `most` of the items of a list; `left_out` gets the number of the others."""
+    """Return the first `most` items of a list. `left_out` gets the number of the others."""
     if len(items) > most:
         left_out[name] = len(items) - most
     return [*itertools.islice(items, most)]
@@ -27,7 +27,7 @@ def within(most: int, items: Collection[T], name: str, left_out: dict[str, int])
 class MomentView(msgspec.Struct, frozen=True, kw_only=True):
     """The moment of a stop.
 
-    `events` and `event` are the number and the description of one event: the event that runs if
+    `events` and `event` are the number and the description of one event: the current event if
     `within`, else the next event.
     """
 
@@ -43,7 +43,7 @@ class MomentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationView(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation of a client that has begun and not ended."""
+    """An operation of a client that has begun but not ended."""
 
     index: int
     process: str
@@ -53,7 +53,7 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultView(msgspec.Struct, frozen=True, kw_only=True):
-    """An active fault, and the nodes that it hits."""
+    """An active fault, and the nodes that it affects."""
 
     id: str
     kind: str
@@ -64,7 +64,7 @@ class FaultView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkView(msgspec.Struct, frozen=True, kw_only=True):
-    """A link that has faults; a `blocked` link passes no frame."""
+    """A link that has faults. No frame passes a `blocked` link."""
 
     link: str
     blocked: bool
@@ -90,7 +90,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer of a node, and the task that it wakes, if any."""
+    """A timer of a node, and the task that it wakes."""
 
     node: str
     at_s: float
@@ -107,7 +107,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileView(msgspec.Struct, frozen=True, kw_only=True):
-    """A file: its size, the size that is durable, and the writes since its last sync."""
+    """A file: its size, how much of it is durable, and the writes since its last sync."""
 
     path: str
     bytes: int
@@ -127,7 +127,7 @@ class ConnectionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObjectView(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of the target's code, and its fields as text; `used_by` is a task or an object."""
+    """An object of the target's code, with its fields as text. `used_by` is a task or an object."""
 
     name: str
     used_by: str
@@ -135,7 +135,7 @@ class ObjectView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a node; `pages` maps the paths of its pages to their data
+    """The state of a node. `pages` maps the paths of its pages to their data
     (`Target.state_pages`).
 
     `left_out` maps the name of each list that reached its limit to the number of items that it
@@ -163,7 +163,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a stopped world; `others` are due events except for messages and timers.
+    """The state of a stopped world. `others` are due events except for messages and timers.
 
     `left_out` maps the name of each list that reached its limit to the number of items that it
     lacks.
@@ -189,9 +189,8 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     trace_digest: str
 
     def node(self, name: str) -> NodeView | None:
-        """Return the node of this name, or `None`."""
         return next((node for node in self.nodes if node.name == name), None)
 
     def sha256(self) -> str:
-        """Return a digest of the whole state, to compare two replays."""
+        """Return a digest of the whole state, for comparing two replays."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()

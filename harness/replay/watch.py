@@ -1,12 +1,12 @@
 """Finds the moments at which a replay stops, in the running world.
 
-The watch is notified of every event before it happens (`World.before`), of every occurrence within
-an event (`Trace`), and of every op. It stops the world by calling `on_stop`: the world waits until
-the call returns an order, which says where to stop next. So a stop at an op or at an event of a
-node is in the middle of a callback, and the code that reported the op or event is still on Python's
-stack. All other stops are between two events.
+The watch is notified of every event before it happens (`World.before`), of everything that happens
+inside an event (`Trace`), and of every op. It stops the world by calling `on_stop`: the world waits
+until the call returns an order, which says where to stop next. So a stop at an op or at an event of
+a node is in the middle of a callback, and the code that reported the op or event is still on
+Python's stack. All other stops are between two events.
 
-Watching changes nothing: the watch draws no randomness, schedules nothing and numbers no event.
+Watching changes nothing: the watch uses no randomness, schedules nothing and numbers no event.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """The observer of one replay; `order` says where to stop next."""
+    """The observer of one replay. `order` says where to stop next."""
 
     def __init__(self, order: Order, on_stop: Callable[[Stop], Order], name: Namer) -> None:
         self.order = order
         self.ops: list[Op] = []
         self.kinds: Counter[str] = Counter()
-        """the number of events of each kind that nodes have announced so far"""
+        """how many events of each kind nodes have reported so far"""
         self.lines: list[str] = []
-        """lines about what happened since the last stop, while stepping"""
+        """lines about everything since the last stop, while stepping"""
         self._unsaid = 0
         self.stops = 0
         self.deployment: Deployment
@@ -68,16 +68,16 @@ class Watch:
         self._name = name
         self._traced: Trace | None = None
         self.matched = 0
-        """the number of events since the last stop that match the awaited event"""
+        """how many events since the last stop match the awaited event"""
         self.unlike: dict[str, Any] = {}
-        """the fields of the last event that has the awaited kind but does not match"""
+        """the fields of the last event of the awaited kind that does not match"""
         self._steps = 0
-        self._over = False  # whether the last event of `Steps` has begun
+        self._over = False  # the last event of `Steps` has begun
         self._quit = False
         self._event: Event
 
     def attach(self, deployment: Deployment) -> None:
-        """Watch the world of `deployment`; call this before the world runs."""
+        """Watch the world of `deployment`. Call this before the world runs."""
         self.deployment = deployment
         world = deployment.world
         self._traced, world.trace = world.trace, self
@@ -119,7 +119,7 @@ class Watch:
         if isinstance(self.order, Steps) and what != CHECKPOINT:
             self._say(node, f"  {noted_text(what, data)}")
         if " " in what or not data:
-            return  # a write, or a verb of the cluster; not an event of a node
+            return  # a write or a fault, but not an event of a node
         self.kinds[what] += 1
         order = self.order
         if isinstance(order, AtEvent) and what == order.trigger.event:
@@ -188,7 +188,6 @@ class Watch:
         self.deployment.world.fail(ReplayQuit())
 
     def stop_next(self) -> None:
-        """Stop before the next event."""
         self._over = True
 
     def check_ahead(self, until: Until) -> None:

@@ -1,10 +1,10 @@
-"""Rules for events that nodes announce: kinds reserved for the harness, and required fields.
+"""Rules for events that nodes report: kinds reserved for the harness, and required fields.
 
 A verdict depends on who ended a node, whether the host failed and whether an administrator
-overruled votes. A target must not influence its verdict by announcing these facts itself, so their
-kinds are reserved. A node that announces a reserved kind has broken the contract of its plug-in:
-the run ends with a `TargetError` that names node and kind, and nothing is judged. The output of a
-foreign program announces no events.
+overruled votes. A target must not influence its verdict by reporting these facts itself, so their
+kinds are reserved. A node that reports a reserved kind has broken the contract of its plug-in: the
+run ends with a `TargetError` that names node and kind, and nothing is judged. The output of a
+foreign program reports no events.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NODE_EXITED: Final = "node-exited"
 INFRASTRUCTURE: Final = "infrastructure"
 STARVATION: Final = "starvation"
 CONFIG_FORCED: Final = "config-forced"
-"""The kind of event that a client of the harness announces before it overrules the votes of
-`group`, as an administrator may."""
+"""The kind of event that a client of the harness reports before it overrules the votes of `group`,
+as an administrator may."""
 CONFIG_OVERRULED: Final = "config-overruled"
-"""The kind of event that a node announces after it has overruled the votes of its Raft group. The
-event counts only after the client's `config-forced` (`verdict.unsafe_change`)."""
+"""The kind of event that a node reports after it has overruled the votes of its Raft group. It
+counts only after the client's `config-forced` (`verdict.unsafe_change`)."""
 LEADER: Final = "leader"
 
 DRIVER_KINDS: Final = frozenset(
@@ -33,8 +33,9 @@ DRIVER_KINDS: Final = frozenset(
 
 
 def check_announced(node: str, kind: str, data: Mapping[str, Any]) -> None:
-    """Raise `TargetError` if `node` (a node, or `CLIENT` for a client) may not announce an event of
-    this kind with this data.
+    """Raise `TargetError` if `node` may not report an event of this kind with this data.
+
+    `node` is a node, or `CLIENT` for a client.
     """
     if kind in DRIVER_KINDS and not (node == CLIENT and kind == CONFIG_FORCED):
         who = "a client of the harness" if node == CLIENT else f"node {node!r}"

@@ -1,6 +1,6 @@
-"""The conductor of the fault schedule. It runs one task per planned fault and chooses the targets
-of a fault when the fault strikes.
+"""The conductor of the fault schedule.
 
+It runs one task per planned fault, and chooses the targets of a fault when the fault begins.
 Injections and heals go into the history as ops of the nemesis, under the id of the planned fault.
 Faults that are active at the end of the chaos phase stay active until the run heals them in its own
 order.
@@ -29,15 +29,13 @@ from harness.support.interrupts import blaming
 
 LEASE_GRACE_S: Final = 120.0
 """The time from the planned end of a fault to the end of its lease, when the fault is healed in any
-case. It is longer than the phases that heal faults in order, and shorter than a user's patience.
-"""
+case. It is longer than the phases that heal faults in order, and shorter than a user's patience."""
 
 WITHOUT_END_S: Final = 1e8
-"""The lease of a fault that has no time limit: three years, so in effect only a heal, or the death
-of the process that injected the fault, ends it.
-"""
+"""The lease of a fault without a time limit: three years. So in effect such a fault ends only by a
+heal, or when the process that injected it dies."""
 AIM_TIMEOUT_S: Final = 5.0
-"""The time that a fault waits for a leader, unless its planned duration is longer."""
+"""How long a fault waits for a leader, unless its planned duration is longer."""
 AIM_POLL_S: Final = 0.2
 _NODES_SHOWN_MAX: Final = 20
 OTHER: Final = "other"
@@ -59,8 +57,7 @@ class FaultConductor:
         damage: Damage = "minority",
         groups: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]] | None = None,
     ) -> None:
-        """Create a conductor. Its `observe_roles` receives the roles of the nodes whenever the
-        conductor has read them for a fault.
+        """`observe_roles` gets the roles of the nodes whenever they were read for a fault.
 
         `groups` reads the replica groups; the default is `system.groups`.
         """
@@ -77,11 +74,10 @@ class FaultConductor:
         self._over = asyncio.Event()
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
-        """Carry out `faults` at their times, counted from now; return when all faults have ended or
-        `end` is called.
+        """Carry out `faults` at their times, counted from now.
 
-        Raises the error of the first injection that failed. A fault that found no target has not
-        failed.
+        Returns when all faults have ended or `end` is called. Raises the error of the first
+        injection that failed. A fault without a target is no failure.
         """
         self.ledger.expect(fault.id for fault in faults)
         begin_ns = self._recorder.now_ns()
@@ -96,7 +92,7 @@ class FaultConductor:
                 task.cancel()
 
     def end(self) -> None:
-        """Begin no more faults; active faults stay active."""
+        """Begin no more faults. Active faults stay active."""
         self._over.set()
 
     def reopen(self) -> None:
@@ -106,8 +102,8 @@ class FaultConductor:
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
         """Inject `fault` now, regardless of its planned time, and keep it active until `heal`.
 
-        A fault that needs a leader waits up to `aim_s` for a leader. A result without targets means
-        that the fault missed, or that the chaos phase ended while targets were being chosen.
+        A fault that needs a leader waits up to `aim_s` for one. A result without targets means that
+        the fault missed, or that the chaos phase ended while targets were being chosen.
         """
         nemesis = self._nemeses[fault.nemesis]
         with blaming(f"the nemesis {fault.nemesis!r}: needs_leader()"):
@@ -152,9 +148,7 @@ class FaultConductor:
         return injection
 
     def _check_aim(self, what: str, aim: object) -> None:
-        """Raise `TargetError` if `aim`, which the method `what` returned, is not an `Aim` or has
-        unknown nodes.
-        """
+        """Raise `TargetError` unless `aim`, a result of `what`, is an `Aim` on known nodes."""
         if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
             raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
         if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):
@@ -187,7 +181,7 @@ class FaultConductor:
         return over if done is not None else Injection(targets=(), note=over.note)
 
     async def heal(self, fault_id: str) -> Bite | None:
-        """Heal one fault and return its effect; return `None` if the fault is not active."""
+        """Heal one fault and return its effect; `None` if the fault is not active."""
         return await self.ledger.heal(fault_id) if fault_id in self.ledger.active else None
 
     def _note_heal(self, fault: Fault, injection: Injection, bite: Bite) -> None:
@@ -213,11 +207,11 @@ class FaultConductor:
             await self.heal(fault.id)
 
     async def _ambush(self, fault: Fault, trigger: Trigger) -> Injection:
-        """Inject `fault` at the event that triggers it, or `after_ns` later, unless the chaos phase
-        has ended by then.
+        """Inject `fault` at the event that triggers it, or `after_ns` later.
 
-        At the moment of the event there is no time to ask nodes for the leader. So the roles are
-        read when the wait begins, and announcements of new leaders update the roles.
+        If the chaos phase ends first, the fault is not injected. When the event occurs, there is no
+        time to ask nodes for the leader. So the roles are read when the wait begins, and
+        announcements of new leaders update them.
         """
         scene = await self._look(0.0)
         sprung = asyncio.get_running_loop().create_future()
@@ -306,7 +300,7 @@ class FaultConductor:
 
 
 def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
-    """Return the event that triggers the fault; `None` if the fault strikes at its planned time."""
+    """Return the event that triggers the fault; `None` if it begins at its planned time."""
     trigger = nemesis.trigger_of(fault)
     if trigger is not None and not isinstance(trigger, Trigger):
         raise TypeError(f"{shown(trigger)} is not a Trigger")
@@ -314,15 +308,17 @@ def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
 
 
 def _clients_of(aim: Aim, scene: Scene) -> list[str]:
-    """Return the clients whose links `aim` hits. Checkers need to know them, since a missing answer
-    to such a client does not prove that a node failed.
+    """Return the clients whose links `aim` affects.
+
+    Checkers need to know them: if such a client gets no answer, this does not prove that a node
+    failed.
     """
     ends = {end for link in aim.links for end in (link.source, link.destination)}
     return [CLIENT] if CLIENT in ends else [end for end in scene.clients if end in ends]
 
 
 def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
-    """Return `scene` with a new leader: the node that announced in `event` that it leads."""
+    """Return `scene` with a new leader, the node that reported in `event` that it leads."""
     term = event.data.get("term", 0)
     roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):
@@ -332,8 +328,9 @@ def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
 
 
 def _needs_leader(nemesis: Nemesis, fault: Fault) -> tuple[bool, str]:
-    """Return whether the fault's targets depend on a group's leader, and the name of that group
-    (empty: the first group).
+    """Return whether the fault's targets depend on a group's leader, and the group's name.
+
+    An empty name means the first group.
     """
     answer = nemesis.needs_leader(fault)
     return bool(answer), answer if isinstance(answer, str) else ""

@@ -1,8 +1,8 @@
-"""Compares the digests that replicas announce during a run.
+"""Compares the digests that replicas publish during a run.
 
-A target may announce `checkpoint` events with a `group`, an `index` and any texts. The texts are
+A target may report `checkpoint` events with a `group`, an `index` and any texts. The texts are
 digests of a replica's log and state after entry `index` of the group. Every replica that passes an
-index must announce the same texts. A dump at the end of the run would miss a difference if the
+index must report the same texts. A dump at the end of the run would miss a difference if the
 replica was wiped, overwritten or repaired later. TigerBeetle's simulator compares its replicas in
 this way, too (`testing/cluster/state_checker.zig`).
 
@@ -31,7 +31,7 @@ draw false conclusions from an incomplete list."""
 
 
 LEADER: Final = "leader"
-"""The subject of the divergence "two nodes lead a group in one term"; its index is the term."""
+"""The subject of the divergence "two nodes lead a group in one term". Its index is the term."""
 
 
 def _divergence(
@@ -63,13 +63,14 @@ class Checkpoints:
         self._given_up: dict[str, None] = {}
 
     def give_up(self, group: str) -> None:
-        """Stop comparing this group: an administrator overruled its votes, so two histories of the
-        group may exist from now on.
+        """Stop comparing this group.
+
+        An administrator overruled its votes, so the group may have two histories from now on.
         """
         self._given_up[group] = None
 
     def lead(self, node: str, group: str, term: int, sent_ns: int) -> list[dict[str, Any]]:
-        """Record that `node` leads `group` in `term`; return a divergence if two nodes do."""
+        """Record that `node` leads `group` in `term`; returns a divergence if two nodes do."""
         if group in self._given_up:
             return []
         key = (group, term, LEADER)
@@ -111,8 +112,9 @@ class Checkpoints:
         return divergences
 
     def summary(self) -> dict[str, Any] | None:
-        """Return counts of values, and `reached` as {field: {group: [[number, ns]...]}}; return
-        `None` if no node announced a checkpoint or a leader.
+        """Return counts of values, and `reached` as {field: {group: [[number, ns]...]}}.
+
+        Returns `None` if no node reported a checkpoint or a leader.
         """
         if not self._told and not self._elections:
             return None

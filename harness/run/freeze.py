@@ -1,11 +1,15 @@
 """Freezes a run at a proven violation: pauses all nodes, and saves their states.
 
-1. No more planned fault begins; active faults stay active, even beyond the end of their leases.
+1. No more planned fault begins. Active faults stay active, even beyond the end of their leases.
+
 2. The states are read: roles, the target's snapshot, the nodes' pages. Paused nodes cannot answer,
-   so this comes first, within `LOOK_S`. A node that does not answer in time has no state.
+so this comes first, within `LOOK_S`. A node that does not answer in time has no state.
+
 3. All running nodes are paused by a single fault. As long as that fault is active, each node that
-   starts is paused, too, such as one whose start was in progress.
+starts is paused, too, such as one whose start was in progress.
+
 4. The workload is cancelled; operations in flight end as `info`.
+
 5. The data of the paused nodes are copied, as they were at the pause.
 
 While the workload runs, this happens at once. In later phases the phase in progress ends first,
@@ -49,14 +53,14 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     reason: str
     ops: int
-    """the number of lines of the history that prove it"""
+    """how many lines of the history prove it"""
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """The freeze of a run, as in `frozen/states.json` and in the history's fact `frozen`.
+    """The freeze of a run, as in `frozen/states.json` and in the op `frozen`.
 
     `pause` is the id of the fault that paused the `nodes`. `roles` maps each group to the role of
-    each node that answered. `errors` maps what could not be read or copied to the reason.
+    each node that answered. `errors` has the reasons why some states or data are missing.
     """
 
     violation: Violation
@@ -74,8 +78,9 @@ class Freezer:
     """Runs the phases of a run until they are over or a violation freezes it."""
 
     def __init__(self, run: Run, folder: Path) -> None:
-        """Prepare to save states below the folder of the run. From now on, no fault of the run ends
-        with its lease.
+        """Prepare to save states below the folder of the run.
+
+        From now on, no fault of the run ends with its lease.
         """
         run.conductor.lease_grace_s = WITHOUT_END_S
         self.over = asyncio.Event()
@@ -99,8 +104,9 @@ class Freezer:
         self._released.set()
 
     async def phases(self) -> tuple[bool, Frozen | None]:
-        """Run the phases; return whether the user cut the workload short, and the freeze if there
-        was one.
+        """Run the phases.
+
+        Returns whether the user ended the workload early, and the freeze if there was one.
         """
         run = self._run
         work = asyncio.ensure_future(run.phases(ends=self._asked.is_set))
@@ -236,7 +242,7 @@ async def _first_of(*waits: asyncio.Future[Any] | asyncio.Event) -> None:
 async def _within(
     what: str, looking: Callable[[], Awaitable[T]], errors: dict[str, str]
 ) -> T | None:
-    """Return the result of `looking`; after `LOOK_S` or a failure, add the reason to `errors`."""
+    """Return the result of `looking`. After `LOOK_S` or a failure, add the reason to `errors`."""
     try:
         async with asyncio.timeout(LOOK_S):
             return await looking()
@@ -250,7 +256,6 @@ async def _within(
 
 
 def _brief(frozen: Frozen) -> dict[str, Any]:
-    """Return the value of the op `frozen`: a summary of the freeze."""
     return {
         **msgspec.to_builtins(frozen.violation),
         "phase": frozen.phase,

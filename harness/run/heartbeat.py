@@ -1,4 +1,4 @@
-"""A heartbeat that records the times in which the harness's own event loop did not run.
+"""A heartbeat that records when the harness's own event loop did not run.
 
 A harness that was stopped (Ctrl-Z, a paused virtual machine) or starved of CPU would blame the
 target for its own delay. So a timer on the driver's loop beats regularly, and if two beats are too
@@ -26,7 +26,7 @@ class Heartbeat:
     """A timer that beats on the running loop from `start` to `stop`."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Create a heartbeat that is not beating yet."""
+        """Make a heartbeat that does not beat yet."""
         self._recorder = recorder
         self._last_ns = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -36,7 +36,7 @@ class Heartbeat:
         self._arm()
 
     def stop(self) -> None:
-        """Check for a gap once more, since the loop may just have been blocked; stop the timer."""
+        """Check for a gap once more, since the loop may just have been blocked. Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -8,8 +8,8 @@ varies, or anything that starts threads.
 
 Verdicts depend on these rules:
 
-* The task that receives a completion records it at once, and an invocation is recorded just before
-  its task starts: intervals in the history are as short as possible, and never too short.
+* The task that gets a completion records it at once, and an invocation is recorded just before its
+  task starts. So intervals in the history are as short as possible, and never too short.
 * The scheduler processes completions before it asks for new operations, and lets a new task run
   before it asks again. Both rules reduce concurrency that only the harness causes.
 * After `info` the process is retired: its thread continues as the process `old + concurrency` with
@@ -49,19 +49,18 @@ from harness.run.recorder import Recorder
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 
 GUARD_MARGIN_S: Final = 1.0
-"""The time by which a client may exceed the timeout of an operation before it counts as hanging."""
+"""By how much a client may exceed the timeout of an operation before it counts as hanging."""
 CLOSE_S_MAX: Final = 1.0
-"""The time limit for closing a client; after this time the client is abandoned."""
+"""The time limit for closing a client. Afterwards the client is abandoned."""
 POLL_S: Final = 0.01
-"""The interval at which a pending generator is asked again while threads are free, because it may
-be waiting for a certain time."""
+"""How often a pending generator is asked again while threads are free, because it may be waiting
+for a certain time."""
 IDLE_S_MAX: Final = 60.0
-"""The longest time that a generator may be pending with no operation in flight; after that it
-counts as stuck."""
+"""How long a generator may be pending with no operation in flight before it counts as stuck."""
 ERROR_CHARACTERS_MAX: Final = 500
 """The maximum length of an exception's text in the history."""
 LOG: Final = "log"
-"""The `f` of the op that records a message of a generator or of a client."""
+"""The `f` of an op that records a message of a generator or of a client."""
 _WAIT_S_MIN: Final = 1e-6  # a rounded wait must not become zero
 
 
@@ -72,7 +71,7 @@ class _Flight:
     index: int
     process: int
     draft: Draft
-    client: Client | None = None  # the client, while the task is using it
+    client: Client | None = None  # while the task is using it
     task: asyncio.Task[None] | None = None
     guard: asyncio.TimerHandle | None = None
     ended: bool = False
@@ -80,7 +79,7 @@ class _Flight:
 
 @dataclass(eq=False)
 class _Driver:
-    """The state of one interpretation; `run` is the main loop."""
+    """The state of one interpretation. `run` is the main loop."""
 
     generator: Generator
     ctx: Context
@@ -137,15 +136,15 @@ class _Driver:
         return self.stop is not None and self.stop.is_set()
 
     def _advance(self) -> int:
-        """Set the time of the context to now, but never back; return this time."""
         now_ns = max(self.ctx.time_ns, self.recorder.now_ns())
         if now_ns != self.ctx.time_ns:
             self.ctx = self.ctx.at(now_ns)
         return now_ns
 
     def _check_idle(self, since_ns: int | None, now_ns: int) -> int | None:
-        """Return the time since when the generator has been pending with nothing in flight; raise
-        `InternalError` if this lasts too long.
+        """Return since when the generator has been pending with nothing in flight.
+
+        Raises `InternalError` if this lasts too long.
         """
         if self.flights or self.naps:
             return None
@@ -174,7 +173,7 @@ class _Driver:
         self.wake.clear()
 
     async def _land(self) -> None:
-        """Wait until all operations in progress have ended; their timeouts limit the wait."""
+        """Wait until all operations in progress have ended. Their timeouts limit the wait."""
         while self.flights or (self.naps and not self._stopped()):
             await self._wait(None)
             self._raise_failure()
@@ -228,13 +227,14 @@ class _Driver:
     def _spawn(
         self, work: Callable[[], Coroutine[Any, Any, None]], name: str
     ) -> asyncio.Task[None]:
-        """Start a task that `shut` waits for; an error in the task ends the interpretation."""
+        """Start a task that `shut` waits for. An error of the task ends the interpretation."""
         number = self.tasks_made
         self.tasks_made += 1
 
         async def guarded() -> None:
             try:
-                await work()  # called here, so a task that never runs leaves no coroutine behind
+                # called here, so that a task that never runs leaves no coroutine behind
+                await work()
             except Exception as error:  # noqa: BLE001  raised again by the scheduler
                 self._failed(error)
 
@@ -254,7 +254,7 @@ class _Driver:
         self.wake.set()
 
     async def _fly(self, flight: _Flight) -> None:
-        """Invoke the operation and record its completion; close the client of a retired process."""
+        """Invoke the operation and record its completion. Close the client of a retired process."""
         completion = await self._completion(flight)
         client, flight.client = flight.client, None
         if not flight.ended:
@@ -294,7 +294,7 @@ class _Driver:
         return completion
 
     def _end(self, flight: _Flight, completion: Completion) -> None:
-        """Record the completion and release the thread. Called once for each flight."""
+        """Record the completion and release the thread. Called once for each operation."""
         assert not flight.ended, "an operation ends once"
         flight.ended = True
         if flight.guard is not None:
@@ -305,7 +305,7 @@ class _Driver:
         self.wake.set()
 
     def _guard(self, flight: _Flight) -> None:
-        """End an operation whose client exceeds its timeout: the outcome is unknown."""
+        """End an operation whose client exceeds its timeout. The outcome is unknown."""
         limit_s = self.op_timeout_s
         over_s = limit_s + GUARD_MARGIN_S
         text = f"client hung: no outcome after {over_s:g} s, against a timeout of {limit_s:g} s"
@@ -319,7 +319,7 @@ class _Driver:
     # --- clients -----------------------------------------------------------------------------
 
     async def _close(self, client: Client) -> None:
-        """Close a client within `CLOSE_S_MAX`; an error of `close` changes no outcome."""
+        """Close a client within `CLOSE_S_MAX`. An error of `close` changes no outcome."""
         task = asyncio.current_task()
         assert task is not None, "runs in a task of its own"
         timer = self.loop.call_later(CLOSE_S_MAX, task.cancel)
@@ -357,7 +357,7 @@ class _Driver:
             timer.cancel()
 
     def _abandon(self) -> None:
-        """Abandon tasks that ignore their cancellation; their operations are already recorded."""
+        """Abandon tasks that ignore their cancellation. Their operations are already recorded."""
         for task in self.tasks.values():
             task.cancel()
         self.tasks = {}
@@ -365,12 +365,11 @@ class _Driver:
 
 
 def _unanswered(flight: _Flight, kind: OpType, error: str) -> Completion:
-    """Return the completion of an operation for which the client returned none."""
     return Completion(kind, flight.draft.value, error)
 
 
 def nonsense(completion: object) -> str | None:
-    """Return the reason why a client's completion is malformed; `None` if it is well-formed."""
+    """Return why a client's completion is malformed, or `None`."""
     if (
         isinstance(completion, Completion)
         and isinstance(completion.type, OpType)
@@ -431,8 +430,8 @@ async def interpret(
     try:
         return await driver.run()
     except GeneratorExit:
-        # The event loop is being torn down, as after a failure in simulation.
-        # No task can start or be awaited now, so open operations stay open in the history.
+        # The event loop is being torn down, as after a failure in simulation. No task can start or
+        # be awaited now, so open operations stay open in the history.
         discarded = True
         raise
     finally:
@@ -445,6 +444,6 @@ async def interpret(
 
 
 async def _watch(stop: asyncio.Event, wake: asyncio.Event) -> None:
-    """Wake the scheduler when `stop` is set, wherever the scheduler waits."""
+    """Wake the scheduler, which may be waiting for something else, when `stop` is set."""
     await stop.wait()
     wake.set()

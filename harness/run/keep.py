@@ -36,14 +36,14 @@ from harness.verdict.signature import failure_of
 SIM: Final = "sim"
 
 FolderIfWanted = Callable[[Outcome, Judgement], RunFolder | None]
-"""Returns a staged folder for a judged run; `None` if the run is not to be kept."""
+"""Returns a staged folder for a judged run, or `None` if the run is not to be kept."""
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """A judged run, and the folder that keeps it.
 
-    `folder` is `None` if nothing of the run is kept; `unkept` is the reason why nothing or only a
-    part is kept.
+    `folder` is `None` if nothing of the run is kept. `unkept` is the reason why the run is not
+    kept, or only in part.
     """
 
     outcome: Outcome
@@ -53,9 +53,7 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     unkept: InfrastructureError | HistoryError | None = None
 
     def require_kept(self) -> None:
-        """Raise `KeyboardInterrupt` if the run was cut short, and `InfrastructureError` if it is
-        not kept whole.
-        """
+        """Raise `KeyboardInterrupt` for a run stopped early, `InfrastructureError` if not kept."""
         if self.outcome.stop_asked:
             raise KeyboardInterrupt
         if self.unkept is not None:
@@ -80,9 +78,9 @@ def run_and_keep(
 ) -> KeptRun:
     """Conduct a run, judge it by `checkers` (default: the plan's) and keep it.
 
-    `conducting`: the function to call instead of `conduct`, with the same arguments. `code`: the
-    digest of the code. `replay`: the command that repeats the run. Raises like `conduct` if there
-    is nothing to judge.
+    `conducting` is called in place of `conduct`, with the same arguments. `code` is the digest of
+    the code. `replay` is the command that repeats the run. Raises like `conduct` if there is
+    nothing to judge.
     """
     started, begin_s = dt.datetime.now(tz=dt.UTC), time.monotonic()
     ready = folder if isinstance(folder, RunFolder) else None
@@ -156,7 +154,10 @@ def new_record(
 
 
 def versions_of(code: str | None) -> dict[str, str]:
-    """The versions of the software that made a run; `code` is the digest of the code in a soak."""
+    """Return the versions of the software that made a run.
+
+    `code` is the digest of the code in a soak.
+    """
     digest = {} if code is None else {"code": code}
     return {"harness": __version__, "python": platform.python_version(), **digest}
 
@@ -189,7 +190,7 @@ def _keep_staged(folder: RunFolder, plan: Plan, environment: Environment, kept: 
 def _replay_for_logs(
     plan: Plan, environment: Environment, folder: RunFolder, outcome: Outcome
 ) -> None:
-    """Put the logs of the nodes into `folder` by running a failed seed once more, bit for bit.
+    """Run a failed seed once more, bit for bit, and put the nodes' logs into `folder`.
 
     Most seeds pass, so logs are only made once a seed has failed. A run that cannot be replayed has
     no logs, and its page says so.

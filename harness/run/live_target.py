@@ -50,7 +50,7 @@ class OpenedTarget:
     def __init__(
         self, plan: TargetPlan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
     ) -> None:
-        """`nemeses` has the nemeses that faults may name; more can be added to `self.nemeses`."""
+        """`nemeses` has the nemeses that faults may name. More can be added to `self.nemeses`."""
         self.plan = plan
         self.nemeses = dict(nemeses)
         self.session = session
@@ -58,7 +58,7 @@ class OpenedTarget:
         self.recorder = recorder
         nodes = session.cluster.nodes
         self.scribe = EventScribe(recorder, nodes.values())
-        # Subscribe first: only the first subscriber receives events from before its subscription.
+        # First, because only the first subscriber gets events from before its subscription.
         session.cluster.subscribe(self.scribe.on_event)
         if permits := permits_of_target(plan.target, plan.settings):
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
@@ -104,19 +104,20 @@ class OpenedTarget:
         )
 
     def stream(self, label: str) -> random.Random:
-        """Return the random stream of this run for `label`."""
         return self.session.adopt(label, stream(self.plan.case.seed, label))
 
     async def roles(self) -> Roles:
-        """The current roles in the main group, as its nodes report them."""
+        """Return the current roles in the main group, as its nodes report them."""
         return first_roles(await self._groups())
 
     async def _groups(self) -> Mapping[str, Roles]:
         return await _look_at_groups(self.system.groups, self.plan.case.system)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
-        """Wait until the target is ready; after `bound_s`, raise `StartError` with the pending
-        conditions and the last lines of node logs.
+        """Wait until the target is ready.
+
+        After `bound_s`, raises `StartError` with the pending conditions and the last lines of node
+        logs.
         """
         state = await self.poll(self.system.ready, bound_s=bound_s, every_s=POLL_S)
         if not state.ok:
@@ -135,8 +136,9 @@ class OpenedTarget:
         bound_s: float,
         every_s: float,
     ) -> Convergence:
-        """Repeat the inspection `looking` until its result is good or `bound_s` has passed (see the
-        function `poll`).
+        """Repeat the inspection `looking` until its result is good or `bound_s` has passed.
+
+        See the function `poll`.
         """
         now_ns = self.recorder.now_ns
         name = self.plan.case.system
@@ -144,8 +146,9 @@ class OpenedTarget:
 
 
 async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
-    """Return the result of `looking`, an inspection of the target by its plug-in; raises
-    `TargetError` if the inspection fails or takes too long.
+    """Return the result of `looking`, an inspection of the target by its plug-in.
+
+    Raises `TargetError` if the inspection fails or takes too long.
     """
     what = _called(looking, target)
     try:
@@ -162,8 +165,9 @@ async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
 async def _look_at_groups(
     looking: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]], target: str
 ) -> Mapping[str, Roles]:
-    """Return the replica groups that the plug-in of `target` reports; raises `TargetError` if the
-    report is malformed.
+    """Return the replica groups that the target's plug-in reports.
+
+    Raises `TargetError` if the report is malformed.
     """
     groups = await look(looking, target)
     if not isinstance(groups, Mapping):
@@ -222,10 +226,10 @@ async def poll(
     bound_s: float,
     every_s: float,
 ) -> Convergence:
-    """Repeat the inspection `looking` until its result is good, or until an inspection that began
-    after `bound_s` fails; return the last result.
+    """Repeat the inspection `looking` until its result is good; returns the last result.
 
-    The result may become good too late: the caller must compare the elapsed time with the bound.
+    The last inspection is the first that begins after `bound_s`. Its result may be good although it
+    is too late, so the caller must compare the elapsed time with the bound.
     """
     deadline_ns = now_ns() + int(bound_s * NS_PER_S)
     while True:

@@ -24,8 +24,9 @@ READY_POLL_S: Final = 0.2
 async def do_operation(
     what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
-    """Carry out the operation `what` on `nodes`; return a text about its effect, or `None` if the
-    operation was refused or took too long.
+    """Carry out the operation `what` on `nodes`.
+
+    Returns a text about its effect, or `None` if the operation was refused or took too long.
     """
     if asyncio.current_task() is None:
         # In simulation a trap may run outside of any task. This wait moves the trap into a task,
@@ -44,7 +45,7 @@ async def do_operation(
 
 
 async def restore(cluster: Deployed, system: System) -> None:
-    """Let the system revert its operations; the convergence check will show a failure to do so."""
+    """Let the system undo its operations. If this fails, the convergence check will show it."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(OPERATION_BOUND_S):
             await system.restore(partial(_restart, cluster))
@@ -57,7 +58,7 @@ async def _restart(cluster: Deployed, node: str, variant: str) -> bool:
 async def _rolling_restart(
     what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
-    """Stop one node after the other gracefully and start it again, perhaps as a variant.
+    """Restart one node after the other gracefully, if so declared as a variant.
 
     The next node follows when the system is ready again, or after a time limit: an impatient
     administrator continues even if a fault keeps the system from becoming ready. A node that is

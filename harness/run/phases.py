@@ -40,24 +40,24 @@ NODES_SHOWN_MAX: Final = 20
 WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
 """The liveness limit: after a quorum is healed, every kind of operation must succeed within this
-time, three times Kudu's longest election timeout (`leader_failure_exp_backoff_max_delta_ms`: 20 s).
-"""
+time. It is three times Kudu's longest election timeout (`leader_failure_exp_backoff_max_delta_ms`:
+20 s)."""
 CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
-"""The time limit for all final reads together; the history counts the reads that are missing."""
+"""The time limit for all final reads together. The history counts the reads that are missing."""
 FINALS_MAX: Final = 5
-"""The maximum number of times that all final reads are done, if the target changes during them."""
+"""How often all final reads are done at most, if the target changes during them."""
 USAGE_POLL_S: Final = 10.0
-"""The interval for measuring the resource use of nodes."""
+"""How often the resource use of nodes is measured."""
 LEADER_POLL_S: Final = 1.0
-"""The interval for asking for the leader, if no node announces leaders."""
+"""How often the leader is asked for, if no node reports that it leads."""
 PATIENCE_S_MIN: Final = 2.0
 """The minimum timeout of the harness's own operations, even if the workload's clients wait less:
 the promise under test is that the target serves, not how fast."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a run: its history, and whether the user cut it short.
+    """The result of a run: its history, and whether the user ended it early.
 
     An interrupt ends only the workload. An interrupt after the workload does not change the run or
     its verdict, but the user still wants to stop: a caller with more runs checks `stop_asked`.
@@ -142,7 +142,7 @@ class Run(OpenedTarget):
         self._cut_short = False
 
     async def phases(self, *, ends: Callable[[], bool] = lambda: False) -> bool:
-        """Run all phases in order; returns whether the user cut the workload short.
+        """Run all phases in order; returns whether the user ended the workload early.
 
         After the workload, no phase begins once `ends()` is true.
         """
@@ -189,9 +189,7 @@ class Run(OpenedTarget):
     # --- setup and chaos ---------------------------------------------------------------------
 
     async def _watch_leaders(self) -> None:
-        """Record the leader at regular intervals. A failed inspection is ignored, since no result
-        depends on it and the next inspection may succeed.
-        """
+        """Record the leader at regular intervals; a failed inspection is ignored."""
         while True:
             await asyncio.sleep(LEADER_POLL_S)
             try:
@@ -271,8 +269,9 @@ class Run(OpenedTarget):
         )
 
     def _core(self) -> list[str]:
-        """Return the nodes that must serve alone while all other nodes are cut off; raise
-        `TargetError` if the target names an unknown node.
+        """Return the nodes that must serve while all other nodes are cut off.
+
+        Raises `TargetError` if the target names an unknown node.
         """
         what = f"the target {self.case.system!r}: core()"
         with blaming(what):
@@ -317,11 +316,10 @@ class Run(OpenedTarget):
         return state
 
     async def _final(self, settled: Convergence, measuring: asyncio.Task[None]) -> None:
-        """Do all final reads, dump the settled state of every node, and repeat both if the state
-        changed meanwhile.
+        """Do all final reads, and dump the settled state of every node.
 
-        A delayed request, for which no client waits any more, may still arrive during the reads;
-        the target then has to settle again.
+        If the state changed meanwhile, both are repeated. A delayed request, for which no client
+        waits any more, may still arrive during the reads; the target then has to settle again.
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()
@@ -337,7 +335,7 @@ class Run(OpenedTarget):
         await self._driver.close()
 
     def _require_json(self, snapshot: object) -> None:
-        """Raise `TargetError` for a snapshot that a history cannot contain; `None` is allowed."""
+        """Raise `TargetError` for a snapshot that a history cannot contain. `None` is allowed."""
         what = f"the target {self.case.system!r}: snapshot()"
         if snapshot is not None and not isinstance(snapshot, Mapping):
             raise TargetError(f"{what} returned {shown(snapshot)}, which is not a dict")
@@ -352,14 +350,17 @@ class Run(OpenedTarget):
             await self._measure()
 
     async def _measure(self, *, at_rest: bool = False) -> None:
-        """Record the measurable resource use of each node; with `at_rest`, also the op `memory`."""
+        """Record each node's resource use, as far as it can be measured.
+
+        With `at_rest`, also record the op `memory`.
+        """
         usages: dict[str, Usage] = {}
         for name in self.cluster.nodes:
             try:
                 usages[name] = await self.cluster.usage(name)
             except InfrastructureError as error:
                 usages[name] = Usage()
-                # Record only a failure of the last measurement: earlier measurements are repeated.
+                # Only the last measurement records a failure, because earlier ones are repeated.
                 if at_rest:
                     self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
         measured = {
@@ -386,7 +387,6 @@ class Run(OpenedTarget):
 
 
 def _requests(planned: Iterable[Request]) -> list[Request]:
-    """Return the requests that a workload planned; raise `TypeError` for any other object."""
     requests = list(planned)
     for request in requests:
         if not isinstance(request, Request):

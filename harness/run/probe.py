@@ -37,12 +37,14 @@ _ERROR_SHOWN_MAX: Final = ERROR_CHARACTERS_MAX - 20
 
 
 class Breach(Completion, frozen=True):
-    """The outcome of an operation whose client broke its contract; `error` gives the details."""
+    """The outcome of an operation whose client broke its contract. `error` has the details."""
 
 
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
-    """Do one operation and return its completion: a `Breach` if the client hangs or crashes, since
-    such a client may have done anything.
+    """Do one operation and return its completion.
+
+    If the client hangs or crashes, the completion is a `Breach`, since such a client may have done
+    anything.
     """
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
@@ -86,7 +88,7 @@ class Driver:
         patience_s: float,
         workload: Workload,
     ) -> None:
-        """The first operation opens the first client; `patience_s` is each operation's timeout."""
+        """The first operation opens the first client. `patience_s` is each operation's timeout."""
         self._recorder = recorder
         self._open_client = open_client
         self._patience_s = patience_s
@@ -121,7 +123,7 @@ class Driver:
         return False
 
     async def close(self) -> None:
-        """Close the current client, with a time limit; errors change no outcome."""
+        """Close the current client, with a time limit. Errors change no outcome."""
         if self._client is None:
             return
         (_, client), self._client = self._client, None
@@ -130,7 +132,7 @@ class Driver:
             self._recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
 
     def _new_client(self) -> tuple[int, Client]:
-        """A client with an unused process number: the workload's clients have finished."""
+        """Return a client with an unused process number. The workload's clients have finished."""
         if self._next_process is None:
             used = [op.process for op in self._recorder.history() if isinstance(op.process, int)]
             self._next_process = max(used, default=-1) + 1
@@ -140,14 +142,16 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The result of a probe: `kinds` are the kinds of operations that it tried, `missing` the kinds
-    that never succeeded, and `asked` the nodes to which it sent operations that failed.
+    """The result of a probe.
+
+    `kinds` are the kinds of operations that it tried, `missing` the kinds that never succeeded, and
+    `asked` the nodes to which it sent operations that failed.
     """
 
     kinds: list[str]
     missing: list[str]
     asked: list[str]
-    asked_late: list[str]  # nodes in `asked` to which operations were sent after the bound
+    asked_late: list[str]  # nodes in `asked` that got operations after the bound
     breach: str | None = None
     """How the client broke its contract after the bound, if this alone may explain `missing`."""
 
@@ -164,8 +168,8 @@ async def probe(
 
     `requests(attempt, retry)` makes the operations. A request that definitely did nothing is
     retried. A request with an unknown outcome restarts the probe as the next `attempt`. Operations
-    that begin after the deadline show that the bound was passed; at most `late_tries_max` late
-    operations may fail, so that each node can be asked once more.
+    that begin after the deadline show that the bound was passed. At most `late_tries_max` of them
+    may fail, so that each node can be asked once more.
     """
     kinds = [request.f for request in requests(0, 0)]
     missing = set(range(len(kinds)))

@@ -1,6 +1,6 @@
-"""The recorder, which gives each op of a run its index and time and writes the op to the log.
+"""The recorder, which gives each op of a run its index and time, and writes the op to the log.
 
-Listeners (progress, tests) see every op only after it is recorded; they cannot change or lose ops.
+Listeners (progress, tests) see every op only after it is recorded. They cannot change or lose ops.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from harness.store.oplog import OpLog
 from harness.verdict.unsafe_change import UNSAFE_CHANGE
 
 OPS_MAX: Final = 20_000_000
-"""The maximum number of ops: a longer history no longer fits in memory, so the run is stopped."""
+"""The maximum number of ops. A longer history would not fit in memory, so the run is stopped."""
 
 
 class Recorder:
     """Collects the history of one run. Times are ns since `start_ns` on the harness's clock."""
 
     def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
-        """Start the run's clock; write every op to `log`, and keep in memory only the last `last`
-        ops, if given.
+        """Start the run's clock, and write every op to `log`.
+
+        With `last`, only the last `last` ops stay in memory.
         """
         self.start_ns = clock.monotonic_ns()
         self._clock = clock
@@ -68,7 +69,7 @@ class Recorder:
         node: str | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> Op:
-        """Record one op now; if there is a log, the op then survives a SIGKILL of the harness.
+        """Record one op now. If there is a log, the op then survives a SIGKILL of the harness.
 
         If an op could not be written, every later call raises the same error again.
         """
@@ -108,7 +109,7 @@ class Recorder:
         return op
 
     def complete(self, process: Process, f: str, completion: Completion) -> Op:
-        """Record the completion of an operation; times of attempts become times of the run."""
+        """Record the completion of an operation. Times of attempts become times of the run."""
         return self.record(
             process,
             completion.type,
@@ -136,7 +137,7 @@ class Recorder:
         self._ops = deque(self._ops, maxlen=last)
 
     def history(self) -> History:
-        """Return all ops recorded so far; raise the first error if an op could not be recorded."""
+        """Return all ops recorded so far; raises the first error if an op could not be recorded."""
         if self._failure is not None:
             raise self._failure
         return History(self._ops)
@@ -148,7 +149,7 @@ class Observer(Protocol):
     def on_op(self, op: Op) -> None: ...
 
     def on_event(self, event: ClusterEvent, now_ns: int) -> None:
-        """Handle an event of a node; `now_ns` is the time in ns after the start of the run."""
+        """Handle an event of a node. `now_ns` is the time in ns after the start of the run."""
         ...
 
 
@@ -159,15 +160,16 @@ def observe(observer: Observer, recorder: Recorder, cluster: Controls) -> None:
 
 
 class EventScribe:
-    """Records events as ops: leaders, exits of nodes, failures of the infrastructure, and
-    differences between replicas.
+    """Records events as ops.
 
-    Pass its `on_event` to `Cluster.subscribe`.
+    These are leaders, exits of nodes, failures of the infrastructure, and differences between
+    replicas. Pass its `on_event` to `Cluster.subscribe`.
     """
 
     def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
-        """Leaders are recorded once `observe_roles` has named the candidates. Only nodes with an
-        `entry` announce leaders.
+        """Leaders are recorded once `observe_roles` has named the candidates.
+
+        Only nodes with an `entry` report that they lead.
         """
         self._recorder = recorder
         self.announced = any(spec.entry is not None for spec in nodes)
@@ -179,8 +181,9 @@ class EventScribe:
         self._checkpoints = Checkpoints()
 
     def observe_roles(self, roles: Roles) -> None:
-        """Record the leader in `roles`, and remember which nodes may lead; called each time the
-        roles were read.
+        """Record the leader in `roles`, and remember which nodes may lead.
+
+        Called each time the roles were read.
         """
         self._candidates = roles.candidates
         if roles.leader is not None:
@@ -191,7 +194,7 @@ class EventScribe:
         if event.by_driver:
             self._on_driver_event(event)
             return
-        # Environments already refuse reserved kinds; this check catches a missing `by_driver`.
+        # Environments already refuse reserved kinds. This check catches a missing `by_driver`.
         check_announced(event.node, event.kind, event.data)
         if event.kind == CHECKPOINT:
             sent_ns = self._recorder.now_ns() - event.late_ns
@@ -233,7 +236,7 @@ class EventScribe:
             self._asked.add(str(event.data.get("group")))
 
     def _led(self, event: ClusterEvent) -> None:
-        """Compare the new leader with earlier leaders; record it if it leads the main group."""
+        """Compare the new leader with earlier leaders. Record it if it leads the main group."""
         group, term = event.data.get("group"), int(event.data.get("term", 0))
         if isinstance(group, str) and term > 0:
             sent_ns = self._recorder.now_ns() - event.late_ns
@@ -243,9 +246,7 @@ class EventScribe:
             self._lead(event.node, term)
 
     def _starved(self, event: ClusterEvent) -> None:
-        """Record a time of CPU starvation; it ended before the event, and may have begun before the
-        run.
-        """
+        """Record a time of CPU starvation, which ended before the event."""
         to_s = (event.data["until_ns"] - self._recorder.start_ns) / NS_PER_S
         from_s = max(0.0, to_s - event.data["took_s"])
         if to_s > from_s:
@@ -253,15 +254,15 @@ class EventScribe:
             self._recorder.fact(STARVATION, value)
 
     def summarize(self) -> None:
-        """Record the summary of all comparisons of replicas; called after the final reads."""
+        """Record the summary of all comparisons of replicas, after the final reads."""
         summary = self._checkpoints.summary()
         if summary is not None:
             self._recorder.fact("checkpoints", summary)
 
     def _lead(self, node: str, term: int) -> None:
-        """Record `node` as the leader, once per term; without terms (term 0), record each change.
+        """Record `node` as the leader, once per term. Without terms (term 0), record each change.
 
-        Without terms, a node that is down is not recorded, even if the roles still name it; after
+        Without terms, a node that is down is not recorded, even if the roles still name it. After
         its restart it is recorded again.
         """
         if term == 0 and node in self._ended:

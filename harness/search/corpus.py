@@ -1,9 +1,10 @@
 """The corpus of a guided search: cases that reached states which no earlier case had reached.
 
-A new case enters the corpus if it reached such a state. A case leaves the corpus once other cases
-have reached all of its states. The corpus has at most `ENTRIES_MAX` cases; when it is full, it
-drops the case with the fewest states that no other case has reached. A case that fails does not
-enter, since most variations of it would fail in the same way; its states count as reached.
+A state is a small tuple of facts about one moment of a run (`harness.search.states`). A new case
+enters the corpus if it reached such a state. A case leaves the corpus once other cases have reached
+all of its states. The corpus has at most `ENTRIES_MAX` cases; when it is full, it drops the case
+with the fewest states that no other case has reached. A case that fails does not enter, since most
+variations of it would fail in the same way; its states count as reached.
 
 The corpus depends only on the results, taken in the order of their seeds. So a resumed soak
 rebuilds it from the journal. The files in its folder are for people and for other soaks.
@@ -28,7 +29,7 @@ _STATES_SUFFIX: Final = ".states.json"
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The origin of a case: either the case of seed `parent` with `changes`, or a fresh draw."""
+    """The origin of a case: either the case of seed `parent` with `changes`, or a new one."""
 
     parent: int | None = None
     changes: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """The second file of an entry: everything except the case, which is in the first file."""
+    """The second file of an entry: everything except the case, which is in the first."""
 
     seed: int
     origin: Origin
@@ -67,7 +68,7 @@ class Corpus:
     def take(
         self, number: int, case: Case, origin: Origin, reached: Reached, *, failed: bool
     ) -> bool:
-        """Count the states that a case reached; return whether the case entered the corpus."""
+        """Count the states that a case reached; returns whether the case entered the corpus."""
         states = reached.states
         new = any(state not in self._runs for state in states)
         self._runs.update(states)
@@ -81,7 +82,7 @@ class Corpus:
         return True
 
     def _minimise(self) -> None:
-        """Drop entries whose states other entries all have, oldest first; then apply the limit."""
+        """Drop entries whose states other entries all have, oldest first. Then apply the limit."""
         holders: Counter[int] = Counter()
         for entry in self.entries.values():
             holders.update(entry.states)
@@ -98,7 +99,7 @@ class Corpus:
             del self.entries[min(self.entries, key=lambda number: (unique[number], number))]
 
     def choose(self, rng: random.Random) -> Entry:
-        """Draw an entry at random; entries that reached rarer states are drawn more often."""
+        """Draw an entry at random. Entries that reached rarer states are drawn more often."""
         entries = list(self.entries.values())
         if not self._weights:
             self._weights = [

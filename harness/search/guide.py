@@ -33,7 +33,7 @@ GENERATION_MIN: Final = 8
 GENERATION_MAX: Final = 64
 FRESH_EVERY: Final = 2
 TRIES_MAX: Final = 8
-"""The number of variations that are tried for a seed before it gets a fresh case."""
+"""How many variations are tried for a seed before it gets a fresh case."""
 
 
 def generations(first: int, last: int) -> Iterator[range]:
@@ -56,9 +56,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guide:
-    """Chooses the cases of a soak; the seed and the faults of its base `case` are ignored.
+    """Chooses the cases of a soak. The seed and the faults of its base `case` are ignored.
 
-    `case` is planned, but without random draws (`harness.plan.random_case.undrawn`).
+    `case` is planned, but without random choices (`harness.plan.random_case.undrawn`).
     """
 
     def __init__(self, case: Case, environment: Environment, search: Search) -> None:
@@ -83,7 +83,7 @@ class Guide:
         return {seed: self._proposal(seed) for seed in seeds}
 
     def learn(self, seed: int, proposal: Proposal, reached: Reached, *, failed: bool) -> None:
-        """Learn which states the run of a seed reached; call this in the order of seeds."""
+        """Learn which states the run of a seed reached. Call this in the order of seeds."""
         self.corpus.take(seed, proposal.case, proposal.origin, reached, failed=failed)
 
     def _proposal(self, seed: int) -> Proposal:

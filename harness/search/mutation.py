@@ -2,7 +2,7 @@
 
 A variation is a case that contains all of its faults as data, so it can be replayed and shrunk like
 any other. If it has the seed and options of its parent, its run equals the parent's run up to the
-first change. So a fault that is moved to a moment of the parent's run strikes in exactly that
+first change. So a fault that is moved to a moment of the parent's run begins in exactly that
 situation.
 """
 
@@ -44,7 +44,7 @@ _OPTIONS: Final = (
 class Material(msgspec.Struct, frozen=True, kw_only=True):
     """The material from which a variation is drawn.
 
-    `candidates` are the nemeses of the soak, `moments` come from the parent's run, `other` is
+    `candidates` are the nemeses of the soak. `moments` come from the parent's run. `other` is
     another case of the corpus, and `fresh` is a case drawn for this seed.
     """
 
@@ -55,7 +55,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Change = Callable[[random.Random, Case, Material], Case | None]
-"""A change of a case; it returns `None` if it does not apply to the case."""
+"""A change of a case. It returns `None` if it does not apply to the case."""
 
 
 def vary(rng: random.Random, case: Case, material: Material) -> tuple[Case, tuple[str, ...]]:
@@ -87,7 +87,7 @@ def _move(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _stretch(rng: random.Random, case: Case, _: Material) -> Case | None:
-    """Change the duration of a fault; a late fault may then outlive the chaos phase."""
+    """Change the duration of a fault. A late fault may then outlive the chaos phase."""
     horizon_ns = int(case.time_limit_s * NS_PER_S)
 
     def change(fault: Fault) -> dict[str, Any]:
@@ -99,19 +99,16 @@ def _stretch(rng: random.Random, case: Case, _: Material) -> Case | None:
 
 
 def _retarget(rng: random.Random, case: Case, _: Material) -> Case | None:
-    """Draw a fault's arguments again, so that it chooses other targets."""
     return _edit(rng, case, lambda fault: of_kind(rng, case, fault.nemesis))
 
 
 def _swap(rng: random.Random, case: Case, material: Material) -> Case | None:
-    """Replace a fault by one of another kind."""
     if not material.candidates:
         return None
     return _edit(rng, case, lambda _: of_kind(rng, case, rng.choice(material.candidates)))
 
 
 def _add(rng: random.Random, case: Case, material: Material) -> Case | None:
-    """Add a fault."""
     faults = case.faults or ()
     if not material.candidates or len(faults) >= FAULTS_MAX:
         return None
@@ -125,7 +122,6 @@ def _add(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _remove(rng: random.Random, case: Case, _: Material) -> Case | None:
-    """Remove a fault, unless it is the only one."""
     faults = list(case.faults or ())
     if len(faults) < 2:
         return None
@@ -134,7 +130,7 @@ def _remove(rng: random.Random, case: Case, _: Material) -> Case | None:
 
 
 def _at_event(rng: random.Random, case: Case, material: Material) -> Case | None:
-    """Let a fault wait for an event of a node, and often hit that node."""
+    """Let a fault wait for an event of a node, and often affect that node."""
     if not material.moments:
         return None
     kind = rng.choice(sorted(material.moments))
@@ -164,7 +160,7 @@ def _splice(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _reseed(_: random.Random, case: Case, material: Material) -> Case | None:
-    """Take the seed of the fresh case, which changes latencies and operations, but not faults."""
+    """Take the seed of the fresh case. This changes latencies and operations, but not faults."""
     return msgspec.structs.replace(case, seed=material.fresh.seed)
 
 
@@ -204,7 +200,7 @@ def _anywhere(rng: random.Random, case: Case) -> int:
 
 
 def _moment(rng: random.Random, case: Case, material: Material) -> int:
-    """Draw a moment shortly before or after an event; each kind of event is equally likely."""
+    """Draw a moment shortly before or after an event. Each kind of event is equally likely."""
     if not material.moments or not rng.randrange(3):
         return _anywhere(rng, case)
     at_ns = rng.choice(material.moments[rng.choice(sorted(material.moments))])
@@ -225,7 +221,7 @@ def _duration_ns(rng: random.Random, case: Case) -> int:
 
 
 def _triggered(rng: random.Random, fault: Fault, kind: str) -> str | None:
-    """Return the fault in words, with `when event KIND` instead of its time.
+    """Return the fault in words, with `when event KIND` in place of its time.
 
     Returns `None` if the fault cannot be written in words.
     """

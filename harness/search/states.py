@@ -3,9 +3,9 @@
 A guided search prefers cases that reached states which no earlier case reached. A state is a small
 tuple of facts about one moment, from the history and the events of nodes (`Env.event`). Examples:
 
-* a replica group: each node's role, how far its term and log position are behind, and whether it
-  is down; with the kinds of active faults;
-* a fault that strikes, with the last event and the role of its target, or with a kind of operation
+* a replica group: each node's role, how far its term and log position are behind, and whether it is
+  down; with the kinds of active faults;
+* a fault that begins, with the last event and the role of its target, or with a kind of operation
   in flight;
 * an operation that ends, with its outcome and the active faults; or with its outcome, the number of
   its attempts and the state of a group that has a fixed name;
@@ -31,12 +31,12 @@ from harness.cluster import CHECKPOINT, ClusterEvent
 from harness.ops import HARNESS, NEMESIS, Op, OpType, error_code
 
 MOMENTS_MAX: Final = 8
-"""The maximum number of moments that are kept per kind of event."""
+"""How many moments are kept for each kind of event."""
 KINDS_MAX: Final = 64
-"""The maximum number of kinds of events whose moments are kept; the rarest kinds are kept."""
+"""For how many kinds of events moments are kept. The rarest kinds are kept."""
 ATTEMPTS_MAX: Final = 4
 FAR: Final = 10
-"""The number of missing log entries from which a replica counts as far behind."""
+"""With this many missing log entries, a replica counts as far behind."""
 _ID: Final = re.compile(r"[0-9a-f]{8,}|\d+")
 _WIDTH: Final = 4
 _MAGNITUDES: Final = (2, 4, 16, 64)
@@ -46,7 +46,7 @@ class Reached(msgspec.Struct, frozen=True):
     """The states that a run reached, as packed digests, and moments of its events.
 
     `moments` maps a kind of event to the first moments, in ns after the start of the chaos phase,
-    at which a node announced it.
+    at which a node reported it.
     """
 
     packed: str
@@ -73,7 +73,7 @@ class _Member:
 
 
 class StateWatch:
-    """Observes one run; `on_op` and `on_event` must be called with every op and event, in order."""
+    """Observes one run. `on_op` and `on_event` must be called with every op and event, in order."""
 
     def __init__(self) -> None:
         self._reached: set[tuple[Any, ...]] = set()
@@ -143,7 +143,7 @@ class StateWatch:
         self._last[node], self._last_node = word, node
 
     def _on_life(self, event: ClusterEvent) -> None:
-        """Record that a node ended or started."""
+        """Record that a node has ended or started."""
         if event.kind == "node-exited":
             self._down.add(event.node)
         elif event.kind == "node-started":
@@ -180,11 +180,10 @@ class StateWatch:
     # --- states --------------------------------------------------------------------------------
 
     def _named(self) -> list[str]:
-        """Return the groups whose names are not random ids."""
         return [name for name in self._groups if _ID.search(name) is None]
 
     def _summary(self, group: str) -> tuple[Any, ...]:
-        """Return role, relative term and position, and life of each node, without its name."""
+        """Return each node's role, relative term and position, and whether it is down."""
         summary = self._summaries.get(group)
         if summary is None:
             members = self._groups[group]
@@ -217,7 +216,7 @@ class StateWatch:
 
 
 def _behind(entries: int) -> int:
-    """Classify how far a replica is behind: 0 is not at all, 1 a little, 2 far."""
+    """Say how far a replica is behind: 0 is not at all, 1 a little, 2 far."""
     return 0 if entries == 0 else 1 if entries < FAR else 2
 
 

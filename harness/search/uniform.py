@@ -49,7 +49,7 @@ def with_uniform_faults(case: Case, candidates: tuple[str, ...]) -> Case:
 
 
 def of_kind(rng: random.Random, case: Case, name: str) -> dict[str, Any]:
-    """Draw a fault of the nemesis `name`: its fields `nemesis` and `args`."""
+    """Draw a fault of the nemesis `name`; returns its fields `nemesis` and `args`."""
     target: Target = load_plugin("targets", case.target)
     nemesis = load_nemesis(name).for_target(target)
     if isinstance(nemesis, AimedNemesis):

@@ -1,9 +1,10 @@
 """Manages one soak from its first seed to its last, even if it is killed and resumed many times.
 
 `Campaign` has the finished seeds (the journal), the pending seeds, and the totals. A seed is
-finished when the journal has its result and, if its run is to be kept, the store or the sink (a
-lake that collects runs) has the run. The next soak retries crashed seeds, which have no verdict.
-The seeds may run in local worker processes, on Spark or, in a real environment, in this process.
+finished when the journal has its result. If its run is to be kept, the store or the sink (a lake
+that collects runs) must also have the run. The next soak retries crashed seeds, which have no
+verdict. The seeds may run in local worker processes, on Spark or, in a real environment, in this
+process.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The values, in addition to the case, that decide which cases run; empty for a swarm."""
+        """The values other than the case that decide which cases run; empty for a swarm."""
         if self.search == SWARM:
             return ()
         return (self.search,) if self.search == UNIFORM else (self.search, str(self.first))
@@ -90,7 +91,7 @@ class _Kept(msgspec.Struct, frozen=True):
     """The fields of `run.json` that show whether a stored run belongs to a seed's result."""
 
     digest: str
-    verdict: str  # code of another version may have judged the same history differently
+    verdict: str  # other code may have judged the same history differently
 
 
 class Campaign:
@@ -103,7 +104,7 @@ class Campaign:
     def __init__(self, spec: SoakSpec, *, fresh: bool, sink: OpenSink | None = None) -> None:
         """Take the lock and read the journal; `fresh` discards the journal.
 
-        `sink` opens a sink for the soak's name and the prefix of its runs; runs then move from the
+        `sink` opens a sink for the soak's name and the prefix of its runs. Runs then move from the
         store to this sink.
         """
         check_place(spec.store, spec.name)
@@ -116,7 +117,7 @@ class Campaign:
         self._proposals: dict[int, Proposal] = {}
         self.notes: list[str] = []
         self.tally = Tally()
-        self._looked = True  # whether the sink's list of its runs is current (`SunkRuns.look`)
+        self._looked = True  # the sink's list of its runs is current (`SunkRuns.look`)
         self.stopped: str | None = None
         """the reason why the soak must stop although seeds are left"""
         self._folder = spec.folder / SOAK_FOLDER
@@ -139,7 +140,7 @@ class Campaign:
             raise
 
     def _look_at_older(self, path: Path) -> None:
-        """Add a note if the code has changed; remove all but a few journals of older code."""
+        """Add a note if the code has changed. Remove all but a few journals of older code."""
         older = [other for other in self._folder.glob(f"{self.id.case}-*.log") if other != path]
         older.sort(key=lambda other: other.stat().st_mtime, reverse=True)
         if older and not path.exists():
@@ -163,7 +164,7 @@ class Campaign:
             shutil.rmtree(part, ignore_errors=True)
 
     def _go_on(self, *, fresh: bool) -> None:
-        """Count seeds that journal or sink show as finished; forget seeds that must run again."""
+        """Count the seeds that journal or sink show as finished; forget the ones to run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH and not self._guided:
@@ -174,7 +175,8 @@ class Campaign:
                 self.tally.take(result)
                 continue
             self._journal.forget(result.seed)
-        if self.sink is not None and not (fresh or self._guided):  # a lake has no reached states
+        # a lake does not have the states that runs reached
+        if self.sink is not None and not (fresh or self._guided):
             self._take_over(self.sink)
         if self.tally.seeds:
             wanted = counted(self.spec.seeds, "seed")
@@ -196,7 +198,7 @@ class Campaign:
         return wanted and result.verdict != CRASH
 
     def _take_over(self, sink: SunkRuns) -> None:
-        """Record results that are in the sink but not in the journal, such as another machine's."""
+        """Record results that only the sink has, such as the results of another machine."""
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
             settled = result.seed in self._journal or result.run != self.run_name(result.seed)
@@ -207,7 +209,7 @@ class Campaign:
     def _sinks(self, result: SeedResult) -> bool:
         """Whether the sink has the run of `result`.
 
-        If a killed soak left the run in the store, it is moved to the sink now.
+        If a killed soak left the run in the store, it moves to the sink now.
         """
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
@@ -240,7 +242,7 @@ class Campaign:
         return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
 
     def run_name(self, seed: int) -> str:
-        """Return the folder name of a seed's simulated run, the same in every repetition."""
+        """Return the folder name of a seed's simulated run, which is always the same."""
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:
@@ -251,7 +253,7 @@ class Campaign:
         return (seed for seed in seeds if seed not in self._journal)
 
     def waves(self) -> Iterator[Iterator[SeedJob]]:
-        """Yield the jobs of pending seeds in groups: in a guided search, one per generation.
+        """Yield the jobs of pending seeds in groups. In a guided search, a group is a generation.
 
         All jobs of a group must end before the next group is requested.
         """
@@ -278,7 +280,7 @@ class Campaign:
 
     @property
     def states(self) -> int:
-        """Return the number of states that all runs reached, including an incomplete generation."""
+        """The number of states that all runs reached, even in an incomplete generation."""
         if not self._guided:
             return 0
         reached = (result.reached for result in self.results() if result.reached is not None)
@@ -316,7 +318,7 @@ class Campaign:
         return 0 < self.spec.stop_after <= self.tally.verdicts[Verdict.INVALID.value]
 
     def take(self, result: SeedResult, *, sunk: bool = False) -> bool:
-        """Record one result; return whether to continue. `sunk`: the run is already in the sink.
+        """Record one result; returns whether to continue. `sunk` means that the sink has the run.
 
         If an executor runs a seed twice, the first result counts.
         """
@@ -344,7 +346,7 @@ class Campaign:
                 if proven:
                     self.tally.take(result)
                 raise
-            if result.run is None:  # if the store has a run of this seed, it is of older code
+            if result.run is None:  # if the store has a run of this seed, older code made it
                 shutil.rmtree(self.spec.folder / self.run_name(result.seed), ignore_errors=True)
             self.tally.take(result)
             folder = result.folder(self.spec.store, self.spec.name)
@@ -366,14 +368,14 @@ class Campaign:
             latest.unlink(missing_ok=True)
 
     def place_of(self, result: SeedResult) -> str:
-        """Return the folder with the run's files; empty if only the sink has the run."""
+        """Return the folder with the run's files; "" if only the sink has the run."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or self.sink is None or folder.is_dir():
             return "" if folder is None else str(folder)
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """Return the case file of a result; without a run (a crash), it is next to the journal."""
+        """Return the case file of a result; after a crash, it is next to the journal."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"

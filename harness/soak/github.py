@@ -36,7 +36,7 @@ def step_summary(
     parts = [f"<h3>{_inline(_headline(tally, groups, known))}</h3>\n", f"<p>{_inline(title)}</p>\n"]
     after = [f"<p>{_inline(line)}</p>\n" for line in lines]
     size = sum(len(part.encode()) for part in [*parts, *after])
-    bytes_max -= 500  # space for the table's head, and for the note if signatures are left out
+    bytes_max -= 500  # for the table's head, and for a note about left-out signatures
     rows: list[str] = []
     for group in groups:
         row = _row(group, known, replay(group.first))
@@ -57,7 +57,7 @@ def step_summary(
 
 
 def _headline(tally: Tally, groups: Sequence[FailureGroup], known: KnownFailures) -> str:
-    """Write the verdict in a line: `107 of 300 seeds invalid: 1 signature, known (KUDU-1234)`."""
+    """Return the verdict in a line: `107 of 300 seeds invalid: 1 signature, known (KUDU-1234)`."""
     if not groups:
         counts = ", ".join(f"{n} {name}" for name, n in tally.shown.items() if n)
         return f"{counted(tally.seeds, 'seed')}: {counts}" if counts else "no seed ran"
@@ -97,7 +97,7 @@ def _row(group: FailureGroup, known: KnownFailures, replay: str) -> str:
 
 
 def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
-    """Make one line of text, escaped for HTML; GitHub interprets no Markdown in HTML blocks."""
+    """Make one line of text, escaped for HTML. GitHub interprets no Markdown in HTML blocks."""
     flat = _CONTROL.sub(" ", text)
     if len(flat) > characters_max:
         flat = f"{flat[:characters_max]} ..."
@@ -125,7 +125,7 @@ def error_annotations(
 
 
 def _command(title: str, message: str) -> str:
-    """Return an `::error` command; escape values like `core/src/command.ts` of actions/toolkit."""
+    """Return an `::error` command, escaped like `core/src/command.ts` of actions/toolkit."""
     text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = name.replace(":", "%3A").replace(",", "%2C")

@@ -1,8 +1,9 @@
-"""Identifies a soak by digests of what determines its results: the case except its seed, and code.
+"""Identifies a soak by two digests, of its case and of the code.
 
-Two soaks with the same case digest write the same runs, so only one of them may run at a time. If
-the code digest is also the same, the second soak continues where the first stopped. The range of
-seeds and the number of workers do not affect results, so they are not part of the digests.
+Together they cover everything that determines the soak's results. The digest of the case leaves out
+the seed. Two soaks with the same case digest write the same runs, so only one of them may run at a
+time. If the code digest is also the same, the second soak continues where the first stopped. The
+range of seeds and the number of workers do not affect results, so they are not part of the digests.
 
 The code digest covers every file of `harness`, except the parts that workers never load, and of the
 packages of the plug-ins that the case names, whether they are built in or not. It also covers the
@@ -33,11 +34,11 @@ NOT_OF_WORKERS: Final = (
     "harness/formats",
     "harness/pytesting",
 )
-"""Modules that no run uses. A test checks that no worker loads any of these modules."""
+"""Modules that no run uses. A test checks that no worker loads them."""
 LIBRARIES: Final = ("msgspec", "numpy", "pyarrow")
 DIGITS: Final = 12
 SCHEMA: Final = 1
-"""Version of journals and run folders; a higher version restarts every soak."""
+"""The version of journals and run folders. A higher version restarts every soak."""
 
 
 class SoakId(msgspec.Struct, frozen=True):
@@ -53,8 +54,10 @@ class SoakId(msgspec.Struct, frozen=True):
 def soak_id(
     case: Case, *, environment: str, label: str | None, search: tuple[str, ...] = ()
 ) -> SoakId:
-    """Return the identity of a soak of a planned `case`; raises `UsageError` if a plug-in does not
-    load. `search` contains the other values that decide which cases the seeds run.
+    """Return the identity of a soak of a planned `case`; raises `UsageError`.
+
+    `search` contains the other values that decide which cases the seeds run. The error means that a
+    plug-in does not load.
     """
     base = msgspec.structs.replace(case, seed=0, faults=None)
     content = msgspec.json.encode([SCHEMA, base, environment, label, *search], order="sorted")
@@ -83,7 +86,7 @@ def code_digest(case: Case, environment: str) -> str:
 
 
 def other_code(case: Case, environment: str, code: str | None) -> str | None:
-    """Return why a soak that started with `code` must stop; `None` if the code is unchanged.
+    """Return why a soak that began with `code` must stop; `None` if the code is unchanged.
 
     The files are read again each time, because nodes in real environments load the current files
     when they start.
@@ -117,7 +120,7 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
 def _package_digest(package: str) -> str:
     """Return a digest of the names and contents of all files of a package.
 
-    The digest is cached, because a process never reloads its code.
+    It is cached, because a process never reloads its code.
     """
     total = hashlib.sha256()
     for name, path in package_files(package):

@@ -3,8 +3,8 @@
 `store/<name>/.soak/<case>-<code>.log` begins with a line that identifies the soak, followed by one
 line per result. A line is the CRC-32 of its JSON in eight hex digits, a space and the JSON. Each
 line is passed to the kernel in one `write`, so killing the soak loses no line. A power cut or a
-full disk may tear lines. Lines with a wrong checksum are ignored, and their seeds simply run again.
-If a seed has several lines, the last one counts.
+full disk may leave incomplete lines. Lines with a wrong checksum are ignored, and their seeds
+simply run again. If a seed has several lines, the last one counts.
 
 In memory each seed takes eight bytes: the position of its line.
 
@@ -69,13 +69,13 @@ class Journal:
     """An open journal of seeds `first .. last`. Raises `InfrastructureError` for disk errors."""
 
     def __init__(self, path: Path, header: str, first: int, last: int, *, fresh: bool) -> None:
-        """Open or create the journal; discard its content if `fresh`, or if its header differs."""
+        """Open or create the journal; `fresh` or a different header discards its content."""
         self.path = path
         self._first = first
         self._last = last
         self._offsets = array.array("q", [_ABSENT]) * (last - first + 1)
         self.dropped = 0
-        """The number of lines with a wrong checksum: torn by a power cut, a full disk or a kill."""
+        """The number of lines with a wrong checksum, after a power cut, a full disk or a kill."""
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(SeedResult)
         try:
@@ -92,7 +92,7 @@ class Journal:
             raise self._refusal(error) from error
 
     def _load(self, begin: bytes) -> bool:
-        """Find each seed's last valid line; return whether the journal belongs to this soak."""
+        """Find each seed's last valid line; returns whether the journal belongs to this soak."""
         self._file.seek(0)
         with open(self._file.fileno(), "rb", closefd=False) as reader:
             if reader.readline(LINE_BYTES_MAX) != begin:
@@ -105,7 +105,7 @@ class Journal:
         return True
 
     def _lines(self, reader: BinaryIO, offset: int) -> Iterator[tuple[int, SeedResult]]:
-        """Yield each valid line's position and result; set `_end` to the last full line's end."""
+        """Yield each valid line's position and result. Set `_end` to the last full line's end."""
         while line := reader.readline(LINE_BYTES_MAX):
             result = self._result(line)
             if result is None:
@@ -126,14 +126,14 @@ class Journal:
             return None
 
     def append(self, result: SeedResult) -> None:
-        """Record one result. After the return, a crash of the process does not lose the result."""
+        """Record one result. After the return, a crash of the process does not lose it."""
         line = _framed(self._encoder.encode(result))
         try:
             offset = self._end
             self._write(line)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._end)  # remove a torn line
+                self._file.truncate(self._end)  # remove an incomplete line
             raise self._refusal(error) from error
         if self._first <= result.seed <= self._last:
             self._offsets[result.seed - self._first] = offset

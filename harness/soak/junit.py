@@ -4,7 +4,7 @@ One test case is either one seed, whose name is the same in every soak, or one s
 seed is a `failure` with its signature, the findings of each checker and the replay command. An
 unknown or crashed seed is an `error`, and a seed that a known failure excuses is `skipped`. The
 pages of failing runs are attachments, in the form that Jenkins and GitLab read. The file is written
-as results are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a
+as results are read, in constant memory. Beyond `CASES_MAX`, passing seeds are left out, with a
 note. An unfinished soak has one more test case, an `error`, so that the file never looks like a
 success.
 """
@@ -33,7 +33,7 @@ _FORBIDDEN: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U000100
 
 
 def xml_text(text: str) -> str:
-    """Replace each character that XML 1.0 forbids even in escaped form by its code point in hex."""
+    """Replace each character that XML 1.0 forbids, even in escaped form, by its code in hex."""
     return _FORBIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
@@ -54,7 +54,7 @@ class JunitCase(NamedTuple):
 class JunitCases:
     """Makes test cases from a soak's results.
 
-    `folder` returns the folder with the files of a result's run; empty if no files are kept.
+    `folder` returns the folder with the files of a result's run, or "" if no files are kept.
     """
 
     replay: Callable[[SeedResult], str]
@@ -62,7 +62,7 @@ class JunitCases:
     known_failures: KnownFailures = NONE_KNOWN
 
     def by_seed(self, results: Iterable[SeedResult]) -> Iterator[JunitCase]:
-        """Yield one test case per seed; its name does not depend on the seed's result."""
+        """Yield one test case per seed. Its name does not depend on the seed's result."""
         for result in results:
             name, properties = f"seed {result.seed}", {"seed": str(result.seed)}
             properties["run"] = self.folder(result)
@@ -135,8 +135,8 @@ def write_junit(
     """Write a JUnit file completely or not at all.
 
     `cases` is called twice, because the file begins with the counts of cases. `started` and
-    `wall_s` are the start and the duration of the whole soak. `unfinished` says why it is
-    incomplete.
+    `wall_s` are the start and the duration of the whole soak. `unfinished` is the reason if the
+    soak is incomplete.
     """
     attributes = {"timestamp": f"{started:%Y-%m-%dT%H:%M:%S}", "time": f"{wall_s:.3f}"}
     try:

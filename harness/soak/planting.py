@@ -17,7 +17,7 @@ from harness.support.importing import import_module
 
 
 def load_defects(module: str) -> Mapping[str, PlantedDefect]:
-    """Return the defects of a module; raise `UsageError` if it does not load, or has none."""
+    """Return the defects of a module; raises `UsageError` if it does not load, or has none."""
     try:
         defects = getattr(import_module(module), "DEFECTS", None)
     except ImportError as error:
@@ -38,7 +38,7 @@ def load_defects(module: str) -> Mapping[str, PlantedDefect]:
 
 @contextlib.contextmanager
 def planted(place: str | None) -> Iterator[None]:
-    """Plant the defect `MODULE:NAME` while the block runs; `None` plants nothing.
+    """Plant the defect `MODULE:NAME` inside this context; `None` plants nothing.
 
     Raises `UsageError` if there is no such defect.
     """
@@ -54,7 +54,7 @@ def planted(place: str | None) -> Iterator[None]:
 
 
 def defect_digest(place: str | None) -> str:
-    """Return a digest of a defect and all Python files of its package; empty for `None`."""
+    """Return a digest of a defect and all Python files of its package; "" for `None`."""
     if place is None:
         return ""
     total = hashlib.sha256(place.encode())

@@ -53,11 +53,11 @@ def soak(
     on_result: Callable[[SeedResult], bool],
     crew: Crew | None = None,
 ) -> bool:
-    """Run all seeds of `work` on `jobs` worker processes; return whether to continue.
+    """Run all seeds of `work` on `jobs` worker processes; returns whether to continue.
 
-    `on_result` is called with each result, and returns whether to continue; its exceptions end the
-    soak. Ctrl-C takes effect only after `on_result` has returned. Workers of the `crew` are kept
-    for the next call. Raises `InfrastructureError` if no worker can be started.
+    `on_result` is called with each result, and returns whether to continue. An exception of
+    `on_result` ends the soak. Ctrl-C takes effect only after `on_result` has returned. Workers of
+    the `crew` are kept for the next call. Raises `InfrastructureError` if no worker can be started.
     """
     go_on = True
 

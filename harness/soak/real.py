@@ -1,7 +1,7 @@
 """Runs a soak's seeds one after the other in a real environment, and keeps every run.
 
 During a run, the environment handles Ctrl-C: the first Ctrl-C ends the workload, the run heals and
-is judged, and then the soak stops. A run whose workload was cut short is kept, but its seed is not
+is judged, and then the soak stops. A run whose workload ended early is kept, but its seed is not
 finished, so the next soak runs the seed again. No two runs of a seed are equal here, so the name of
 a run's folder contains the seed and the time. Nodes load their code when they start. So the code is
 compared before and after each run: if it has changed since the soak began, the run does not count.
@@ -35,10 +35,10 @@ def soak_one_by_one(
     listen: Callable[[int], Callable[[Op], None]] | None = None,
     conducting: Callable[..., Outcome] | None = None,
 ) -> bool:
-    """Run the seeds of `work` one after the other; return whether the user interrupted the soak.
+    """Run the seeds of `work` one after the other; returns whether the user interrupted the soak.
 
     The soak ends early if `on_result` returns false, or if a run has frozen. `listen` is called
-    before each seed and returns the listener for the run's ops. `conducting` is called instead of
+    before each seed and returns the listener for the run's ops. `conducting` is called in place of
     `conduct` (see `run_and_keep`).
 
     Raises `UsageError` for cases that this environment refuses. Raises `KeyboardInterrupt` for a
@@ -72,7 +72,7 @@ def _run(
     listener: Callable[[Op], None] | None,
     conducting: Callable[..., Outcome] | None,
 ) -> tuple[SeedResult, Outcome | None]:
-    """Run one seed; return its result, and the run's outcome (`None` if the run crashed)."""
+    """Run one seed; returns its result, and the run's outcome (`None` after a crash)."""
     plan = plan_case(job.case, environment)
     assert job.store is not None
     folder = RunFolder(Path(job.store), job.name, new_run_id(job.seed))

@@ -39,8 +39,8 @@ SEEDS_SHOWN_MAX: Final = 10
 OTHER_SIGNATURES: Final = "other signatures"
 _WORST_FIRST: Final = (Verdict.INVALID.value, CRASH, Verdict.UNKNOWN.value)
 MEASURES: Final = ("wall_s", "cpu_s", "memory_bytes", "kept_bytes")
-"""Fields of a result that may differ in a second run of the same seed (`run.json` contains times,
-so even the number of kept bytes varies)."""
+"""Fields of a result that may differ in a second run of the same seed. (`run.json` contains times,
+so even the number of kept bytes varies.)"""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,20 +52,20 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     store: str | None
     name: str
-    run_prefix: str  # prefix of the run's folder below store/name
+    run_prefix: str  # how the name of the run's folder below store/name begins
     label: str | None = None
     keep: str = KEEP_ALL
-    code: str | None = None  # digest of the code that must run the job; `None` accepts any code
-    lake: str | None = None  # lake to which remote executors append runs; ignored by local workers
-    reporters: tuple[str, ...] = ()  # reporters that a remote executor applies to failing runs
-    artefacts: int = 0  # number of failing runs for which a remote executor makes artefacts
+    code: str | None = None  # the digest of the code that must run the job; `None`: any
+    lake: str | None = None  # the lake for runs of remote executors; not for local workers
+    reporters: tuple[str, ...] = ()  # reporters that a remote executor runs on failing runs
+    artefacts: int = 0  # how many failing runs get artefacts from a remote executor
     defect: str | None = None  # MODULE:NAME of a defect to plant (`harness.soak.planting`)
-    number: int | None = None  # the seed's number in the soak, if it differs from the case's
-    observe: bool = False  # whether the result must contain the states that the run reached
+    number: int | None = None  # the seed in the soak, if it differs from the case's
+    observe: bool = False  # the result must contain the states that the run reached
 
     @property
     def seed(self) -> int:
-        """The number of the seed in the soak; a guided search's case may have another seed."""
+        """The seed in the soak. In a guided search, the case may have another seed."""
         return self.case.seed if self.number is None else self.number
 
     @property
@@ -88,13 +88,13 @@ class CheckerVerdict(msgspec.Struct, frozen=True):
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one seed. `stop` is the reason to ignore the result and stop the soak."""
+    """The result of one seed; `stop` is the reason to ignore the result and stop the soak."""
 
     seed: int
     verdict: str  # one of VERDICTS
     reason: str
     checker: str | None = None
-    signature: str = ""  # signature of the worst finding; equal failures have equal signatures
+    signature: str = ""  # of the worst finding; equal failures have equal signatures
     checkers: tuple[CheckerVerdict, ...] = ()  # one entry per checker, if the run failed
     digest: str | None = None
     ops: int = 0
@@ -105,9 +105,9 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop: str | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    memory_bytes: int = 0  # the worker's peak memory up to the end of the seed
+    memory_bytes: int = 0  # the worker's peak memory until the end of the seed
     kept_bytes: int = 0
-    permitted: dict[str, int] = {}  # permit -> number of uses
+    permitted: dict[str, int] = {}  # permit: number of uses
     reached: Reached | None = None
 
     @property
@@ -140,18 +140,18 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 
     @property
     def seeds_text(self) -> str:
-        """Format number and list of the seeds: `3 seeds: 4, 9, 11`."""
+        """The number and the list of the seeds as text: `3 seeds: 4, 9, 11`."""
         seeds = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
         more = " ..." if self.count > SEEDS_SHOWN_MAX else ""
         return f"{counted(self.count, 'seed')}: {seeds}{more}"
 
     @property
     def shapes_text(self) -> str:
-        """Format the most frequent shapes, each with its number of seeds."""
+        """The most frequent shapes as text, each with its number of seeds."""
         return shapes_text(self.shapes)
 
     def take(self, result: SeedResult) -> None:
-        """Add a seed; seeds come in ascending order."""
+        """Add a seed. Seeds come in ascending order."""
         self.count += 1
         if shape := split(result.signature)[1]:
             self.shapes[shape] += 1
@@ -160,7 +160,7 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 
 
 def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
-    """Group failing seeds by verdict and signature; sort by verdict, worst first, then by size.
+    """Group failing seeds by verdict and signature; the worst verdict and largest group come first.
 
     If there are more than `GROUPS_MAX` groups, all other seeds with the same verdict are one group.
     """
@@ -181,7 +181,7 @@ def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
 
 
 class Tally(msgspec.Struct):
-    """Totals over a soak's results; their memory does not grow with the number of seeds."""
+    """Totals over a soak's results. Their memory does not grow with the number of seeds."""
 
     verdicts: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     ops: int = 0
@@ -192,7 +192,7 @@ class Tally(msgspec.Struct):
     valid_kept: int = 0
     valid_bytes: int = 0
     failing_bytes: int = 0
-    permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # permit -> [seeds, uses]
+    permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # permit: [seeds, uses]
 
     def take(self, result: SeedResult) -> None:
         self.verdicts[result.verdict] += 1
@@ -233,7 +233,7 @@ class Tally(msgspec.Struct):
 def exit_code_of(verdicts: Iterable[str]) -> int:
     """Return the exit code of the worst verdict: invalid, then crash, then unknown.
 
-    If there are no verdicts, return the exit code of unknown.
+    If there are no verdicts, it is the exit code of unknown.
     """
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:

@@ -37,7 +37,7 @@ from harness.store import RunFolder
 from harness.verdict.judge import Judgement
 from harness.verdict.signature import SEPARATOR, SIGNATURE, rule_of_words
 
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # an address in the repr of an object
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # an address in the `repr` of an object
 
 
 def run_seed(job: SeedJob) -> SeedResult:
@@ -81,7 +81,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
         code=job.code,
         observer=watch,
     )
-    if kept.outcome.stop_asked:  # the history was cut short, so it does not only depend on the seed
+    if kept.outcome.stop_asked:  # the history ended early, so it does not depend on the seed alone
         return stopped(job, f"seed {job.seed} was interrupted")
     result = result_of(job, kept)
     if watch is not None:
@@ -89,7 +89,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
     if not isinstance(kept.unkept, HistoryError):
         return result
     if result.verdict != Verdict.INVALID.value:
-        raise kept.unkept  # this history cannot be stored on any machine
+        raise kept.unkept  # no machine can store this history
     reason = shortened(f"{result.reason} (the run could not be kept: {kept.unkept})")
     return msgspec.structs.replace(result, reason=reason, stop=None)  # the failure is proven
 
@@ -135,7 +135,7 @@ def _verdict_of(result: CheckResult) -> CheckerVerdict:
 
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
-    """Return the result of a seed without a verdict, whose run crashed for this `reason`."""
+    """Return the result of a seed whose run crashed for this `reason`, without a verdict."""
     return SeedResult(
         seed=job.seed,
         verdict=CRASH,
@@ -146,7 +146,7 @@ def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
 
 
 def stopped(job: SeedJob, why: str) -> SeedResult:
-    """Return a result that stops the soak for the reason `why`; the seed will run again."""
+    """Return a result that stops the soak for the reason `why`. The seed will run again."""
     return SeedResult(seed=job.seed, verdict=CRASH, reason=why, stop=why)
 
 

@@ -20,7 +20,7 @@ _FIRST: Final = 1 << MANTISSA_BITS
 
 
 def lat_bucket(latency_ns: int) -> int:
-    """The bucket of a latency; a negative latency (the clock stepped back) counts as 0."""
+    """Return the bucket of a latency. A negative one (the clock stepped back) counts as 0."""
     if latency_ns < _FIRST:
         return max(latency_ns, 0)
     exponent = latency_ns.bit_length() - 1
@@ -35,7 +35,7 @@ def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     values = np.maximum(np.asarray(latencies_ns, np.int64), 0)
     exponent = np.zeros(values.shape, np.int64)
     rest = values.copy()
-    for bits in (32, 16, 8, 4, 2, 1):  # find the position of the leading bit by bisection
+    for bits in (32, 16, 8, 4, 2, 1):  # find the leading bit by bisection
         high = rest >> bits
         more = high > 0
         exponent[more] += bits

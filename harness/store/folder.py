@@ -24,7 +24,7 @@ from harness.verdict.signature import Failure
 
 STAGED_SUFFIX: Final = ".part"
 SHRUNK_SUFFIX: Final = "-shrunk"
-"""The suffix that `harness shrink` adds to a run's name to name the shrunk run."""
+"""`harness shrink` adds this suffix to a run's name to name the shrunk run."""
 OPS_LOG: Final = "ops.log"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -35,7 +35,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     run: str
     environment: str
-    started: str  # the time of the start in ISO 8601, UTC
+    started: str  # in ISO 8601, UTC
     wall_s: float
     verdict: Verdict
     digest: str
@@ -43,18 +43,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     warnings: tuple[str, ...] = ()
     label: str | None = None  # distinguishes runs in reports, such as a version under test
-    interrupted: bool = False  # the user cut the run short; only its first part was judged
+    interrupted: bool = False  # the user stopped the run; only its first part was judged
     simulated_s: float | None = None  # virtual seconds; `None` for a run in real time
-    failure: Failure | None = None  # the worst finding; `None` if it passed, and in older files
+    # the worst finding; `None` if the run passed, and in older files
+    failure: Failure | None = None
     frozen: str | None = None  # the cluster that a violation froze, with `--freeze`
 
 
 class StoredRun(msgspec.Struct, frozen=True):
-    """A run as read from the store. If it was cut short, `record` is `None` and `note` has the
-    reason.
+    """A run as read from the store.
 
-    If `foreign`, record and results belong to another history than the stored one, and `note` says
-    so.
+    If the run ended early, `record` is `None` and `note` has the reason. `foreign` means that
+    record and results belong to another history than the stored one; `note` says so.
     """
 
     folder: Path
@@ -66,13 +66,13 @@ class StoredRun(msgspec.Struct, frozen=True):
 
 
 def new_run_id(seed: int) -> str:
-    """A unique name for a run: UTC time to the millisecond, seed, and process number."""
+    """Return a unique name for a run: UTC time to the millisecond, seed, and process number."""
     now = dt.datetime.now(tz=dt.UTC)
     return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}-{seed}-{os.getpid()}"
 
 
 def shrunk_name(run: str) -> str:
-    """The name of the run that `harness shrink` makes from a run; both have the same parent."""
+    """Return the name of the run that `harness shrink` makes. Both runs have the same parent."""
     return f"{run[: 100 - len(SHRUNK_SUFFIX)]}{SHRUNK_SUFFIX}"
 
 
@@ -88,7 +88,7 @@ def check_name(text: str, flag: str) -> None:
 def check_place(store: Path, name: str) -> None:
     """Raise `UsageError` if `store` or `store/name` exists but is not a folder.
 
-    A lack of space or permission is only found when a file is written.
+    A lack of space or permission is only noticed when a file is written.
     """
     places = [(store / name, "--name"), *((each, "--store") for each in (store, *store.parents))]
     for path, flag in places:
@@ -104,8 +104,8 @@ class RunFolder:
     """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disk
     errors.
 
-    A staged run is built under a hidden name, which readers ignore, and `publish` renames it: after
-    a kill at any moment the store has the whole run or nothing of it.
+    A staged run is built under a hidden name, which readers ignore, and `publish` renames it. So
+    after a kill at any moment the store has the whole run or nothing of it.
 
     The folder of a run that is not staged is locked until `finish` or the end of the process
     (`is_being_written`).
@@ -114,8 +114,9 @@ class RunFolder:
     def __init__(
         self, store: Path, name: str, run_id: str, *, staged: bool = False, latest: bool = True
     ) -> None:
-        """Create the folder `store/name/run_id`, and make `store/name/latest` link to it. For a
-        staged run, `publish` does both. Without `latest`, the link stays as it is.
+        """Create the folder `store/name/run_id`, and make `store/name/latest` link to it.
+
+        For a staged run, `publish` does both. Without `latest`, the link stays as it is.
         """
         check_name(name, "--name")
         check_name(run_id, "run")
@@ -137,8 +138,9 @@ class RunFolder:
             raise self._refusal(error) from error
 
     def publish(self, *, latest: bool) -> Path:
-        """Rename a staged run to its final name, replacing an older run of that name; return the
-        new path.
+        """Rename a staged run to its final name; returns the new path.
+
+        An older run of that name is replaced.
         """
         final = self.path.parent / self.run_id
         old = self.path.with_name(f"{self.path.name}.old{STAGED_SUFFIX}")
@@ -180,7 +182,7 @@ class RunFolder:
         return OpLog(self.path / OPS_LOG)
 
     def seal(self, history: History, *, label: str | None = None) -> None:
-        """Write `history.parquet`, then drop `ops.log`."""
+        """Write `history.parquet`, and then remove `ops.log`."""
         path = self.path / "history.parquet"
         write_parquet(path, history, run=self.run_id, seed=self._seed, label=label)
         (self.path / OPS_LOG).unlink(missing_ok=True)
@@ -192,7 +194,7 @@ class RunFolder:
         )
 
     def finish(self, record: RunRecord) -> None:
-        """Write `run.json`: from now on the run is complete."""
+        """Write `run.json`, which completes the run."""
         self._replace("run.json", msgspec.json.format(msgspec.json.encode(record, order="sorted")))
         if self._unlock is not None:
             self._unlock()
@@ -213,7 +215,7 @@ class RunFolder:
 
 
 def is_being_written(folder: Path) -> bool:
-    """Whether a live process is still writing the run in `folder`, by its lock on the folder."""
+    """Whether a live process is still writing the run in `folder`, according to its lock."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -230,7 +232,7 @@ def is_being_written(folder: Path) -> bool:
 
 
 def _locked(folder: Path) -> int:
-    """Open a folder, lock it if its file system supports locks, and return the descriptor."""
+    """Open a folder and lock it if its file system supports locks; returns the descriptor."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -238,8 +240,10 @@ def _locked(folder: Path) -> int:
 
 
 def load_run(path: Path | str) -> StoredRun:
-    """Read a run's folder, sealed or incomplete; raises `UsageError` if it is not the folder of a
-    run, and `HistoryError` if its history is damaged.
+    """Read a run's folder, sealed or incomplete.
+
+    Raises `UsageError` if it is not the folder of a run, and `HistoryError` if its history is
+    damaged.
     """
     try:
         return _load_run(Path(path))
@@ -261,7 +265,8 @@ def _load_run(path: Path) -> StoredRun:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path / 'run.json')!r} is not valid: {error}") from error
     if (path / "history.parquet").is_file():
-        history = read_parquet(path / "history.parquet")  # this also checks the footer's digest
+        # this also checks the digest in the footer
+        history = read_parquet(path / "history.parquet")
         if record is None:
             return StoredRun(path, case, history, None, "the run was sealed but not finished")
         other = _another(path / "history.parquet", record)
@@ -278,7 +283,7 @@ def _load_run(path: Path) -> StoredRun:
 
 
 def _another(path: Path, record: RunRecord) -> str | None:
-    """Return a note if the sealed file contains a history that `record` does not describe."""
+    """Return a note if `record` does not describe the history in the sealed file."""
     sealed_as = read_footer(path).digest
     if not sealed_as or sealed_as == record.digest:
         return None

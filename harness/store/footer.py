@@ -35,8 +35,9 @@ _NS_PER_OP_AND_OPEN: Final = 1_500
 
 
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
-    """The footer of a sealed history. For a file of version 1, it has only the values that can be
-    known without reading ops.
+    """The footer of a sealed history.
+
+    For a file of version 1, it has only the values that are known without reading ops.
     """
 
     digest: str
@@ -58,20 +59,20 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_of(n_ops: int, open_max: int) -> int:
-    """Return the estimated CPU ns for checking a history of `n_ops` rows, in which at most
-    `open_max` operations are open at the same time.
+    """Return the estimated CPU ns for checking a history of `n_ops` rows.
 
-    The estimate is fitted to simulated runs of the catalog. For other models the cost differs by a
-    factor that is the same for all their histories.
+    At most `open_max` operations are open at the same time. The estimate is fitted to simulated
+    runs of the catalog. For other models the cost differs by a factor that is the same for all
+    their histories.
     """
     return n_ops * (_NS_PER_OP + _NS_PER_OP_AND_OPEN * open_max)
 
 
 def open_sealed(path: Path) -> Any:
-    """Open a sealed history and return its `pyarrow.parquet.ParquetFile`; raises `HistoryError` if
-    the file is not a sealed history.
+    """Open a sealed history; returns its `pyarrow.parquet.ParquetFile`.
 
-    Each page's checksum is verified when the page is read.
+    Raises `HistoryError` if the file is not a sealed history. Each page's checksum is verified when
+    the page is read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -82,7 +83,8 @@ def open_sealed(path: Path) -> Any:
         file = pq.ParquetFile(
             path,
             page_checksum_verification=True,
-            pre_buffer=False,  # buffering copies the file, which only pays for remote stores
+            # buffering copies the file, which is worthwhile only for remote stores
+            pre_buffer=False,
         )
         names = file.schema_arrow.names
     except (OSError, pa.ArrowException) as error:
@@ -104,14 +106,15 @@ def first_line(error: BaseException) -> str:
 
 
 def read_footer(path: Path) -> Footer:
-    """The footer of a sealed history; raises `HistoryError` for torn, foreign or invalid files."""
+    """Return the footer of a sealed history; raises `HistoryError` for any other file."""
     with open_sealed(path) as file:
         return footer_of(path, file.schema_arrow, file.metadata.num_rows)
 
 
 def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
-    """Return the footer in the `schema` of a file with this number of rows; raises `HistoryError`
-    if the footer is invalid or contradicts the number of rows.
+    """Return the footer in the `schema` of a file with this number of rows.
+
+    Raises `HistoryError` if the footer is invalid or contradicts the number of rows.
     """
     texts = {
         name.decode(errors="replace"): value.decode(errors="replace")

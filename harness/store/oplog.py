@@ -40,7 +40,7 @@ class OpLog:
         self._write(MAGIC)
 
     def append(self, op: Op) -> None:
-        """Record one op; after the return, a crash of this process cannot lose it."""
+        """Record one op. After the return, a crash of this process cannot lose it."""
         payload = encode_op(op)
         if len(payload) > RECORD_BYTES_MAX:
             raise InfrastructureError(
@@ -68,18 +68,20 @@ class OpLog:
 
 
 class OpTail:
-    """Reads a log that another process writes: each `read` returns the new ops."""
+    """Reads a log that another process writes. Each `read` returns the new ops."""
 
     def __init__(self, path: Path) -> None:
-        """Prepare to read the file, which may not exist yet."""
+        """Prepare to read the file, which need not exist yet."""
         self._path = path
         self._offset = 0
         self._rest = b""
         self._decoder = msgspec.json.Decoder(Op)
 
     def read(self) -> list[Op]:
-        """Return the ops that were written since the last call, up to a record in progress; raises
-        `HistoryError` for a damaged record.
+        """Return the ops that were written since the last call.
+
+        A record that is still being written is left for the next call. Raises `HistoryError` for a
+        damaged record.
         """
         try:
             with self._path.open("rb") as file:
@@ -106,7 +108,7 @@ class OpTail:
 
 
 def read_log(path: Path) -> tuple[list[Op], str | None]:
-    """Return the ops of a log, and a sentence about its torn end, or `None` if it is whole.
+    """Return the ops of a log, and a sentence about its incomplete end, or `None`.
 
     Raises `HistoryError` for damage that a crash cannot explain (a bad record followed by more
     records).
@@ -159,7 +161,7 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
 
 
 def _payload(data: bytes, offset: int) -> bytes | None:
-    """Return the op's JSON in the record at `offset`; `None` if the file ends inside the record."""
+    """Return the op's JSON in the record at `offset`; `None` if the file ends inside it."""
     if offset + _HEADER.size > len(data):
         return None
     length, _ = _HEADER.unpack_from(data, offset)
@@ -170,10 +172,10 @@ def _payload(data: bytes, offset: int) -> bytes | None:
 
 
 def _next_record(data: bytes, offset: int) -> int | None:
-    """The offset of the next whole record after the header at `offset`, if there is one.
+    """Return the offset of the next whole record after the header at `offset`, or `None`.
 
-    A torn record is the last record of a log. If a whole record follows, the record is not torn but
-    has a damaged length. The search looks for `{"`, since every payload begins with this and ends
+    Only the last record of a log can be incomplete. If a whole record follows, the record has a
+    damaged length instead. The search looks for `{"`, since every payload begins with this and ends
     with `}`. It computes checksums over at most `_SEARCH_PASSES` times the size of the file. Text
     never looks like a header, so a log that needs more checksums was forged, and the next candidate
     counts as a record.

@@ -42,8 +42,7 @@ _CODES: Final = {"int32": "i", "int64": "q"}
 _TEXT_BYTES_MAX: Final = 2**31 - 1
 ROWS_AT_ONCE: Final = 1 << 16
 """The number of rows that exist as Python objects at a time. Rows as Python objects take twenty
-times as much memory as columns.
-"""
+times as much memory as columns."""
 _ATTEMPT: Final = ("node", "start", "end", "outcome")
 _ACTORS: Final[dict[str, int]] = dict(zip(ACTORS, (-1, -2), strict=True))
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
@@ -127,10 +126,10 @@ def write_table(path: Path, table: pa.Table, footer: Footer) -> None:
 
 
 def table_of(history: History) -> tuple[pa.Table, int]:
-    """Return the history as a table of `schema_of`, and the maximum number of operations that were
-    open at the same time.
+    """Return the history as a table of `schema_of`.
 
-    Raises `HistoryError` for values that the columns cannot store.
+    The second item is the maximum number of operations that were open at the same time. Raises
+    `HistoryError` for values that the columns cannot store.
     """
     import pyarrow as pa
 
@@ -199,7 +198,7 @@ def _columns(
 
 
 def _number(op: Op) -> int:
-    """The number of a process in the file; raises `HistoryError` for a process without a number."""
+    """Return the number of a process in the file; raises `HistoryError` if it has none."""
     if isinstance(op.process, str):
         if op.process not in _ACTORS:
             raise HistoryError(
@@ -213,7 +212,7 @@ def _number(op: Op) -> int:
 
 
 def read_parquet(path: Path) -> History:
-    """Read a sealed history; raises `HistoryError` for foreign, torn or altered files."""
+    """Read a sealed history; raises `HistoryError` for a foreign, damaged or altered file."""
     table, footer = read_sealed(path)
     try:
         history = History(ops_of_table(path, table))
@@ -228,8 +227,9 @@ def read_parquet(path: Path) -> History:
 
 
 def read_sealed(path: Path) -> tuple[pa.Table, Footer]:
-    """Return all rows and the footer of a sealed history; raises `HistoryError` if the file is
-    damaged or is not a sealed history.
+    """Return all rows and the footer of a sealed history.
+
+    Raises `HistoryError` if the file is damaged or is not a sealed history.
     """
     import pyarrow as pa
 
@@ -269,8 +269,9 @@ def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
 
 
 def _typed(path: Path, table: pa.Table) -> pa.Table:
-    """Return the table with the column types of `schema_of`; raises `HistoryError` for nulls in
-    required columns.
+    """Return the table with the column types of `schema_of`.
+
+    Raises `HistoryError` for nulls in required columns.
     """
     import pyarrow as pa
 

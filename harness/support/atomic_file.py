@@ -18,7 +18,7 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def descriptor_of(path: Path) -> int | None:
-    """Return the descriptor number that a path such as `/dev/stdout` refers to, else `None`.
+    """Return the descriptor that a path such as `/dev/stdout` refers to, else `None`.
 
     Such a path must not be opened or replaced. If the shell redirects the descriptor to a plain
     file, opening the path again would overwrite earlier output, and a rename would remove

@@ -7,8 +7,9 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return `~/.cache/catalog-harness`, or `catalog-harness` below `XDG_CACHE_HOME` if this is
-    set; create the folder if it is missing.
+    """Return `~/.cache/catalog-harness`, and create it if it is missing.
+
+    If `XDG_CACHE_HOME` is set, the folder is in that folder.
     """
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "catalog-harness"

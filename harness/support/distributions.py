@@ -44,8 +44,9 @@ def packages_of(distribution: Distribution) -> list[str]:
 
 
 def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
-    """Return (`PACKAGE/...`, path) of each file of a package or module, except compiled files;
-    raises `UsageError` if the package is missing.
+    """Return (`PACKAGE/...`, path) of each file of a package or module, except compiled files.
+
+    Raises `UsageError` if the package is missing.
     """
     spec = importlib.util.find_spec(package)
     if spec is None:

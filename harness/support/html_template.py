@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 
 def filled(template: str, fillings: Mapping[str, str]) -> str:
-    """Return `template` with `fillings` in place of its placeholders; inserted text is never
-    searched for placeholders.
+    """Return `template` with `fillings` in place of its placeholders.
+
+    Inserted text is never searched for placeholders.
     """
     parts = template.split("@@")
     parts[1::2] = [fillings[name] for name in parts[1::2]]

@@ -1,6 +1,6 @@
 """HTTP/1.1, based on h11: the server for APIs and pages, and `fetch` for clients.
 
-h11 implements the protocol and most of its limits; this module adds sockets, timeouts and size
+h11 implements the protocol and most of its limits. This module adds sockets, timeouts and size
 limits. A server on the loopback device accepts only requests whose `Host` header names that device.
 Other servers also accept addresses, and names without a dot (`harness.support.loopback`). h11 is
 imported at the first connection: nodes start often, and most never serve a page.
@@ -34,7 +34,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A whole request; header names are in lower case."""
+    """A whole request. Header names are in lower case."""
 
     method: str
     target: str
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole response; header names of a received response are in lower case."""
+    """A whole response. Header names of a received response are in lower case."""
 
     status: int
     body: bytes = b""
@@ -72,9 +72,7 @@ class Limits:
 
 
 class HttpServer:
-    """A server on one port, with one handler for all requests; `spawn` starts a task per
-    connection.
-    """
+    """A server on one port with one handler; `spawn` starts a task per connection."""
 
     def __init__(self, handler: Handler, limits: Limits, *, spawn: Spawn | None = None) -> None:
         self._handler = handler
@@ -91,8 +89,9 @@ class HttpServer:
         task.add_done_callback(self._tasks.discard)
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on `host` and `port`; return the address that was bound. Raises `OSError` if the
-        server cannot listen there.
+        """Listen on `host` and `port`; returns the address that was bound.
+
+        Raises `OSError` if the server cannot listen there.
         """
         self._server = await asyncio.start_server(self._accepted, host, port)
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
@@ -164,8 +163,9 @@ class HttpServer:
     async def _read_request(
         self, connection: h11.Connection, reader: asyncio.StreamReader
     ) -> Request | None:
-        """Return the next request, or `None` if the client hung up; raises
-        `h11.RemoteProtocolError` for an invalid request.
+        """Return the next request, or `None` if the client hung up.
+
+        Raises `h11.RemoteProtocolError` for an invalid request.
         """
         import h11
 
@@ -209,9 +209,7 @@ class HttpServer:
 
 
 def _headers(message: h11.Request | h11.Response) -> dict[str, str]:
-    """Map each header's name, in lower case, to its value; the values of a repeated header are
-    joined.
-    """
+    """Map each header's name, in lower case, to its value; repeated values are joined."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in message.headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -225,7 +223,7 @@ def _sent(connection: h11.Connection, event: Any) -> bytes:
 
 
 async def hang_up(writer: asyncio.StreamWriter, *, abort: bool = True) -> None:
-    """Close a connection and consume its error, so that asyncio does not log the error later."""
+    """Close a connection and retrieve its error, so that asyncio does not log it later."""
     if abort:
         writer.transport.abort()
     else:
@@ -235,8 +233,7 @@ async def hang_up(writer: asyncio.StreamWriter, *, abort: bool = True) -> None:
 
 
 def unread(reader: asyncio.StreamReader) -> bytes | None:
-    """Take the bytes that have already arrived: `None` if there are none, `b""` at the stream's
-    end.
+    """Take the bytes that have already arrived: `None` without any, `b""` at the stream's end.
 
     Bytes that arrive after a whole answer belong to no request, but the next request would take
     them as its answer. No public method looks into the buffer without waiting, so this function
@@ -262,7 +259,7 @@ async def fetch(
     headers: Iterable[tuple[str, str]],
     body: bytes = b"",
 ) -> tuple[Response, bool]:
-    """Send a request; return its response, and whether the connection can be used again.
+    """Send a request; returns its response, and whether the connection can be used again.
 
     `headers` must have a Host. Raises `OSError`, `EOFError` for a response that ends early, and
     `ValueError` for a response that is malformed or too long.

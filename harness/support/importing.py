@@ -41,7 +41,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def _add_place(top: str) -> None:
-    """Make Python search the harness's packages, too, for submodules of this package."""
+    """Make Python also search the harness's packages for submodules of this package."""
     package, folder = importlib.import_module(top), str(_ROOT / top)
     places = getattr(package, "__path__", None)
     if places is None:
@@ -53,8 +53,9 @@ def _add_place(top: str) -> None:
 
 
 def hidden_by(name: str) -> str:
-    """Return a sentence about the user's file that was imported instead of the harness's module
-    `name`, with the fix; empty if there is no such file.
+    """Return a sentence about the user's file that hides the harness's module `name`, or "".
+
+    The sentence ends with the fix.
     """
     module, top = sys.modules.get(name), name.partition(".")[0]
     file = getattr(module, "__file__", None)
@@ -64,8 +65,9 @@ def hidden_by(name: str) -> str:
 
 
 def missing_extra(error: BaseException, distribution: Distribution) -> tuple[str, str] | None:
-    """For the module that `error` did not find, return its package and the extra of the
-    distribution that installs the package; `None` if no extra does.
+    """Return the package that `error` did not find, and the extra that would install it.
+
+    The extra belongs to the distribution. Returns `None` if no extra installs the package.
     """
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None

@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 from harness.errors import HarnessError, TargetError, described
 
 PLUGIN_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt)
-"""Exceptions that a plug-in itself may raise; a handler must let `UserInterrupt` through first."""
+"""Exceptions that a plug-in itself may raise. A handler must let `UserInterrupt` through first."""
 _ERROR_CHARACTERS_MAX: Final = 300
 
 
@@ -29,7 +29,7 @@ class UserInterrupt(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def blaming(what: str) -> Iterator[None]:
-    """Turn an exception in the block into a `TargetError` that names `what`, a method of a plug-in.
+    """Turn an exception in the block into a `TargetError` that names `what`, a plug-in's method.
 
     Errors that the harness raises on purpose pass unchanged.
     """
@@ -50,20 +50,20 @@ def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = Non
 
 
 def telling_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block runs, Ctrl-C raises `UserInterrupt`, if SIGINT has Python's own handler."""
+    """Make Ctrl-C raise `UserInterrupt` inside this context, if SIGINT has Python's own handler."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return contextlib.nullcontext()
     return _handling(raise_interrupt, signal.SIGINT)
 
 
 def sigterm_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block runs, SIGTERM has the same effect as Ctrl-C."""
+    """Make SIGTERM work like Ctrl-C inside this context."""
     return _handling(raise_interrupt, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def holding_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the block ends; a second signal interrupts the block."""
+    """Delay Ctrl-C and SIGTERM until the block ends. A second signal interrupts the block."""
     asked = False
 
     def hold(number: int, frame: FrameType | None) -> None:
@@ -80,8 +80,9 @@ def holding_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
-    """Handle these signals with `handler` while the block runs; do nothing outside of the main
-    thread, since only that thread can handle signals.
+    """Handle these signals with `handler` inside this context.
+
+    Outside of the main thread, which alone can handle signals, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

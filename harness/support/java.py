@@ -18,14 +18,15 @@ _ERRORS_MAX: Final = 1000
 
 
 def java_program() -> str | None:
-    """The path of `java` in JAVA_HOME, or on PATH; `None` if it is not on PATH."""
+    """Return the path of `java` in JAVA_HOME, or else on PATH; `None` if it is not on PATH."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home) / "bin" / "java") if home else shutil.which("java")
 
 
 def check_java(who: str) -> str:
-    """Return the version and path of the Java that `who` will use; raises `InfrastructureError`
-    with the fix if Java is missing, broken or too old.
+    """Return the version and path of the Java that `who` will use.
+
+    Raises `InfrastructureError`, with the fix, if Java is missing, broken or too old.
     """
     home, java = os.environ.get("JAVA_HOME"), java_program()
     fix = "install a Java runtime of version 17 or 21 (Debian: apt install openjdk-17-jre-headless)"
@@ -51,7 +52,7 @@ def check_java(who: str) -> str:
 
 
 def java_compiler(who: str) -> str:
-    """The path of `javac` in the folder of `java`, or on PATH; raises `InfrastructureError`."""
+    """Return the path of `javac`, next to `java` or on PATH; raises `InfrastructureError`."""
     java = java_program()
     sibling = None if java is None else Path(java).with_name("javac")
     compiler = str(sibling) if sibling and sibling.is_file() else shutil.which("javac")

@@ -33,7 +33,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _named(header: str | None) -> str:
-    """Return the host in a `Host` header, without brackets and port; empty if it names no host."""
+    """Return the host in a `Host` header, without brackets and port; "" if it names none."""
     match = None if header is None else _HOST.fullmatch(header.strip())
     if match is None:
         return ""
@@ -50,8 +50,7 @@ def names_loopback(header: str | None) -> bool:
 
 
 def names_neighbour(header: str | None) -> bool:
-    """Whether a `Host` header has an address or a name without a dot, like the names of nodes in
-    Docker.
+    """Whether a `Host` header has an address or a name without a dot, like a node in Docker.
 
     Such names do not exist in the public DNS, so no foreign page has one.
     """
@@ -62,8 +61,9 @@ def names_neighbour(header: str | None) -> bool:
 async def dial(
     host: str, port: int, *, limit: int = 65536
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect like `asyncio.open_connection`; also raise `ConnectionRefusedError` if the socket
-    connected to itself.
+    """Connect like `asyncio.open_connection`.
+
+    Raises `ConnectionRefusedError` if the socket connected to itself.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=limit)
     if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):

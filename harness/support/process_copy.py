@@ -23,7 +23,7 @@ def in_copy(compute: Callable[[], bytes], *, timeout_s: float) -> bytes:
     """
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns if there are threads; the fork takes no lock that a thread may hold.
+        # Python 3.12 warns if there are threads. The fork takes no lock that a thread may hold.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

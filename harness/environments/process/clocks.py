@@ -1,9 +1,9 @@
 """Sets the clocks of foreign programs (not written for the harness) by libfaketime.
 
-The files of libfaketime are in the machine's shared memory, where libfaketime looks for its
-semaphore and its page. The setting file needs a file system on which the kernel records read times,
-as it does in shared memory. The file names contain a digest of the run's scratch folder, by which
-`harness clean` finds the files. The warden removes them together with the scratch folder.
+libfaketime's files are in the machine's shared memory, where libfaketime looks for its semaphore
+and its page. The setting file needs a file system on which the kernel records read times, as it
+does in shared memory. The file names contain a digest of the run's scratch folder, so that `harness
+clean` finds the files. The warden removes them together with the scratch folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COPY: Final = "libfaketime-harness.so"
 
 
 def check_clocks(nodes: Iterable[str]) -> None:
-    """Raise `UsageError` if clock faults may hit any `nodes` and libfaketime is not installed."""
+    """Raise `UsageError` if clock faults may affect any of `nodes` and libfaketime is missing."""
     wanted = ", ".join(nodes)
     if wanted and find_library() is None:
         raise UsageError(
@@ -51,12 +51,12 @@ def _name(scratch: Path, node: str) -> str:
 
 
 def clock_files(scratch: Path, nodes: Iterable[str]) -> list[str]:
-    """The paths of all files in shared memory that libfaketime may use for these nodes."""
+    """Return the paths of libfaketime's files in shared memory for these nodes."""
     return [str(_MEMORY / file) for node in nodes for file in Names.of(_name(scratch, node))]
 
 
 def remove_clocks(scratch: Path) -> list[str]:
-    """Remove a run's libfaketime files from shared memory; returns a line per removed file."""
+    """Remove a run's libfaketime files from shared memory; returns a line for each file."""
     lines = []
     for file in sorted(_MEMORY.glob(f"*{_name(scratch, '')}*")):
         file.unlink(missing_ok=True)
@@ -65,7 +65,7 @@ def remove_clocks(scratch: Path) -> list[str]:
 
 
 class ProcessClock:
-    """The driver's access to the libfaketime of one node (`foreignclock.Reach`)."""
+    """The driver's access to the libfaketime of one node (see `foreignclock.Reach`)."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ProcessClock:
         pid: Callable[[], int | None],
         run: RunCommand,
     ) -> None:
-        """Create libfaketime's files; `run` runs a command next to the node, for `ask`."""
+        """Create libfaketime's files. `run` runs a command next to the node, for `ask`."""
         self._spec = spec
         self._name = _name(scratch, spec.name)
         self._names = Names.of(self._name)
@@ -99,7 +99,7 @@ class ProcessClock:
         for name, data in ((self._names.semaphore, SEMAPHORE), (self._names.page, PAGE)):
             path = _MEMORY / name
             path.write_bytes(data)
-            path.chmod(0o666)  # lets a node use the file as any user
+            path.chmod(0o666)  # any user of a node may use the file
         self._write(setting(ClockError()))
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -110,7 +110,7 @@ class ProcessClock:
         new = path.with_suffix(".new")
         new.write_text(f"{line}\n", encoding="ascii")
         new.chmod(0o644)
-        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # makes the kernel record the next read
+        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # so that the kernel records the next read
         new.replace(path)
 
     async def write(self, line: str) -> None:
@@ -137,7 +137,7 @@ class ProcessClock:
             [*PROCESSES, str(pid)],
             environment=dict(os.environ),
             folder=self._scratch,
-            account=None,  # the harness may inspect the node: it is root or has the same user
+            account=None,  # the harness is root or the node's user, so it may inspect the node
             warden=self._warden,
             key=f"look/{self._spec.name}",
             timeout_s=COMMAND_S,

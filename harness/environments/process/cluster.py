@@ -33,16 +33,16 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
-    Capability.PARTITION,  # a cut does not delay the end of a connection
+    Capability.PARTITION,  # during a cut, connections can still be closed
     Capability.PARTITION_ONE_WAY,
-    # the proxy closes connections rather than resetting them, and briefly refuses new ones
+    # the proxy closes connections instead of resetting them, and refuses new ones for a moment
     Capability.RESET,
 )
 _HAVE_PACKETS: Final = ("sim", "docker")
 
 
 class ProcessCluster(RealCluster[ProcessNode]):
-    """Carries out faults on the processes of one run and the links between them (`Controls`)."""
+    """Carries out faults on the processes of one run and on their links (see `Controls`)."""
 
     environment = ENVIRONMENT
 
@@ -68,7 +68,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
         return self._capabilities
 
     async def usage(self, node: str) -> Usage:
-        """The memory and disk usage of the node's first process and of its data folder."""
+        """Return the memory use of the node's first process, and the size of its data folder."""
         return await asyncio.to_thread(self._node(node).usage)
 
     def data_place(self, node: str) -> str:

@@ -1,4 +1,5 @@
-"""Runs each node as a local process, with every link through a user-space proxy; needs no root.
+"""Runs each node as a local process. Every link leads through a user-space proxy; root is not
+needed.
 
 A deployment creates, in this order: scratch folder, warden, link proxy, proxies, nodes.
 `_Run.teardown` removes the nodes first. If the driver dies, the warden removes everything.
@@ -48,7 +49,7 @@ from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, o
 T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SCRATCH_KEY: Final = "scratch"
-_CALLERS: Final = "~callers"  # node names have no tilde
+_CALLERS: Final = "~callers"  # no node has a tilde in its name
 _WATCH_INTERVAL_S: Final = 0.25
 
 _log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=Tru
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """The reason why foreign programs cannot run on a FUSE disk; `None` if FUSE disks work."""
+        """Return the reason why foreign programs cannot run on a FUSE disk, or `None`."""
         return why_missing()
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
@@ -111,7 +112,7 @@ def _check(plan: DeploymentPlan) -> None:
                     f"the variant {name!r} of node {spec.name!r} changes only its image, and "
                     "processes do not run in images; use --env docker"
                 )
-        # check the user: raises `UsageError` if this machine does not have it
+        # raises `UsageError` if this machine lacks the user
         account_of(spec.user)
     check_clocks(sorted(plan.clocks))
     shared = sorted(shared_ports(plan.nodes))
@@ -131,7 +132,7 @@ def _check(plan: DeploymentPlan) -> None:
 def _require_programs(spec: NodeSpec) -> None:
     """Raise `UsageError` if this machine lacks a foreign program that the node runs.
 
-    A path with a placeholder is not checked, so starting such a program may fail later.
+    A path with a placeholder is not checked, so such a program may still fail to start.
     """
     asked = [(command, spec) for command in spec.setup]
     if isinstance(spec.ready, ReadyCommand):
@@ -140,7 +141,7 @@ def _require_programs(spec: NodeSpec) -> None:
     for command, form in asked:
         program = command[0]
         if is_program(form) and command is form.command:
-            program_of(form)  # check the command: raises `UsageError` if it is malformed
+            program_of(form)  # raises `UsageError` for a malformed command
             continue
         path = form.environment.get("PATH", os.environ.get("PATH"))
         if "{" in program or shutil.which(program, path=path) is not None:
@@ -154,7 +155,7 @@ def _require_programs(spec: NodeSpec) -> None:
 
 
 class _Run(RealRun):
-    """One execution of a plan; the warden can undo what the execution did, the last step first."""
+    """One deployment of a plan. If the driver dies, the warden undoes it, the last step first."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         super().__init__(plan)
@@ -173,7 +174,7 @@ class _Run(RealRun):
         plan = self._plan
         self._own_scratch()
         warden = self._warden = self._start_warden()
-        # Guard the scratch folder first, so the warden removes it after everything else.
+        # The warden learns of the scratch folder first, so it removes this folder last.
         files = clock_files(self._scratch, plan.clocks)
         warden.guard(_SCRATCH_KEY, RemoveFolder(str(self._scratch), files))
         ports = self._ports = Ports(plan.nodes)
@@ -229,7 +230,7 @@ class _Run(RealRun):
         )
 
     async def _restore(self) -> None:
-        """Copy the initial data, if any, into the nodes' data folders."""
+        """Copy the initial data into the nodes' data folders, if the plan has any."""
         data = self._plan.data
         if data is None:
             return
@@ -270,7 +271,7 @@ class _Run(RealRun):
 
     def _own_scratch(self) -> None:
         if any(account_of(spec.user) is not None for spec in self._plan.nodes):
-            self._scratch.chmod(0o711)  # other users may traverse the folder but not list it
+            self._scratch.chmod(0o711)  # other users may pass through the folder but not list it
         sign(self._scratch, self._plan.run_id, self._plan.link_proxy)
 
     async def _start_link_proxy(self, warden: Warden) -> LinkProxy:
@@ -293,13 +294,14 @@ class _Run(RealRun):
     def _caller_book(self) -> CallerBook:
         book = CallerBook(self._scratch / _CALLERS)
         book.folder.mkdir()
-        book.note(CLIENT, procfs.this_process(), alone=True)  # nodes are the driver's children
+        # without its children, which are the nodes
+        book.note(CLIENT, procfs.this_process(), alone=True)
         return book
 
     # --- teardown ------------------------------------------------------------------------------
 
     async def teardown(self) -> None:
-        """Remove the deployment; the warden retries failed removals.
+        """Remove the deployment. The warden retries a removal that fails.
 
         Raises `InfrastructureError` with all failures of the first attempt.
         """

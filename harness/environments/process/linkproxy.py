@@ -1,4 +1,4 @@
-"""The link proxy: either the harness's own server, started for the run, or a user's Toxiproxy."""
+"""The link proxy: the harness's own server, started for the run, or a user's Toxiproxy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LinkProxy:
     ) -> LinkProxy:
         """Start the harness's own server; `on_death` is called if it ends before `close`."""
         output = _Output(on_death)
-        token = secrets.token_urlsafe(32)  # keeps other users from injecting or healing faults
+        token = secrets.token_urlsafe(32)  # keeps other users from changing faults
         child = Child(
             [
                 *(sys.executable, "-P", "-m", "harness.environments.toxiproxy"),
@@ -91,7 +91,7 @@ class LinkProxy:
 
     @staticmethod
     async def attach(url: str) -> LinkProxy:
-        """Connect to a user's running server; raises `UsageError` if it cannot serve the nodes."""
+        """Connect to a user's Toxiproxy; raises `UsageError` if it cannot serve the nodes."""
         try:
             client = ToxiproxyClient(url)
             if not is_loopback(client.host):
@@ -109,16 +109,15 @@ class LinkProxy:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the harness's own server; `None` for a user's server."""
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """The interference if another program has stopped the harness's own server, else `None`."""
+        """Return the interference if another program has stopped the harness's own server."""
         stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     def withheld(self, address: str) -> Interference | None:
-        """The interference if the harness's server has held or dropped connections at `address`."""
+        """Return the interference if the harness's server held or dropped connections to it."""
         return None if self._output is None else self._output.withheld(address)
 
     async def close(self, run_id: str) -> None:
@@ -139,7 +138,7 @@ class LinkProxy:
 
 
 class _Output:
-    """Parses the output of the harness's server: its URL, then a report or error per line."""
+    """Parses the output of the harness's server: its URL, then one report or error per line."""
 
     def __init__(self, on_death: Callable[[InfrastructureError], None]) -> None:
         self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -150,7 +149,7 @@ class _Output:
         self._withheld: dict[str, Withheld] = {}
 
     def heard(self, data: bytes) -> None:
-        """Process a piece of the server's output, which may begin and end within lines."""
+        """Process a piece of the server's output, which may begin and end within a line."""
         *lines, rest = (self._line + data).split(b"\n")
         self._line = rest[:_LINE_BYTES_MAX]
         for line in lines:
@@ -174,7 +173,7 @@ class _Output:
             self._on_death(error)
 
     def withheld(self, address: str) -> Interference | None:
-        """The interference if the server holds, or has ever dropped, connections at `address`.
+        """Return the interference if the server holds or has dropped connections to `address`.
 
         A drop counts until the end of the run, since a dropped caller may not call again.
         """

@@ -1,7 +1,8 @@
-"""Implements link faults by toxics on the link proxy, and measures their effect.
+"""Carries out link faults by toxics on the link proxy, and measures their effect.
 
-Bytes from A to B flow upstream in connections that A opened, and downstream in connections that B
-opened. So a fault on `Link(A, B)` needs a toxic for each of these two cases.
+A toxic is Toxiproxy's term for a fault of one proxy in one direction. Bytes from A to B flow
+upstream in connections that A opened, and downstream in connections that B opened. So a fault on
+`Link(A, B)` needs a toxic for each of these two cases.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|
@@ -14,12 +15,13 @@ opened. So a fault on `Link(A, B)` needs a toxic for each of these two cases.
 | reset           | the server resets       | proxy switched off and on; /proc has the count   |
 | bytes swallowed | live counter            | received minus sent, once connections have ended |
 
-The ledger of faults sets the states of links. If the harness dies, the warden removes toxics soon
-after their lease. Driver and warden may remove the same toxic, so a missing toxic is not an error.
+The ledger of faults decides the states of links. If the harness dies, the warden removes toxics
+soon after their lease. Driver and warden may remove the same toxic, so a missing toxic is not an
+error.
 
 Other programs may also use the link proxy. So the harness checks proxies and toxics during the run,
-and again when it removes a fault from a link. The history records changes by other programs, and a
-fault counts as `undone` if such a program has changed its toxic.
+and again when it removes a fault from a link. The history records changes by other programs. If
+such a program has changed a fault's toxic, the fault counts as `undone`.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ _SETTLE_POLL_S: Final = 0.05
 _TCP_ESTABLISHED: Final = "01"
 _LOOK_S: Final = 1.0
 _LOOK_SHARE_MAX: Final = 0.02
-"""The maximum share of time for checks of the proxies, since listing thousands of them is slow."""
+"""The maximum share of time for checking the proxies. Listing thousands of them is slow."""
 
 
 class _Place(NamedTuple):
@@ -70,7 +72,7 @@ class _Toxic(NamedTuple):
     attributes: dict[str, int]
 
     def is_among(self, proxies: Mapping[str, ProxyInfo]) -> bool:
-        """Whether the toxic exists unchanged among the server's `proxies`."""
+        """Whether the toxic is among the server's `proxies`, and unchanged."""
         proxy = proxies.get(self.place.proxy)
         return proxy is not None and any(self._is(toxic) for toxic in proxy.toxics)
 
@@ -88,7 +90,7 @@ class _Fault:
     """One fault and the links that it currently affects."""
 
     swallows: bool
-    warden_at_s: float  # the time from which the warden may have ended the fault
+    warden_at_s: float  # from this time on, the warden may have ended the fault
     before: dict[_Place, int] | None
     toxics: dict[Link, list[_Toxic]] = field(default_factory=dict)
     undone: bool = False
@@ -109,7 +111,7 @@ class LinkFaults:
         ours: bool,
         tell: Callable[[str], None],
     ) -> None:
-        """`tell` receives a message if another program ends or changes a fault."""
+        """`tell` gets a message if another program ends or changes a fault."""
         self._tell = tell
         self._next_look_s = 0.0
         self._seen: Interference | None = None
@@ -123,7 +125,7 @@ class LinkFaults:
     # --- setting -----------------------------------------------------------------------------
 
     async def set_links(self, wanted: Mapping[Link, LinkState], lease_s: float) -> dict[str, Bite]:
-        """Bring links into the given states (`harness.cluster.Controls.set_links`)."""
+        """Put links into these states (see `harness.cluster.Controls.set_links`)."""
         kinds = {
             fault: self._kinds(quality)
             for state in wanted.values()
@@ -147,7 +149,7 @@ class LinkFaults:
             return bites
 
     def _kinds(self, quality: LinkQuality | StreamQuality | None) -> _Kinds:
-        """Return the toxics that degrade a link by this `quality`; `None` means a cut."""
+        """Return the toxics that give a link this `quality`; `None` means a cut."""
         if quality is None:
             return [("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})]
         if isinstance(quality, StreamQuality):
@@ -166,7 +168,7 @@ class LinkFaults:
         return kinds
 
     def _places(self, link: Link) -> list[_Place]:
-        """The proxies and directions through which the link's bytes flow."""
+        """Return the proxies and directions through which the link's bytes flow."""
         ends = (link.source, link.destination)
         return [
             _Place(
@@ -183,7 +185,7 @@ class LinkFaults:
     async def _lay(
         self, fault_id: str, links: Sequence[Link], kinds: _Kinds, lease_s: float
     ) -> None:
-        """Record a fault and then put it on links, so that it can be removed even if that fails."""
+        """Put a fault on links. It is recorded first, so it can be removed even if this fails."""
         ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
         swallows = kinds[0][0] in _SWALLOWING
         places = {link: self._places(link) for link in links}
@@ -204,7 +206,7 @@ class LinkFaults:
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
                     except BaseException:
-                        # the toxic is incomplete, but no other program changed it
+                        # the toxics are incomplete, but no other program changed them
                         fault.undone = True
                         raise
 
@@ -252,9 +254,10 @@ class LinkFaults:
             )
 
     async def interference(self) -> Interference | None:
-        """The interference by other programs that changed proxies or added toxics, if any.
+        """Return the interference by other programs that changed proxies or added toxics, or
+        `None`.
 
-        Also marks and reports faults whose toxics were changed.
+        Also marks and reports the faults whose toxics were changed.
         """
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
@@ -267,7 +270,7 @@ class LinkFaults:
                     self._find_undone(fault, fault.all_toxics(), proxies)
                 self._seen = self._strange(proxies)
         except TimeoutError:
-            # the server is too busy to answer; `LinkProxy` detects a stopped server
+            # the server is too busy to answer; `LinkProxy` notices a stopped server
             return self._seen
         except ToxiproxyError as error:
             self._seen = Interference(f"the link proxy does not answer: {error}")
@@ -300,9 +303,9 @@ class LinkFaults:
     async def _measure(
         self, places: Collection[_Place], *, swallows: bool
     ) -> dict[_Place, int] | None:
-        """The byte counters of `places`; `None` if the server has no suitable counters.
+        """Return the byte counters of `places`, or `None` if the server has no suitable ones.
 
-        Count swallowed bytes for faults that swallow bytes, and otherwise received bytes.
+        Faults that swallow bytes count swallowed bytes. Other faults count received bytes.
         """
         samples = await self._client.metrics()
         if samples is None or not (self._ours or swallows):
@@ -321,9 +324,9 @@ class LinkFaults:
     async def _measure_settled(
         self, places: Collection[_Place], fault: _Fault
     ) -> dict[_Place, int] | None:
-        """The result of `_measure`, after a short wait until the counters have changed.
+        """Return the result of `_measure`, after a short wait for the counters to change.
 
-        A real Toxiproxy counts bytes only when connections end.
+        A real Toxiproxy counts bytes only when a connection ends.
         """
         after = await self._measure(places, swallows=fault.swallows)
         loop = asyncio.get_running_loop()
@@ -340,7 +343,7 @@ class LinkFaults:
     # --- resetting ---------------------------------------------------------------------------
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections that use these links; returns how many were reset."""
+        """Reset the open connections on these links; returns how many were reset."""
         passages = sorted({passage for link in links for passage in self._between(link)})
         async with self._turn:
             count = 0
@@ -355,7 +358,7 @@ class LinkFaults:
 
 
 def _established(port: int) -> int:
-    """The number of open connections to a local port in `/proc/net/tcp` (proc(5))."""
+    """Return the number of open connections to a local port in `/proc/net/tcp` (proc(5))."""
     wanted = f":{port:04X}"
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     rows: Iterable[list[str]] = (line.split() for line in lines)

@@ -41,9 +41,9 @@ from harness.nodes.deployment import as_variant
 from harness.nodes.program import import_folders, is_program, real_command
 
 _ROOM_BYTES_MIN: Final = 1024 * 1024
-"""The free disk space below which a failure of a node is blamed on the host."""
+"""With less free disk space, a failure of a node is the host's fault."""
 _NO_PROGRAM: Final = frozenset({errno.EACCES, errno.ENOENT, errno.ENOEXEC, errno.ENOTDIR})
-"""The errors of a failed start (errno) for which the command is to blame, and not this machine."""
+"""The errors (errno) of a failed start that are the fault of the command, not of this machine."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 
@@ -51,25 +51,25 @@ _log = logging.getLogger(__name__)
 
 
 def _held_bytes(folder: Path) -> int | None:
-    """The total size of all files in a folder; `None` if the folder is unreadable."""
+    """Return the total size of all files in a folder, or `None` if it cannot be read."""
     held = 0
     try:
         for path in folder.rglob("*"):
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
                 held += status.st_size if stat.S_ISREG(status.st_mode) else 0
-    except OSError:  # for instance, a folder was removed while it was being read
+    except OSError:
         return None
     return held
 
 
 def python_path() -> str:
-    """The `PYTHONPATH` with which a child can import everything that the driver can."""
+    """Return the `PYTHONPATH` with which a child can import everything that the driver can."""
     return os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
 
 
 class ProcessNode(RealNode):
-    """One declared node, run as a process."""
+    """One node, run as a process."""
 
     def __init__(
         self,
@@ -86,13 +86,13 @@ class ProcessNode(RealNode):
         callers: CallerBook,
         faked_clock: bool = False,
     ) -> None:
-        """With `faked_clock`, the node is a foreign program and starts with libfaketime."""
+        """`faked_clock` means that the node is a foreign program and starts with libfaketime."""
         super().__init__(spec, log, bus, warden)
         self._run_id = run_id
         self._seed = seed
         self._file = folder / f"{spec.name}.json"
         self._data = folder / spec.name
-        self._files = folder / f"{spec.name}~files"  # node names have no tilde
+        self._files = folder / f"{spec.name}~files"  # no node has a tilde in its name
         self._account = account_of(spec.user)
         self._ports = ports
         self._listen, self._connect = topology.listen_map(spec), topology.connect_map(spec.name)
@@ -135,7 +135,7 @@ class ProcessNode(RealNode):
             self._account.own(self._data)
 
     async def mount(self, on_failure: Callable[[BaseException], None]) -> None:
-        """Mount a FUSE disk on the data folder; raises `InfrastructureError` if that fails."""
+        """Mount a FUSE disk as the data folder; raises `InfrastructureError` if that fails."""
         self.disk = FuseDisk(self.spec.name, self._data, self._warden)
         await self.disk.mounted(run_id=self._run_id, seed=self._seed, on_failure=on_failure)
         if self._account is not None:
@@ -147,9 +147,9 @@ class ProcessNode(RealNode):
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """The interference of another program with the node's processes or ports.
+        """Return the interference of another program with the node's processes or ports.
 
-        Returns `None` while a verb is in progress, or while a slow-CPU fault has stopped the node.
+        `None` while the harness changes the node's state, or while a slow-CPU fault has stopped it.
         """
         if self.turn.locked() or self._processor.stopped:
             return None
@@ -166,9 +166,9 @@ class ProcessNode(RealNode):
         return Interference(f"{self.spec.name}: {squatter}", impostor=True)
 
     def usage(self) -> Usage:
-        """The memory and disk usage of the node's process and data folder; thread-safe.
+        """Return the memory use of the node's process and the size of its data folder; thread-safe.
 
-        A FUSE disk is not measured, since disk faults would also delay or fail the measurement.
+        A FUSE disk is not measured, since disk faults would delay the measurement or make it fail.
         """
         child = self._child
         disk_bytes = _held_bytes(self._data) if self.disk is None else None
@@ -298,11 +298,11 @@ class ProcessNode(RealNode):
         )
         self._file.write_bytes(msgspec.json.encode(node))
         environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
-        # With -P, a file in the data folder cannot shadow a module.
+        # -P: a file in the data folder cannot replace a module
         return [sys.executable, "-P", "-m", "harness.environments.host.node"], environment
 
     async def _ask_port(self, port: int, path: str) -> str | None:
-        # Bypass the proxies, since readiness must not depend on link faults.
+        # the real port, not a proxy's: readiness must not depend on link faults
         real = self._ports.real(self.spec.name, port)
         return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
 
@@ -328,11 +328,11 @@ class ProcessNode(RealNode):
         self._publish_exit(code, expected=self._expected, by=by, log=log)
 
     def _hold_ports_again(self) -> str | None:
-        """Hold the node's ports again; returns a clause if another program has a port."""
+        """Reserve the node's ports again. Returns a clause if another program has one of them."""
         try:
             taken = self._ports.hold_again(self.spec.name)
             return self._port_watch.squatter(None) or self._port_watch.unshared(taken)
-        except OSError as error:  # for instance, the driver has no descriptor left
+        except OSError as error:
             return f"the programs that use its ports could not be determined: {error}"
 
     @property
@@ -344,7 +344,7 @@ class ProcessNode(RealNode):
         child = self._running
         self._expected = True
         child.signal(signal.Signals[self.spec.stop_signal])
-        child.signal(signal.SIGCONT)  # a frozen process would not handle the stop signal
+        child.signal(signal.SIGCONT)  # a stopped process would not handle the signal
         if not await child.wait_exited(_STOP_TIMEOUT_S):
             _log.warning("%s did not stop after its stop signal; killing it", self.spec.name)
             async with self.hurried():
@@ -378,7 +378,7 @@ class ProcessNode(RealNode):
             self._processor.begin()
 
     async def _is_stopped(self, child: Child, *, stopped: bool) -> bool:
-        """Wait until `child` is stopped or, unless `stopped`, runs; false if it has ended."""
+        """Wait until `child` is stopped, or runs if not `stopped`; false if it has ended."""
         try:
             await child.wait_stopped(stopped=stopped)
         except InfrastructureError:
@@ -438,7 +438,7 @@ class ProcessNode(RealNode):
 
 
 def _lack_of(folder: Path) -> str | None:
-    """A clause on a full or broken disk that may have made a node fail; `None` for a good disk."""
+    """Return a clause about a full or broken disk, which may make a node fail, or `None`."""
     try:
         status = os.statvfs(folder)
     except OSError as error:

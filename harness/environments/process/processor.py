@@ -1,9 +1,9 @@
-"""A slow CPU for one node, simulated by stopping the node again and again.
+"""Simulates a slow CPU for one node by stopping the node again and again.
 
 The harness runs processes without control groups, so it can slow them down only by signals, as
 cpulimit does. At each check, the node's *debt* grows by the CPU time that the node has used since
-the last check, times `factor - 1`. The harness then stops the node for the time of the debt. A
-computing node thus runs for `PERIOD_S / factor` in each `PERIOD_S`. A node that only waits is not
+the last check, times `factor - 1`. Then the harness stops the node for the time of the debt. So a
+node that computes runs for `PERIOD_S / factor` in each `PERIOD_S`. A node that only waits is not
 stopped, so its timers and answers are no later than on a slow machine. The debt depends on CPU time
 and not on elapsed time, so late checks and other load on the host do not matter. Threads that
 compute in parallel count as one thread, since a stop slows down all of them.
@@ -17,14 +17,14 @@ from typing import Final
 
 PERIOD_S: Final = 0.1
 STOP_S_MIN: Final = 0.005
-"""The debt below which the node is not yet stopped, since each stop costs two signals."""
+"""With a smaller debt, the node is not stopped yet, because each stop costs two signals."""
 STOP_S_MAX: Final = 0.5
-"""The longest stop of a node, so that a late check of a busy harness does not freeze the node."""
+"""The longest stop, so that a busy harness with late checks does not stop a node for long."""
 _LOOK_S_MIN: Final = 0.002
 
 
 class SlowProcessor:
-    """Slows down one node by stopping it; call `begin` and `end` for each incarnation."""
+    """Slows down one node by stopping it; `begin` and `end` follow the node's starts and exits."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SlowProcessor:
         stop: Callable[[float], bool],
         go_on: Callable[[], None],
     ) -> None:
-        """`used_s` returns the node's CPU time so far, and `go_on` continues a stopped node.
+        """`used_s` returns the node's CPU time so far, and `go_on` lets a stopped node continue.
 
         `stop` stops the node for a duration, and returns false if the node has no process any more.
         """
@@ -46,11 +46,11 @@ class SlowProcessor:
         self.stopped = False
         self._owes_s = 0.0
         self._used_s = 0.0
-        self._since_s = 0.0  # the time at which the current run or stop began
+        self._since_s = 0.0  # when the current run or stop began
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Start slowing down the running node if `factor` is above 1."""
+        """Start to slow down the running node if `factor` is above 1."""
         self.end()
         if self.factor > 1.0:
             self._used_s = self._measure()
@@ -58,7 +58,7 @@ class SlowProcessor:
             self._run()
 
     def end(self) -> None:
-        """End the slow-down, and continue the node if it is stopped."""
+        """End the slow-down. A stopped node continues."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -72,7 +72,7 @@ class SlowProcessor:
 
     def _look(self) -> None:
         used_s, now_s = self._measure(), self._loop.time()
-        # The measured CPU time may fall, since it lacks ended children until they are waited for.
+        # The CPU time may fall, because it lacks ended children until the node waits for them.
         computed_s = max(0.0, min(used_s - self._used_s, now_s - self._since_s))
         self._used_s = used_s
         self._owes_s = min(self._owes_s + computed_s * (self.factor - 1), STOP_S_MAX)
@@ -84,7 +84,7 @@ class SlowProcessor:
             self._timer = self._loop.call_later(self._owes_s, self._stopped_long_enough)
 
     def _stopped_long_enough(self) -> None:
-        # If this stop lasted too long, the remaining debt is negative and shortens the next stop.
+        # After a stop that was too long, the debt is negative and shortens the next stop.
         self._owes_s = max(self._owes_s - (self._loop.time() - self._since_s), -PERIOD_S)
         self.stopped = False
         self._go_on()

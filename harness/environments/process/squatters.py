@@ -1,8 +1,8 @@
 """Detects other programs that use a node's port, by the kernel's socket tables.
 
-A foreign program may be unable to share its ports, so the driver releases these ports just before
-the program starts, and another program may take a port first. The node then fails because its port
-is taken, or the other program answers in the node's place. In neither case is the node to blame.
+A foreign program may be unable to share its ports. So the driver releases them just before the
+program starts, and another program may take one first. Then the node fails because its port is
+taken, or the other program answers in the node's place. In neither case is the node to blame.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 class PortWatch:
-    """Finds other programs that listen on the ports of one node, or have bound them."""
+    """Finds other programs that listen on a port of one node, or have bound it."""
 
     def __init__(self, ports: Iterable[int], *, run_id: str, role: str) -> None:
-        """`role` marks the node's processes (`harness.environments.warden.run_environment`)."""
+        """`role` marks the node's processes (see `harness.environments.warden.run_environment`)."""
         self._ports = tuple(ports)
         self._run_id = run_id
         self._role = role
-        self._own: dict[int, int] = {}  # port -> inode of the socket on which the node listens
+        self._own: dict[int, int] = {}  # port: inode of the node's own listening socket
 
     def squatter(self, first: int | None) -> str | None:
-        """A clause about another program that listens on a port of the node, if any.
+        """Return a clause about another program that listens on the node's port, or `None`.
 
         `first` is the pid of the node's first process, or `None` while the node is down.
         """
@@ -51,10 +51,10 @@ class PortWatch:
         return None
 
     def unshared(self, ports: Iterable[int]) -> str | None:
-        """A clause about one of the `ports` that another program has bound without listening.
+        """Return a clause about one of `ports` that another program has bound but not opened.
 
-        The driver could not bind `ports`. Old connections of the node also block a port, but the
-        kernel's tables list these connections, while a port that is merely bound is in no table.
+        The driver could not bind `ports`. Old connections of the node also prevent this, but the
+        kernel's tables list them, while a port that is merely bound is in no table.
         """
         rows = [row.split() for table in _TABLES for row in _lines(table)]
         seen = {int(row[1].rpartition(":")[2], 16) for row in rows}
@@ -62,7 +62,7 @@ class PortWatch:
         return f"another program has bound its port {unseen[0]}" if unseen else None
 
     def _stranger(self, inode: int, first: int | None) -> str | None:
-        """A clause that names the socket's owner; `None` for the node or an exiting process."""
+        """Return a clause that names the socket's owner, or `None` for the node itself."""
         if first is not None and any(procfs.holds_socket(p, inode) for p in procfs.family(first)):
             return None
         for process in procfs.all_processes():
@@ -76,12 +76,12 @@ class PortWatch:
             if is_ours or procfs.memory_bytes(process) is None:
                 return None
             return f"another program (pid {process.pid})"
-        # No visible process owns the socket; a running node that changed its user may own it.
+        # No visible process has the socket. A running node that changed its user may have it.
         return None if first is not None else "a program that cannot be seen from here"
 
 
 def _lines(table: Path) -> list[str]:
     try:
         return table.read_text(encoding="ascii").splitlines()[1:]
-    except OSError:  # a kernel without IPv6 has no table tcp6
+    except OSError:  # without IPv6 there is no table tcp6
         return []

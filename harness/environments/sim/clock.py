@@ -1,7 +1,7 @@
 """A machine's monotonic clock and wall clock in integer nanoseconds, with skew and drift.
 
-Both clocks belong to the machine, so they keep running across restarts of the node. Drift changes
-the rate of both clocks: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew
+Both clocks belong to the machine, so they keep running when the node restarts. Drift changes the
+speed of both clocks: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew
 moves only the wall clock. A skewed clock still reports its normal `max_error_ns`, since a clock
 cannot know that it is wrong.
 
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 Entry = tuple[int, int, Callable[[Any], None] | None, Any]
-"""An entry of the world's heap, as (time in ns, sequence, action, argument); see `world`."""
+"""An entry of the world's heap: (time in ns, sequence, action, argument). See `world`."""
 
 
 class Scheduler(Protocol):
-    """The part of a world that clocks, loops and disks use: time, timers, ready callbacks."""
+    """The part of a simulated world that clocks, loops and disks use: time, timers, callbacks."""
 
     now_ns: int
     heap: list[Entry]
@@ -28,7 +28,7 @@ class Scheduler(Protocol):
     current: Any
 
     def schedule(self, at_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Call `action(argument)` at a present or future time, outside of all nodes."""
+        """Call `action(argument)` now or at a future time, outside of all nodes."""
 
     def timer_cancelled(self) -> None:
         """Count a cancelled timer, whose entry is still in the heap."""
@@ -37,17 +37,17 @@ class Scheduler(Protocol):
         """Add an event of a node (`what`, with its `data`) to the run's digest and trace."""
 
     def log(self, node: str, line: str, data: bytes = b"") -> None:
-        """Append a line to a node's log; `data` is text in UTF-8 that belongs to the line."""
+        """Append a line to a node's log. `data` is text in UTF-8 that belongs to the line."""
 
 
 _MILLION: Final = 1_000_000
 
 
 class SimClock:
-    """A machine's clocks (`harness.env.Clock`), with skew and drift.
+    """A machine's clocks (see `harness.env.Clock`), with skew and drift.
 
-    The *anchor* is the moment of the last change of the rate. Local time is the local time at the
-    anchor, plus the rate times the world time since the anchor.
+    The *anchor* is the moment at which the clocks' speed last changed. Local time is the local time
+    at the anchor, plus the speed times the world time since the anchor.
     """
 
     __slots__ = (
@@ -85,23 +85,22 @@ class SimClock:
 
     @property
     def skew_ns(self) -> int:
-        """The shift of the wall clock from the correct time."""
         return self._skew_ns
 
     @property
     def drift_ppm(self) -> int:
-        """The excess speed of both clocks."""
+        """The drift: by how many millionths both clocks run too fast."""
         return self._drift_ppm
 
     def world_ns(self, local_ns: int) -> int:
-        """The earliest world time at which `monotonic_ns` has reached `local_ns`."""
+        """Return the earliest world time at which `monotonic_ns` reaches `local_ns`."""
         left = local_ns - self._local_ns
         if self._drift_ppm:
             left = -(-left * _MILLION // (_MILLION + self._drift_ppm))
         return self._anchor_ns + left
 
     def adjust(self, *, skew_ns: int, drift_ppm: int) -> None:
-        """Set the wall clock's shift from the correct time, and the drift from now on."""
+        """Set by how much the wall clock is wrong, and the drift of both clocks from now on."""
         self._local_ns = self.monotonic_ns()
         self._anchor_ns = self._world.now_ns
         self._skew_ns = skew_ns

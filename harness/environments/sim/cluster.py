@@ -1,6 +1,6 @@
 """Carries out faults, such as kills and pauses, in the simulated world.
 
-No simulated fault outlives the harness, so `lease_s` has no effect here; the ledger ends leases.
+No simulated fault outlives the harness, so `lease_s` has no effect here: the ledger ends leases.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from harness.nodes.deployment import as_variant
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {
         what: Fidelity.EXACT for what in Capability if what not in STREAMS
-    }  # links carry frames, not streams
+    }  # links carry frames, not byte streams
 )
-_KILLED: Final = -9  # exit code after SIGKILL, as in `subprocess.Popen.returncode`
+_KILLED: Final = -9  # the exit code after SIGKILL, as in `subprocess.Popen.returncode`
 _SLOW_FACTOR_MAX: Final = 1e6
 
 
 class SimCluster:
-    """Carries out faults on the nodes of a simulated world (`harness.cluster.Controls`)."""
+    """Carries out faults on the nodes of a simulated world (see `harness.cluster.Controls`)."""
 
     def __init__(
         self, world: World, fabric: Fabric, machines: Mapping[str, Machine], *, stop_s: float
@@ -88,10 +88,10 @@ class SimCluster:
         self._subscribers.append(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Run `spring` at every event of this kind, within the callback that causes the event.
+        """Run `spring` at every event of this kind, inside the callback that reports the event.
 
-        If `spring` kills the node or cuts it off, the node has no more effect from that point on.
-        If `spring` freezes the node, the node waits before its next effect. If `spring` awaits, its
+        If `spring` kills the node or cuts it off, the node has no more effect from this point on.
+        If `spring` pauses the node, the node waits before its next effect. If `spring` awaits, its
         rest runs in a task of the driver. Returns a function that removes the trap.
         """
         springs = self._traps.setdefault(kind, [])
@@ -104,7 +104,7 @@ class SimCluster:
             return
         for spring in tuple(self._traps.get(kind, ())):
             event = self._event(node, kind, encoded, by_driver)
-            # `spring` is code of the harness, so run it outside of the node
+            # `spring` is code of the harness, so it runs outside of the node
             with self._world.inside(driver.loop):
                 begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
 
@@ -133,7 +133,7 @@ class SimCluster:
     async def start(self, node: str, variant: str | None = None) -> bool:
         machine = self._machine(node)
         if variant is not None and machine.spec is not None:
-            # check the variant: raises `UsageError` if it is not declared
+            # raises `UsageError` for an undeclared variant
             as_variant(machine.spec, variant)
         if machine.state is not NodeState.DOWN:
             return False
@@ -142,9 +142,7 @@ class SimCluster:
         return True
 
     async def wait_ready(self, node: str) -> str | None:
-        """Return the reason why a node is not ready, or `None`; a node on `Env` is ready if it
-        runs.
-        """
+        """Return why a node is not ready, or `None`. A node on `Env` is ready if it runs."""
         machine = self._machine(node)
         if machine.spec is not None and machine.spec.ready is not None:
             return await wait_for_program(machine, as_variant(machine.spec, machine.variant))
@@ -159,7 +157,7 @@ class SimCluster:
             not_ready(node, reason, log, by_host=False)
 
     async def stop(self, node: str) -> bool:
-        """Cancel the node's entry, and kill the node if it still runs after `stop_s`."""
+        """Cancel the node's entry. Kill the node if it still runs after `stop_s`."""
         machine = self._machine(node)
         incarnation = machine.incarnation
         driver = self._driver.incarnation
@@ -181,7 +179,7 @@ class SimCluster:
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
         """Kill a node at once; `harness.environments.sim.disk` decides which data its disk keeps.
 
-        If the node is down, a power cut still hits data that the node left in the page cache.
+        If the node is down, a power cut still affects data that it left in the page cache.
         """
         machine = self._machine(node)
         if machine.incarnation is None:
@@ -222,7 +220,7 @@ class SimCluster:
     async def set_links(
         self, wanted: Mapping[Link, LinkState], *, lease_s: float
     ) -> Mapping[str, Bite]:
-        """Bring links into the given states, as `Controls.set_links` specifies.
+        """Put links into these states (see `Controls.set_links`).
 
         Raises `UsageError` for stream faults, since simulated links carry frames, not byte streams.
         """
@@ -277,7 +275,7 @@ class SimCluster:
         return machine.trouble.set(quality)
 
     async def usage(self, node: str) -> Usage:
-        """The disk usage of a node; its memory is unknown, since all nodes share one process."""
+        """Return a node's disk use. Its memory is unknown, since all nodes share one process."""
         disk = self._machine(node).disk
         return Usage(disk_bytes=disk.held_bytes(), written_bytes=disk.written_bytes)
 

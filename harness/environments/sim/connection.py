@@ -16,8 +16,8 @@ Rules of the model, with their reasons:
   stays open. These faults are harsher than TCP, on purpose, and only nemeses that request them
   cause them.
 * The pieces of a byte stream (`Pipe.is_stream`) are never lost, repeated or reordered: TCP sends a
-  dropped piece again, so it and what follows arrive late. As on Linux, data that arrived before a
-  reset can still be read. The kernel keeps the connections of a dead process: the peer gets the
+  dropped piece again, so it and all later pieces arrive late. As on Linux, data that arrived before
+  a reset can still be read. The kernel keeps the connections of a dead process: the peer gets the
   rest of the stream and its end, or a reset if the process had data left to read.
 * A pipe holds at most `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so
   a cancelled `send` has sent nothing.
@@ -41,7 +41,7 @@ from harness.environments.sim.world import World
 
 PIPE_BYTES_MAX: Final = 4 * 1024 * 1024
 _FRAME_OVERHEAD_BYTES: Final = 64
-_SENT_AGAIN_NS: Final = 200_000_000  # after this time without an answer, TCP sends a piece again
+_SENT_AGAIN_NS: Final = 200_000_000  # TCP sends a piece again after this time without an answer
 _MS: Final = 1_000_000
 _MASK: Final = 0xFFFFFFFF
 
@@ -50,15 +50,15 @@ class EndState(enum.Enum):
     """The state of one end of a connection."""
 
     OPEN = "open"
-    CLOSED = "closed"  # the node of this end has called `close`
-    RESET = "reset"  # the connection was reset, or the node of this end is dead
+    CLOSED = "closed"  # this end's node has called `close`
+    RESET = "reset"  # the connection was reset, or this end's node is dead
 
 
 _OPEN: Final = EndState.OPEN
 
 
 class _Mark(enum.Enum):
-    """A control message that travels in the same order as the frames."""
+    """A control message that travels in order with the frames."""
 
     ACCEPTED = "accepted"
     END = "end"
@@ -68,7 +68,7 @@ Item = bytes | _Mark
 
 
 class Owner(Protocol):
-    """The incarnation of a node that owns an end of a connection."""
+    """The running node that owns an end of a connection."""
 
     name: str
     loop: NodeLoop
@@ -76,7 +76,7 @@ class Owner(Protocol):
 
 
 class Medium(Protocol):
-    """The network, as a connection sees it: it is notified of frames, and of ends that change."""
+    """The network as a connection sees it. A connection reports its frames and changes to it."""
 
     world: World
     random: Random
@@ -84,10 +84,10 @@ class Medium(Protocol):
     tcp_timeout_ns: int
 
     def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
-        """Record in the trace that `frame` was sent, and arrives at `at_ns`."""
+        """Record in the trace that `frame` was sent and will arrive at `at_ns`."""
 
     def established(self, end: SimConn) -> None:
-        """Complete the connect of `end`, since the peer's kernel has accepted the connection."""
+        """Complete the connect call of `end`: the peer's kernel has accepted the connection."""
 
     def end_changed(self, end: SimConn) -> None:
         """Record that `end` is no longer open."""
@@ -116,10 +116,10 @@ class Pipe:
         self.number = number
         self.sender: SimConn
         self.receiver: SimConn
-        self.is_stream = False  # whether its frames are pieces of a byte stream
+        self.is_stream = False  # its frames are pieces of a byte stream
         self.buffered_bytes = 0
         self.waiters: deque[asyncio.Future[None]] = deque()
-        self.held: deque[Item] = deque()  # swallowed items, which may arrive after the heal
+        self.held: deque[Item] = deque()  # swallowed frames, which may arrive after the heal
         self._held_epoch = 0
         self._last_ns = 0
 
@@ -143,7 +143,7 @@ class Pipe:
             self._transmit_worse(item, at_ns)
 
     def arrive(self, item: Item) -> None:
-        """Deliver a frame or control message to the receiver, unless the link is blocked by now."""
+        """Deliver a frame or control message to the receiver, unless the link is blocked now."""
         if self.held or self.link.blocked:
             self._hold(item)
             return
@@ -177,7 +177,7 @@ class Pipe:
             self.sender.become_reset()
 
     def release(self) -> None:
-        """Deliver held frames in order, once the link is no longer blocked."""
+        """Deliver swallowed frames in order, once the link is no longer blocked."""
         if self.link.blocked:
             return
         held, self.held = self.held, deque()
@@ -214,7 +214,7 @@ class Pipe:
     # --- resets and back-pressure -----------------------------------------------------------
 
     def transmit_reset(self) -> None:
-        """Send a reset to the receiver; a blocked link loses the reset."""
+        """Send a reset to the receiver. A blocked link loses it."""
         world = self.fabric.world
         self._last_ns = max(world.now_ns + self.fabric.draw_latency_ns(), self._last_ns)
         if self.link.blocked:
@@ -229,7 +229,7 @@ class Pipe:
             self.receiver.become_reset()
 
     def drained(self, frame: bytes) -> None:
-        """Count `frame` as gone from the pipe; waiting senders continue if the pipe has room."""
+        """Count `frame` as gone from the pipe. Waiting senders continue if there is room."""
         self.buffered_bytes -= len(frame) + _FRAME_OVERHEAD_BYTES
         if self.waiters and self.buffered_bytes < PIPE_BYTES_MAX // 2:
             world = self.fabric.world
@@ -242,7 +242,7 @@ class Pipe:
 
 
 class SimConn:
-    """One end of a simulated connection (`harness.env.Conn`)."""
+    """One end of a simulated connection (see `harness.env.Conn`)."""
 
     __slots__ = (
         "_ended",
@@ -266,7 +266,7 @@ class SimConn:
         self.out = out
         self._loop = owner.loop
         self.peer = peer  # the name of the node at the other end
-        self.peer_port = 0  # the port that the calling end called
+        self.peer_port = 0  # the port to which the calling end connected
         self.notify: Callable[[], None] | None = None  # called when `recv` would return
         self._inbox: deque[bytes] = deque()
         self._ended = False
@@ -274,7 +274,7 @@ class SimConn:
         self._waiter: asyncio.Future[None] | None = None
 
     async def send(self, frame: bytes) -> None:
-        """Send one frame, after a wait if the pipe is full; may raise `ConnectionResetError`."""
+        """Send one frame; wait while the pipe is full. May raise `ConnectionResetError`."""
         while not self.try_send(frame):
             if self._loop.paused:
                 await self._loop.thawed()
@@ -284,7 +284,7 @@ class SimConn:
             await waiter
 
     def try_send(self, frame: bytes) -> bool:
-        """Send one frame if the pipe has room now; returns false if not. Raises like `send`."""
+        """Send one frame if the pipe has room now, else return false. Raises like `send`."""
         size = len(frame)
         if size > FRAME_BYTES_MAX:
             raise ValueError(f"a frame of {size} bytes is above the limit of {FRAME_BYTES_MAX}")
@@ -317,13 +317,13 @@ class SimConn:
         return frame
 
     def close(self) -> None:
-        """Close the connection after the frames sent so far; a second call has no effect."""
+        """Close the connection after the frames that were sent; a second call has no effect."""
         if self.state is EndState.OPEN and self._loop.alive:
             self.finish()
             self._become(EndState.CLOSED)
 
     def finish(self) -> None:
-        """Tell the peer that no more frames follow; this end still receives frames."""
+        """Tell the peer that no more frames follow. This end can still receive frames."""
         if self.state is EndState.OPEN and self._loop.alive and not self._finished:
             self._finished = True
             self.out.transmit(_Mark.END)
@@ -348,18 +348,18 @@ class SimConn:
 
     @property
     def arrived_bytes(self) -> int:
-        """The size of what has arrived and is still to be received."""
+        """The number of bytes that have arrived but were not received yet."""
         return sum(map(len, self._inbox))
 
     # --- for the fabric ---------------------------------------------------------------------
 
     @property
     def unread(self) -> tuple[bytes, ...]:
-        """The frames that have arrived and that the node still has to receive."""
+        """The frames that have arrived but that the node has yet to receive."""
         return tuple(self._inbox)
 
     def take(self, item: Item) -> None:
-        """Receive a frame or control message from the incoming pipe."""
+        """Take a frame or control message out of the incoming pipe."""
         if isinstance(item, bytes):
             self._inbox.append(item)
         elif item is _Mark.END:
@@ -377,9 +377,9 @@ class SimConn:
             self._become(EndState.RESET)
 
     def die(self) -> None:
-        """Give up this end, since its node was killed.
+        """Abandon this end, because its node was killed.
 
-        The peer of a stream gets the rest and the end, or a reset if the node had data left to
+        The peer of a byte stream gets the rest and the end, or a reset if the node had data left to
         read.
         """
         if self.state is not EndState.OPEN:
@@ -394,7 +394,6 @@ class SimConn:
             self.out.transmit_reset()
 
     def accept(self) -> None:
-        """Tell the other end that the connection is established."""
         self.out.transmit(_Mark.ACCEPTED)
 
     def _become(self, state: EndState) -> None:
@@ -418,7 +417,7 @@ class SimConn:
 
 
 def wake_all(waiters: deque[asyncio.Future[None]]) -> None:
-    """Wake all waiting tasks, so that they check their connection again."""
+    """Wake all waiting tasks, so that they look at their connection again."""
     while waiters:
         waiter = waiters.popleft()
         if not waiter.done():

@@ -2,15 +2,16 @@
 
 The model follows turmoil and FoundationDB (`AsyncFileNonDurable.h`): a file has durable content and
 a list of operations since its last sync. A SIGKILL keeps all visible content, since the page cache
-outlives the process. A power cut (`lose_unsynced`) keeps a random prefix of the unsynced operations
-of each file; `torn` cuts the last surviving append in the middle. `replace` and `remove` are
-durable once they return; if a crash interrupts them, they take effect or not at random.
+outlives the process. A power cut (`lose_unsynced`) keeps only some of each file's unsynced
+operations: the first ones, up to a random point. `torn` cuts the last surviving append in the
+middle. `replace` and `remove` are durable once they return. If a crash interrupts them, chance
+decides whether they take effect.
 
 The device serves one request at a time. An append does not wait: the page cache takes the data at
-once, and the cost is added to the next device request, which is nearly always the following sync.
-(Scheduling each append through the heap would cost time without a benefit, since a crash leaves the
-same contents either way.) Pending requests continue when their caller is cancelled or paused, and
-end with the node.
+once, and the cost is added to the next device request, which is nearly always the sync that
+follows. (Scheduling each append through the heap would cost time without a benefit, since a crash
+leaves the same contents either way.) Pending requests continue when their caller is cancelled or
+paused, and end with the node.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from harness.environments.sim.clock import Scheduler
 from harness.environments.sim.loop import NodeLoop
 
 UNSYNCED_OPERATIONS_MAX: Final = 4096
-"""The most unsynced operations per file; with more, the oldest become durable (write-back)."""
+"""The maximum of unsynced operations per file. Above it, the oldest become durable."""
 
 
 class _Inode:
-    """One file's content; `unsynced` has each append's bytes and each truncation's size."""
+    """The content of a file; `unsynced` has each append's bytes and each truncation's size."""
 
     __slots__ = ("durable", "exists_durably", "persisted", "unsynced", "visible")
 
@@ -80,7 +81,7 @@ class FileState(NamedTuple):
 
 
 class DiskStore:
-    """The disk of one machine, which outlives the incarnations of the machine's node."""
+    """The disk of one machine. It outlives the node's process."""
 
     def __init__(
         self,
@@ -93,18 +94,17 @@ class DiskStore:
         self.world = world
         self.files: dict[str, _Inode] = {}
         self.written_bytes = 0
-        """How many bytes appends and replaces have written, over all incarnations of the node."""
+        """The number of bytes written by appends and replacements, over all runs of the node."""
         self._random = random
         self._latency_ns = latency_ns
         self._append_ns_max = append_ns_max
         self._busy_until_ns = 0
-        self._appends_ns = 0  # virtual time of appends since the last device request
+        self._appends_ns = 0  # the virtual time of appends since the last device request
         self._in_flight: dict[int, Callable[[], None]] = {}
         self._requests = 0
 
     @property
     def changes_in_flight(self) -> int:
-        """The number of replaces and removes in progress."""
         return len(self._in_flight)
 
     def states(self) -> list[FileState]:
@@ -127,9 +127,7 @@ class DiskStore:
     def quick(
         self, loop: NodeLoop, effect: Callable[[], None] | None = None
     ) -> asyncio.Future[None]:
-        """Start a request to the page cache: it takes effect at once, and its caller waits a bit
-        longer.
-        """
+        """Start a request to the page cache: it takes effect at once; its caller waits a bit."""
         if effect is not None:
             effect()
         return self._wait(
@@ -137,13 +135,13 @@ class DiskStore:
         )
 
     def slow(self, loop: NodeLoop, effect: Callable[[], None]) -> asyncio.Future[None]:
-        """Queue a request to the device, which takes effect when it ends."""
+        """Queue a request to the device. It takes effect when it ends."""
         return self._wait(loop, self._queued_until_ns(), effect)
 
     async def whole(self, loop: NodeLoop, effect: Callable[[], None]) -> None:
-        """Run a request to the device; even a cancelled caller waits for the request's end.
+        """Run a request to the device. Even a cancelled caller waits until the request ends.
 
-        If a crash interrupts the request, a random draw decides whether it has taken effect.
+        If a crash interrupts the request, chance decides whether it takes effect.
         """
         until_ns = self._queued_until_ns()
         self._requests += 1
@@ -168,7 +166,7 @@ class DiskStore:
             raise cancelled
 
     def _queued_until_ns(self) -> int:
-        """The time at which a device request that is queued now will end."""
+        """Return when a device request that is queued now will end."""
         low, high = self._latency_ns
         took_ns = low + int(self._random.random() * (high - low)) + self._appends_ns
         self._appends_ns = 0
@@ -193,7 +191,7 @@ class DiskStore:
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """Apply the node's death to the disk; with `lose_unsynced` or `torn`, also lose data."""
+        """Apply the node's death to the disk; `lose_unsynced` and `torn` also lose data."""
         for effect in self._in_flight.values():
             if self._random.random() < 0.5:
                 effect()
@@ -207,7 +205,7 @@ class DiskStore:
         inode = self.files[path]
         survivors = len(inode.unsynced)
         if lose_unsynced:
-            # A power cut may also remove a file completely if its creation was never synced.
+            # If the file's creation was never synced, a power cut may remove the whole file.
             survivors = self._random.randrange(survivors + 1)
             if not inode.exists_durably and self._random.random() < 0.5:
                 del self.files[path]
@@ -218,7 +216,7 @@ class DiskStore:
         if lose_unsynced:
             inode.cut_power(survivors, torn_bytes)
         elif torn_bytes is not None:
-            # The process died during its last write(), so the page cache has a part of the data.
+            # The process died during its last write(), so the page cache has only part of it.
             last = inode.unsynced[-1]
             assert isinstance(last, bytes)
             del inode.visible[len(inode.visible) - len(last) + torn_bytes :]
@@ -231,7 +229,7 @@ class DiskStore:
 
 
 class SimDisk:
-    """The disk of one incarnation (`harness.env.Disk`), without effect after the node's death."""
+    """The disk of one run of a node (see `harness.env.Disk`). A dead node cannot use it."""
 
     def __init__(self, store: DiskStore, loop: NodeLoop) -> None:
         self._store = store
@@ -283,7 +281,7 @@ class SimDisk:
 
 
 class SimFile:
-    """An open file (`harness.env.File`), which keeps its content when its path is replaced."""
+    """An open file (see `harness.env.File`). It keeps its content when its path is replaced."""
 
     def __init__(self, store: DiskStore, loop: NodeLoop, path: str, inode: _Inode) -> None:
         self._store = store
@@ -317,7 +315,7 @@ class SimFile:
         operations = inode.persisted + len(inode.unsynced)
 
         def persist() -> None:
-            # Another sync, or the write-back, may already have persisted some of the operations.
+            # another sync, or the write-back, may have persisted some of these operations already
             inode.persist(max(0, operations - inode.persisted))
 
         await self._store.slow(self._loop, persist)
@@ -349,7 +347,7 @@ def _forget(files: dict[str, _Inode], path: str) -> None:
 
 
 def _check(loop: NodeLoop, path: str | None = None) -> None:
-    """Raise `CancelledError` if the incarnation is dead, and `ValueError` for an invalid path."""
+    """Raise `CancelledError` if the node is dead, and `ValueError` for an invalid path."""
     if not loop.alive:
         raise asyncio.CancelledError(f"{loop.name} is dead and cannot use its disk")
     if path is not None and any(part in ("", ".", "..") for part in path.split("/")):

@@ -1,9 +1,9 @@
 """The simulated environment: a whole cluster and its clients in one thread, in virtual time.
 
 A plan and its seed determine a run. Random streams are derived from the seed by label (`net`,
-`disk/<node>`, `node/<name>/<boot>`, `client`, `clock`), and time is integer nanoseconds.
-The design follows FoundationDB's simulator (Zhou et al., SIGMOD 2021, section 4) and madsim. Only
-processes and containers can test what a simulation replaces: asyncio, TCP and the file system.
+`disk/<node>`, `node/<name>/<boot>`, `client`, `clock`), and time is integer nanoseconds. The design
+follows FoundationDB's simulator (Zhou et al., SIGMOD 2021, section 4) and madsim. A simulation
+replaces asyncio, TCP and the file system, so only processes and containers can test those.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MS: Final = 1_000_000
 
 
 class SimSession(Session):
-    """The driver's access to a simulated deployment (`harness.plugins.Session`)."""
+    """The driver's access to a simulated deployment (see `harness.plugins.Session`)."""
 
     def __init__(
         self, world: World, cluster: SimCluster, env: SimClientEnv, streams: Streams
@@ -71,7 +71,6 @@ class SimSession(Session):
 
     @property
     def events(self) -> int:
-        """The number of events in the world so far, as a measure for the cost of a run."""
         return self._world.events
 
     @override
@@ -80,7 +79,7 @@ class SimSession(Session):
 
     @override
     def trace_digest(self) -> str:
-        """A digest of all messages, events, writes and faults so far, by which to compare runs."""
+        """Return a digest of all messages, events, writes and faults so far, for comparing runs."""
         return self._world.trace_digest()
 
 
@@ -115,7 +114,7 @@ class SimEnvironment(Environment, owns_programs=True):
 
 
 class Deployment:
-    """One execution of a plan: a world, its network, its machines and the driver."""
+    """One run of a plan: a world, its network, its machines and the driver."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         self._plan = plan
@@ -156,7 +155,7 @@ class Deployment:
     ) -> None:
         knobs, world = self._knobs, self.world
         program = spec is not None and is_program(spec)
-        # The loops lack methods of the abstract base class that asyncio itself does not need.
+        # The loops lack methods of the abstract base class that asyncio does not need.
         kind: type[NodeLoop] = ProgramLoop if program else NodeLoop  # type: ignore[type-abstract]
         if spec is None:
             kind = StreamLoop  # type: ignore[type-abstract]
@@ -209,7 +208,7 @@ class Deployment:
         return await main(session)
 
     def tear_down(self) -> None:
-        """Discard the world, and write logs and the trace; failures to write are only logged."""
+        """Discard the world, and write logs and the trace. A failed write is only logged."""
         for unseen in self.world.discard():
             _log.warning("no code retrieved the failure of a task: %s", unseen)
         try:
@@ -226,12 +225,12 @@ class Deployment:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
         if any(is_program(spec) for spec in self._plan.nodes):
             forget_types()
-        # Break reference cycles (machines, connections, cluster) without the garbage collector.
+        # breaks reference cycles without the garbage collector
         self.machines.clear()
 
 
 def _entry(form: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
-    """The function that runs a node: its entry, or the program in its command."""
+    """Return the function that runs a node: its entry, or the program in its command."""
     if is_program(form):
         return program_main(form, specs)
     return load_entry(form.entry or "", form.name)
@@ -239,7 +238,7 @@ def _entry(form: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
 
 @contextlib.contextmanager
 def _interruptible(world: World, interrupted: asyncio.Event) -> Iterator[None]:
-    """Handle Ctrl-C within this context: the first sets `interrupted`, the second ends the run."""
+    """Handle Ctrl-C inside this context: the first sets `interrupted`, the second ends the run."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -18,34 +18,34 @@ from harness.errors import UsageError
 class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The knobs of a simulated world, with their defaults.
 
-    The knob `latency` names the distribution of frame latencies over the range of two other knobs.
-    With `lan`, most frames are fast. With `uniform`, latencies are uniform over the range. With
-    `tail`, latencies are uniform too, except that the share `tail_share` of them is log-uniform
-    from 0.3 ms to 2 s. Connections are ordered, so a late frame delays all later frames.
+    The knob `latency` is the distribution of frame latencies. With `lan`, most frames are near the
+    minimum. With `uniform`, all latencies from the minimum to the maximum are equally likely. With
+    `tail`, the same holds, except that the share `tail_share` of latencies is log-uniform from 0.3
+    ms to 2 s. Connections are ordered, so a late frame delays all later frames.
     """
 
     latency: Literal["lan", "uniform", "tail"] = "lan"
     latency_ms_min: float = 0.2
     latency_ms_max: float = 1.0
     tail_share: float = 0.1
-    cpu_us: float = 20.0  # virtual time that one callback of a node takes
-    disk_ms_min: float = 0.2  # shortest and longest time of a sync, replace or remove
+    cpu_us: float = 20.0  # the virtual time of one callback of a node
+    disk_ms_min: float = 0.2  # the time of a sync, replace or remove
     disk_ms_max: float = 2.0
-    append_us_max: float = 50.0  # longest time of requests to the page cache, such as appends
-    clock_error_ms: float = 1.0  # bound on clock differences, reported as `max_error_ns`
-    retransmit: float = 0.5  # probability that a connection survives a cut and delivers late
-    rto_ms_max: float = 1000.0  # longest wait, after a heal, until late delivery or reset
-    tcp_timeout_s: float = 15.0  # how long a sender retransmits before its connection is reset
-    stop_s: float = 10.0  # how long a graceful stop may take before the node is killed
+    append_us_max: float = 50.0  # the longest request to the page cache, such as an append
+    clock_error_ms: float = 1.0  # the bound on clock differences that nodes report (`max_error_ns`)
+    retransmit: float = 0.5  # the probability that a connection survives a cut
+    rto_ms_max: float = 1000.0  # the longest wait, after a heal, for late delivery or a reset
+    tcp_timeout_s: float = 15.0  # a sender retransmits for this long before its connection is reset
+    stop_s: float = 10.0  # the time for a graceful stop before the node is killed
     virtual_s_max: float = 7 * 24 * 3600.0
     events_max: int = 200_000_000
-    trace: str | None = None  # path of a file that records every message and event
-    # Virtual time at which all random streams switch to fresh ones; earlier events stay the same.
+    trace: str | None = None  # the path of a file that records every message and event
+    # At this virtual time, all random streams are replaced. Earlier events stay the same.
     reseed_at_s: float | None = None
-    reseed: int = 0  # selects the fresh streams; only with `reseed_at_s`
+    reseed: int = 0  # selects the new streams; only with `reseed_at_s`
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a knob out of range, which msgspec turns into its own error."""
+        """Raise `ValueError` for a knob out of range; msgspec makes it its own error."""
         for name in ("latency_ms", "disk_ms"):
             low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
             if not 0 <= low <= high <= 60_000:
@@ -76,7 +76,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 NETWORKS: Final[tuple[dict[str, Any], ...]] = (
-    {},  # a default knob: a fast local network
+    {},  # the defaults: a fast local network
     {"latency_ms_min": 1.0, "latency_ms_max": 10.0},
     {"latency": "uniform", "latency_ms_min": 0.2, "latency_ms_max": 40.0},
 )
@@ -90,7 +90,7 @@ PROCESSORS: Final[tuple[dict[str, Any], ...]] = ({}, {"cpu_us": 100.0})
 
 
 def draw_knobs(rng: random.Random) -> dict[str, Any]:
-    """Draw knobs for the network, disk and CPU speeds of one seed's world."""
+    """Choose the speed of network, disk and CPU for the world of one seed."""
     drawn: dict[str, Any] = {}
     for choices in (NETWORKS, DISKS, PROCESSORS):
         drawn |= choices[rng.randrange(len(choices))]
@@ -98,7 +98,7 @@ def draw_knobs(rng: random.Random) -> dict[str, Any]:
 
 
 def parse_knobs(given: Mapping[str, Any]) -> Knobs:
-    """Check the knobs of a case; raises `UsageError` that names the wrong knob and the reason."""
+    """Check the knobs of a case. Raises `UsageError`, which names the wrong knob and the reason."""
     names = ", ".join(Knobs.__struct_fields__)
     unknown = sorted(set(given) - set(Knobs.__struct_fields__))
     if unknown:

@@ -1,8 +1,8 @@
 """Links between nodes, the faults on them, and the latency of a frame.
 
 A link is one direction between two nodes and may have any number of faults. The flag `whole` is
-true while a link has no fault, so that code for the common case tests only one flag. Each fault
-counts the frames that it affects on the link, for its `Bite`.
+true while a link has no fault, so that the common case tests only one flag. Each fault counts the
+frames that it affects on the link, for its `Bite` (measured effect).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from harness.environments.sim.knobs import Knobs
 
 _MS: Final = 1_000_000
 _TAIL_NS_MIN: Final = 300_000
-_TAIL_DOUBLINGS: Final = 12.7  # the longest tail delay: 0.3 ms times 2**12.7 is 2 s
+_TAIL_DOUBLINGS: Final = 12.7  # the longest tail latency is 0.3 ms * 2**12.7, or 2 s
 
 
 def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
     """Return a function that draws one latency in ns from the distribution that `knobs` name.
 
-    The long tail is piecewise linear in the mantissa instead of a power, since `pow` and `log`
-    depend on the C library, and a seed must replay on every machine.
+    The long tail is piecewise linear in the mantissa instead of a power: `pow` and `log` depend on
+    the C library, but a seed must replay on every machine.
     """
     low = int(knobs.latency_ms_min * _MS)
     span = int(knobs.latency_ms_max * _MS) - low
@@ -48,14 +48,14 @@ def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
 
 
 class FaultOnLink:
-    """A fault on one link: a cut (`quality` is `None`) or a degradation."""
+    """A fault on one link: a cut (`quality` is `None`) or a worse quality."""
 
     __slots__ = ("quality", "since_ns", "touched")
 
     def __init__(self, quality: LinkQuality | None, since_ns: int) -> None:
         self.quality = quality
         self.since_ns = since_ns
-        self.touched = 0  # how many frames the fault has affected
+        self.touched = 0  # the number of frames that the fault has affected
 
 
 class Direction:
@@ -68,13 +68,13 @@ class Direction:
         self.faults: dict[str, FaultOnLink] = {}
         self.cuts: list[FaultOnLink] = []
         self.shapes: list[FaultOnLink] = []
-        self.whole = True  # whether the link has no fault at all
-        self.blocked = False  # whether no frame passes the link
+        self.whole = True  # the link has no fault
+        self.blocked = False  # no frame passes the link
         self.quality = LinkQuality()
-        self.free_at_ns = 0  # time at which a throttled link has sent all of its queue
+        self.free_at_ns = 0  # when a throttled link has sent all of its queue
 
     def set(self, wanted: Mapping[str, LinkQuality | None], now_ns: int) -> dict[str, FaultOnLink]:
-        """Set the faults on the link, by id; returns the faults that were removed, by id."""
+        """Set the faults on the link, by id. Returns the faults that were removed, by id."""
         old = self.faults
         self.faults = {
             fault: old.get(fault) or FaultOnLink(quality, now_ns)
@@ -94,6 +94,6 @@ class Direction:
             fault.touched += 1
 
     def touch_shapes(self) -> None:
-        """Count one affected frame for each degradation of the link."""
+        """Count one affected frame for each quality fault on the link."""
         for fault in self.shapes:
             fault.touched += 1

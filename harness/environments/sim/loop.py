@@ -1,8 +1,8 @@
 """One small event loop per node, on top of the world's single heap of virtual time.
 
 asyncio's own C tasks and futures run unchanged on such a loop, and nothing in asyncio is patched.
-The abstract base class already refuses sockets, signals, subprocesses, threads and executors, which
-detects nodes that bypass `Env`.
+The abstract base class already refuses sockets, signals, subprocesses, threads and executors, so
+nodes that bypass `Env` are noticed.
 
 One loop per node makes faults simple. A kill discards the loop, a pause stops running the loop's
 callbacks, drift moves its timers, and a slow CPU multiplies the virtual time of a callback.
@@ -34,7 +34,7 @@ GeneratorHooks = tuple[Callable[[Any], None] | None, Callable[[Any], None] | Non
 class NodeHandle(asyncio.Handle):
     """A callback that is ready to run: an `asyncio.Handle` without debug features.
 
-    A run creates a handle per callback, so a handle sets only the attributes that the world reads.
+    A run creates a handle for each callback, so a handle sets only attributes that the world reads.
     """
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class NodeTimer(asyncio.TimerHandle):
         return self.local_ns / _NS
 
     def cancel(self) -> None:
-        """Cancel the timer; the world's heap drops the timer's entry later."""
+        """Cancel the timer. The world drops its entry in the heap later."""
         if not self._cancelled:
             self._cancelled = True
             self._callback = None
@@ -98,7 +98,7 @@ class NodeTimer(asyncio.TimerHandle):
 
 
 class NodeLoop(asyncio.AbstractEventLoop):
-    """The event loop of one incarnation of a node; the world runs it."""
+    """The event loop of a node, from one start of the node to its end. The world runs it."""
 
     generator_hooks: GeneratorHooks = (None, None)
 
@@ -106,15 +106,15 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.world = world
         self.name = name
         self.clock = clock
-        self.cost_ns = cost_ns  # virtual time that each callback takes
-        self.armed = name != CLIENT  # whether tripwires are active while its callbacks run
-        # a blocking call keeps the node from running another callback until this time
+        self.cost_ns = cost_ns  # the virtual time of each callback
+        self.armed = name != CLIENT  # tripwires are active while its callbacks run
+        # the node runs no callback before this time, because of a blocking call
         self.busy_until_ns = 0
-        self.due_ns = -1  # time at which the next callback takes effect; -1 if none is ready
+        self.due_ns = -1  # when the next callback takes effect; -1 if none is ready
         self.alive = True
         self.paused = False
         self._frozen: list[asyncio.Future[None]] = []
-        self.scheduled = False  # whether the world already knows that the loop has callbacks to run
+        self.scheduled = False  # the world already knows that the loop has callbacks to run
         self.ready: deque[NodeHandle | NodeTimer] = deque()
         self.on_callback_error: Callable[[BaseException], None] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -182,7 +182,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Create a task of this loop; the loop keeps a reference until the task is done.
+        """Create a task of this loop. The loop refers to it until the task is done.
 
         The loop numbers its own tasks, since asyncio's global counter differs between runs.
         """
@@ -196,13 +196,14 @@ class NodeLoop(asyncio.AbstractEventLoop):
         tasks = self._tasks
         tasks.append(task)
         if len(tasks) >= self._tasks_max:
-            # Keep failed tasks: the garbage collector must not decide when asyncio logs an error.
+            # Failed tasks stay, so that the garbage collector does not decide when asyncio logs an
+            # error.
             self._tasks = [t for t in tasks if not t.done() or _is_unseen_failure(t)]
             self._tasks_max = max(_TASKS_KEPT_MIN, 2 * len(self._tasks))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Record in the node's log an error that asyncio cannot deliver to any task."""
+        """Write an error that asyncio cannot deliver to any task into the node's log."""
         error = context.get("exception")
         if self.alive:
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
@@ -221,22 +222,21 @@ class NodeLoop(asyncio.AbstractEventLoop):
     # --- the interface that the world uses -------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """The unfinished tasks and the failed tasks with unretrieved errors, oldest first."""
+        """Return unfinished tasks, and failed ones with an unretrieved error, oldest first."""
         return [t for t in self._tasks if not t.done() or _is_unseen_failure(t)]
 
     def pause(self) -> None:
-        """Pause the node: the world runs none of its callbacks until `resume`."""
         self.paused = True
 
     async def thawed(self) -> None:
-        """Wait until the node is not paused; a pause may begin while the node's callback runs."""
+        """Wait until the node is not paused. A pause may begin while the node's callback runs."""
         while self.paused:
             waiter = self.create_future()
             self._frozen.append(waiter)
             await waiter
 
     def resume(self) -> None:
-        """End the node's pause; callbacks that became ready during the pause run in a burst."""
+        """End the node's pause. Callbacks that became ready meanwhile run in a burst."""
         self.paused = False
         frozen, self._frozen = self._frozen, []
         for waiter in frozen:
@@ -247,12 +247,12 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.world.runnable.append(self)
 
     def pretend(self, name: str) -> Callable[..., Any] | None:
-        """Return the node's own version of a standard-library function, if it has one."""
+        """Return the node's own version of a standard-library function, or `None`."""
         del name
         return None
 
     def die(self) -> None:
-        """End the node: discard its ready callbacks, and let the world skip its timers."""
+        """End the node: discard its ready callbacks, so that the world skips its timers."""
         self.alive = False
         self.ready.clear()
 
@@ -260,7 +260,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
 def begin(
     coro: Coroutine[Any, Any, None], spawn: Callable[[Coroutine[Any, Any, None]], object]
 ) -> None:
-    """Run `coro` in the current callback up to its first wait, and `spawn` the rest, if any.
+    """Run `coro` in the current callback up to its first wait; `spawn` the rest, if there is any.
 
     Most faults of the simulation never wait, so they are complete before the caller continues.
     (Python 3.12 has eager tasks for this purpose.)
@@ -278,7 +278,7 @@ async def _rest(coro: Coroutine[Any, Any, None], awaited: Any) -> None:
 
 @types.coroutine
 def _continue(coro: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
-    """Behave like `yield from coro` for a coroutine whose first step has already run."""
+    """Act like `yield from coro` for a coroutine whose first step has already run."""
     while True:
         try:
             try:

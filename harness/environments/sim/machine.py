@@ -1,9 +1,10 @@
-"""Machines, and the incarnations of nodes that run on them.
+"""Machines, and the runs of nodes on them.
 
-A machine has the parts that survive a node: disk, clocks, CPU, log. Each start creates a new
-`Incarnation` with its own loop and `Env`. A kill discards the loop, and every object that still
-refers to the incarnation becomes inert. A node that ends by itself, or whose spawned task fails,
-exits like a process: with the event `node-exited`, `expected` false and the traceback, if any.
+A machine has the parts that survive a node's process: disk, clocks, CPU, log. An `Incarnation` is
+one run of the node, from a start to its end, with its own loop and `Env`. A kill discards the loop,
+and objects that still refer to the dead incarnation have no effect. A node that ends by itself, or
+whose spawned task fails, exits like a process: with the event `node-exited`, where `expected` is
+false, and the traceback, if there is one.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Machine:
-    """The machine of one node or of the driver, over all incarnations.
+    """The machine of one node, or of the driver, over all runs of the node.
 
-    `entries` has the node's entry for each variant, and is empty for the driver's machine.
+    `entries` has the node's entry for each variant. It is empty for the driver's machine.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Machine:
         self.spec = spec
         self.ports = () if spec is None else spec.ports
         self.boots = 0
-        self.variant = BASE  # the variant for the next start
+        self.variant = BASE  # for the next start
         self.incarnation: Incarnation | None = None
         self.machines: Mapping[str, Machine]
         self._fabric: Fabric
@@ -91,8 +92,8 @@ class Machine:
     ) -> None:
         """Connect the machine to the network and to the other machines.
 
-        `publish` receives the machine's events. `spring` receives points of the node's code
-        (`Env.point`), and runs the callbacks of traps.
+        `publish` gets the machine's events. `spring` gets points of the node's code (`Env.point`),
+        and runs the callbacks of traps.
         """
         self._spring = spring
         self._fabric = fabric
@@ -106,7 +107,7 @@ class Machine:
         return NodeState.PAUSED if self.incarnation.loop.paused else NodeState.RUNNING
 
     def boot(self) -> Incarnation:
-        """Start a new incarnation of the node, on the machine's existing disk."""
+        """Start the node, on the machine's existing disk."""
         assert self.incarnation is None, f"{self.name} already runs"
         incarnation = Incarnation(self, self.boots)
         self.boots += 1
@@ -120,24 +121,22 @@ class Machine:
             form = as_variant(self.spec, self.variant)
             variant = {"variant": self.variant} if self.spec.variants else {}
             self.emit(NODE_STARTED, {"boot": incarnation.boot, **variant}, by_driver=True)
-            # Copy the config for each start, since nodes in one process must share no objects.
+            # Each start copies the config, since nodes in one process must share no objects.
             config = msgspec.json.decode(msgspec.json.encode(form.config))
             incarnation.run_main(self._entries[self.variant](incarnation.env, config))
         return incarnation
 
     def reach(self, kind: str, data: dict[str, Any]) -> None:
-        """Log a point that the node's code has reached, and run the callbacks of traps on the
-        point.
-        """
+        """Log a point that the node's code has reached, and run the callbacks of traps there."""
         encoded = _encode(data)
         self.world.log(self.name, kind, encoded)
         self._spring(self.name, kind, encoded, False)
 
     def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
-        # Encode the event at once, so that later changes of the object do not change the event.
+        # Encoded at once, so that later changes of the object do not change the event.
         encoded = _encode(data)
         self.world.note(self.name, kind, encoded)
-        if kind != CHECKPOINT:  # checkpoints are too frequent for a log
+        if kind != CHECKPOINT:  # a log would be full of checkpoints
             self.world.log(self.name, kind, encoded)
         self._publish(self.name, kind, encoded, by_driver)
 
@@ -150,7 +149,7 @@ class Machine:
         lose_unsynced: bool = False,
         torn: bool = False,
     ) -> None:
-        """End the current incarnation, for any cause; crash its disk and publish its exit."""
+        """End the current incarnation for any reason: crash its disk and publish its exit."""
         incarnation = self.incarnation
         assert incarnation is not None, f"{self.name} does not run"
         self.incarnation = None
@@ -177,7 +176,7 @@ class Machine:
 
 
 class Incarnation:
-    """One run of a node on its machine, from its start to its end."""
+    """One run of a node on its machine, from a start to its end."""
 
     env: SimEnv
 
@@ -242,7 +241,8 @@ class Incarnation:
 
     def _panic(self, what: str, error: BaseException) -> None:
         if self._main is None:
-            self.machine.world.fail(error)  # only the driver has no main: its failure ends the run
+            # only the driver has no main task, and its failure ends the run
+            self.machine.world.fail(error)
         else:
             self._exit(1, [f"{what} failed:", *_traceback_lines(error)])
 
@@ -252,10 +252,10 @@ class Incarnation:
 
 
 class SimEnv:
-    """The `Env` of one incarnation (`harness.env.Env`).
+    """The `Env` of one run of a node (see `harness.env.Env`).
 
-    Every method with an effect checks whether the incarnation is alive. Calls of tasks that outlive
-    their incarnation have no effect or raise `CancelledError`.
+    Every method with an effect checks whether this run of the node is still alive. If it is not, a
+    call has no effect or raises `CancelledError`.
     """
 
     def __init__(self, owner: Incarnation, fabric: Fabric, random: Random) -> None:
@@ -270,7 +270,6 @@ class SimEnv:
         self.disk = FaultyDisk(SimDisk(machine.disk, owner.loop), machine.trouble)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task that dies with the node; an unhandled error panics the node."""
         return self.owner.spawn(coro, name=name)
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
@@ -302,7 +301,7 @@ class SimEnv:
         machine = self.owner.machine
         try:
             check_announced(self.name, kind, data)
-        except TargetError as error:  # the node may not announce this kind, so the run ends
+        except TargetError as error:  # a node must not report this kind, so the run ends
             machine.world.fail(error)
         else:
             machine.emit(kind, data, by_driver=machine.spec is None)
@@ -318,7 +317,7 @@ class SimClientEnv(SimEnv):
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"
     ) -> PageResponse:
-        """Run the node's page handler on the node's loop, so it is slow or paused like the node."""
+        """Run the node's page handler on the node's loop, so that it is as slow as the node."""
         machine = self.owner.machine.machines.get(address.node)
         node = None if machine is None else machine.incarnation
         door = None if node is None else node.pages
@@ -346,7 +345,7 @@ class SimClientEnv(SimEnv):
 
 
 def _traceback_lines(error: BaseException) -> list[str]:
-    """The lines of a traceback without object addresses and install paths, which vary by run."""
+    """Return a traceback as lines, without object addresses and install paths (they vary)."""
     lines: list[str] = []
     summary = traceback.TracebackException.from_exception(error)
     for chunk in summary.format():

@@ -36,11 +36,11 @@ class Names:
         self._nodes = {address: name for name, address in self._addresses.items()}
 
     def address(self, node: str) -> str:
-        """The IPv4 address of a node, or of the driver."""
+        """Return the IPv4 address of a node, or of the driver."""
         return self._addresses[node]
 
     def node_at(self, host: str, caller: str) -> str | None:
-        """The node to which `host` (a name or an address) refers for `caller`."""
+        """Return the node to which `host` (a name or an address) leads for `caller`, or `None`."""
         if host in _LOOPBACK or host in _ANY or host.startswith("127."):
             return caller
         if host in self._nodes:

@@ -2,9 +2,9 @@
 
 For an application, connecting behaves as with TCP. A node that is down, or does not listen on the
 port, refuses the connection after a round trip. A paused node's kernel still completes the
-handshake, and data waits for the node. Across a cut no answer comes, so the kernel sends the
-opening packet again after 1, 2, 4, ... s, until the caller's own timeout or until the kernel gives
-up with `TimeoutError` after two minutes.
+handshake, and data waits for the node. If the link is cut, no answer comes, so the kernel sends the
+opening packet again after 1, 2, 4, ... s. The call ends by the caller's own timeout, or after two
+minutes with the kernel's `TimeoutError`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _MS: Final = 1_000_000
 
 
 class Host(Owner, Protocol):
-    """The interface of a node's incarnation to the network."""
+    """A running node, as the network sees it."""
 
     listeners: dict[int, SimListener]
 
     def check_alive(self) -> None:
-        """Raise `CancelledError` if the incarnation is dead."""
+        """Raise `CancelledError` if the node is dead."""
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Run the coroutine `coro` in a task of the node."""
 
 
 class Place(Protocol):
-    """The interface of a machine to the network."""
+    """A machine, as the network sees it."""
 
     @property
     def incarnation(self) -> Host | None:
-        """The incarnation that currently runs on the machine, if any."""
+        """The current run of the machine's node; `None` while it is down."""
 
 
 class Fabric:
@@ -61,7 +61,7 @@ class Fabric:
         random: Random,
         clients: Sequence[str],
     ) -> None:
-        """`clients` are the names by which links distinguish the driver's clients."""
+        """`clients` are the link ends of the driver's clients."""
         self.world = world
         self.clients = clients
         self.random = random
@@ -85,7 +85,7 @@ class Fabric:
         return state
 
     def host(self, node: str) -> Host | None:
-        """The incarnation that currently runs on a node's machine, if any."""
+        """Return the current run of a node; `None` while it is down."""
         machine = self._machines.get(node)
         return None if machine is None else machine.incarnation
 
@@ -95,12 +95,12 @@ class Fabric:
 
     @property
     def links(self) -> Iterable[Direction]:
-        """The links that were used or broken so far."""
+        """Return the links that were used or had a fault so far."""
         return self._links.values()
 
     @property
     def connections(self) -> Iterable[tuple[int, SimConn, SimConn]]:
-        """The connections with at least one open end: number, calling end, accepted end."""
+        """Return each connection with an open end, as (number, calling end, accepted end)."""
         return [(number, *ends) for number, ends in self._ends.items()]
 
     # --- connections ------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Fabric:
             raise
         finally:
             attempt.over = True
-            del attempt  # an error refers to this frame: avoid a reference cycle
+            del attempt  # an error refers to this frame, so avoid a reference cycle
 
     def _end_of(self, owner: Host) -> str:
         """Return the link end from which `owner` calls: a node, or a client of the driver."""
@@ -199,13 +199,13 @@ class Fabric:
         listener.offer(accepted)
 
     def established(self, end: SimConn) -> None:
-        """Complete the connect of `end`, since the peer's kernel has accepted the connection."""
+        """Complete the connect call of `end`: the peer's kernel has accepted the connection."""
         attempt = self._attempts.pop(end.incoming.number // 2)
         if not attempt.future.done():
             attempt.future.set_result(end)
 
     def end_changed(self, end: SimConn) -> None:
-        """Record that `end` is no longer open; forget the connection once neither end is open."""
+        """Record that `end` is closed or reset. Forget the connection once no end is open."""
         number, opened_it = divmod(end.incoming.number, 2)
         end.owner.ends.pop(number if opened_it else -number, None)
         ends = self._ends.get(number)
@@ -218,7 +218,7 @@ class Fabric:
     # --- faults -----------------------------------------------------------------------------
 
     def set_links(self, wanted: Mapping[Link, Mapping[str, LinkQuality | None]]) -> dict[str, Bite]:
-        """Bring links into the given states; returns the effect of each removed fault, by id."""
+        """Put links into these states; returns the effect of each removed fault, by id."""
         gone: dict[str, dict[Direction, FaultOnLink]] = {}
         for at in sorted(wanted):
             direction = self.link(at.source, at.destination)
@@ -248,7 +248,7 @@ class Fabric:
         world.schedule(world.now_ns + wait_ns, action, end.out)
 
     def reset(self, links: Sequence[Link]) -> int:
-        """Reset, at both ends, the open connections that use these links; returns how many."""
+        """Reset the open connections on these links at both ends; returns how many there were."""
         wanted = {*links}
         count = 0
         for first, second in list(self._ends.values()):
@@ -267,13 +267,13 @@ def _reset_held(pipe: Pipe) -> None:
 
 
 class Attempt:
-    """An attempt to open a connection, until it is open, refused or given up."""
+    """An attempt to connect, until the connection is open or refused, or the caller gives up."""
 
     __slots__ = ("address", "end", "future", "over", "owner", "retries", "source")
 
     def __init__(self, owner: Host, source: str, address: Address) -> None:
         self.owner = owner
-        self.source = source  # the calling node or client
+        self.source = source
         self.address = address
         self.future: asyncio.Future[SimConn] = owner.loop.create_future()
         self.end: SimConn | None = None
@@ -289,10 +289,10 @@ class Attempt:
 
 
 class SimListener:
-    """A listening port of one incarnation (`harness.env.Listener`)."""
+    """A listening port of one run of a node (see `harness.env.Listener`)."""
 
     loopback = False
-    """Whether only the node itself reaches the port."""
+    """Whether only the node itself can connect to the port."""
 
     def __init__(
         self, owner: Host, port: int, on_connect: Callable[[Conn], Awaitable[None]]
@@ -300,7 +300,7 @@ class SimListener:
         self._owner = owner
         self._port = port
         self._on_connect = on_connect
-        self.backlog = 0  # connections accepted by the kernel that wait for the node
+        self.backlog = 0  # connections that wait for the node to handle them
 
     def close(self) -> None:
         """Stop accepting connections; open connections stay open."""
@@ -308,7 +308,6 @@ class SimListener:
             del self._owner.listeners[self._port]
 
     def offer(self, conn: SimConn) -> None:
-        """Queue a new connection, which the node handles once it runs."""
         self.backlog += 1
         self._owner.loop.call_soon(self.accept, conn)
 
@@ -321,11 +320,11 @@ class SimListener:
         try:
             await self._on_connect(conn)
         except ConnectionError:
-            conn.close()  # a lost connection ends only the handler, not the node
+            conn.close()  # a lost connection ends the handler, but not the node
 
 
 class SimNetwork:
-    """The network of one incarnation (`harness.env.Network`)."""
+    """The network of one run of a node (see `harness.env.Network`)."""
 
     def __init__(self, fabric: Fabric, owner: Host, ports: Sequence[int]) -> None:
         self._fabric = fabric
@@ -333,13 +332,10 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """Return `address`, in which an alias is replaced by the name of the node to which it
-        leads.
-        """
+        """Return `address` with the name of a node in place of an alias."""
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:
-        """Listen on a declared port; raises `OSError` if the node already listens there."""
         owner = self._owner
         owner.check_alive()
         if port not in self._ports:

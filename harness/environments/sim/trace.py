@@ -25,30 +25,32 @@ _END: Final = "(the trace ends here)"
 
 
 class Trace(Protocol):
-    """A listener that sees everything that happens in a world, in order; it must not change the
-    world.
+    """A listener that learns of everything that happens in a world, in order.
+
+    It must not change the world.
     """
 
     def noted(self, now_ns: int, node: str, what: str, data: bytes) -> None:
-        """Handle an event of a node, a write to its disk, or a verb of the cluster."""
+        """Handle an event of a node, a write to its disk, or a fault."""
 
     def sent(self, now_ns: int, link: Link, pipe: int, at_ns: int, frame: bytes) -> None:
-        """Handle a frame that was sent now and arrives at `at_ns`; `pipe` is the number of one
-        direction of a connection.
+        """Handle a frame that was sent now and arrives at `at_ns`.
+
+        `pipe` is the number of one direction of a connection.
         """
 
     def close(self) -> None:
-        """Close the trace, since the world is being discarded."""
+        """Close the trace when the world is discarded."""
 
 
 def noted_text(what: str, data: bytes) -> str:
-    """Return `what` happened, with its data, as one line without control characters."""
+    """Return an event and its data as one line without control characters."""
     text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))
     return f"{what} {text}".rstrip()
 
 
 class TraceWriter:
-    """Writes a trace with a line per message or event; a last line reports a cut at the limit."""
+    """Writes a trace, one line per message or event; at the limit, a last line reports the cut."""
 
     def __init__(self, path: Path, *, lines_max: int = TRACE_LINES_MAX) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +81,7 @@ class TraceWriter:
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The first difference of two traces: line number (from 1), both lines, last common lines."""
+    """The first difference of two traces: its line number, both lines, and the lines before it."""
 
     line: int
     first: str
@@ -93,7 +95,7 @@ class Divergence(msgspec.Struct, frozen=True):
 
 
 def first_divergence(first: Path, second: Path) -> Divergence | None:
-    """Find the first line in which two traces differ; returns `None` if they are equal."""
+    """Find the first line in which two traces differ; `None` if they are equal."""
     before: deque[str] = deque(maxlen=_CONTEXT_LINES)
     with first.open(encoding="utf-8") as left, second.open(encoding="utf-8") as right:
         pairs = itertools.zip_longest(left, right)

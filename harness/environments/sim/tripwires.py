@@ -1,4 +1,4 @@
-"""Run-time tripwires, which make a node fail at the line that reads a real clock or randomness.
+"""Run-time tripwires: a node fails at the line that reads a real clock or randomness.
 
 While a node's code runs, the usual functions for time, randomness and threads raise an error. The
 driver (which stores histories and shows progress) and other threads may call these functions.
@@ -38,18 +38,17 @@ _REDIRECTED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
     (builtins, ("open",)),
     (io, ("open",)),
 )
-"""Functions that only nodes with their own version (`Tripwires.pretend`) may not call."""
+"""Functions that are forbidden only to nodes with a version of their own (`Tripwires.pretend`)."""
 
 
 class DeterminismError(BaseException):
-    """A node bypassed `Env`; a `BaseException`, so that the node's handlers do not catch it."""
+    """A node bypassed `Env`. As a `BaseException`, it passes the node's handlers."""
 
 
 class Tripwires:
-    """The tripwires of one world, which sets `armed` while a node's callback runs.
+    """The tripwires of one world. The world sets `armed` while a node's callback runs.
 
-    A violation also calls `on_violation`, so a node cannot hide the violation by swallowing the
-    error.
+    A violation also calls `on_violation`, so that a node cannot hide it by swallowing the error.
     """
 
     def __init__(self, on_violation: Callable[[str], None]) -> None:
@@ -60,7 +59,7 @@ class Tripwires:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the tripwires for this thread within this context."""
+        """Install the tripwires for this thread inside this context."""
         outer = _running.tripwires
         _WIRES_LAID.lay()
         _running.tripwires = self
@@ -71,7 +70,7 @@ class Tripwires:
             _WIRES_LAID.take_up()
 
     def violated(self, name: str, instead: str) -> None:
-        """Raise `DeterminismError` if a node, and not the harness, has called `name`."""
+        """Raise `DeterminismError` if a node, rather than the harness, has called `name`."""
         if self.armed:
             message = f"node code called {name}, which no seed replays; use {instead}"
             self._on_violation(message)
@@ -83,16 +82,16 @@ def _nothing(_: str) -> None:
 
 
 class _Running(threading.local):
-    """The tripwires of the world that runs in this thread, if any."""
+    """The tripwires of the world that runs in this thread, if there is one."""
 
     tripwires: Tripwires | None = None
 
 
 class _Wires:
-    """The patched functions, in place from the start of the first world to the end of the last.
+    """The patched functions, from the start of the first world to the end of the last.
 
-    A patched function has no reference to a world, since it may outlive the world. For instance, a
-    thread may sleep in the function, or a module may have imported `monotonic` by name.
+    A patched function does not refer to a world, since it may outlive the world: a thread may sleep
+    in it, or a module may have imported `monotonic` by name.
     """
 
     def __init__(self) -> None:

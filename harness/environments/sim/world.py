@@ -1,13 +1,13 @@
-"""The simulated world: one heap of virtual time, and the loop that drains it.
+"""The simulated world: one heap of virtual time, and the loop that takes events from it.
 
 The heap contains `(time in ns, sequence, action, argument)`. If the action is `None`, the argument
 is a node's timer. Otherwise `action(argument)` is an event outside of all nodes, such as the
-arrival of a frame or the end of a disk request. The sequence orders entries with equal times first
+arrival of a frame or the end of a disk request. The sequence orders entries with equal times: first
 in, first out.
 
-A node runs one callback at a time, and each callback takes virtual time. The node continues without
-going through the heap as long as nothing else in the world is due earlier (the fast path). A kill
-discards the node's callbacks, and the world tests for a pause whenever it is the node's turn again.
+A node runs one callback at a time, and each callback takes virtual time. A node with more callbacks
+goes on without the heap as long as nothing else in the world is due earlier (the fast path). A kill
+discards the node's callbacks. A pause is noticed when it is the node's turn again.
 
 Each run has limits on events and virtual time. Many events at one instant are a livelock. An empty
 heap while the driver still waits is a deadlock, which is reported with the waiting tasks. The
@@ -43,12 +43,13 @@ _CLOSE_ATTEMPTS_MAX: Final = 100
 _TASKS_SHOWN_MAX: Final = 20
 
 Before = Callable[[NodeLoop | None, Callable[..., object], Sequence[Any]], None]
-"""A function that is called before each event of a world, with the node's loop (`None` outside of
-all nodes), the function of the event, and its arguments. It must not change the world."""
+"""A function that is called before each event of a world. Its arguments are the node's loop (`None`
+outside of all nodes), the event's function and the function's arguments. It must not change the
+world."""
 
 
 class World:
-    """The virtual time and all event loops of one run; each run needs a new world."""
+    """The virtual time and all event loops of one run. Each run needs a new world."""
 
     def __init__(self, *, events_max: int, virtual_ns_max: int) -> None:
         self.now_ns = 0
@@ -60,7 +61,7 @@ class World:
         self.digest = 0
         self.trace: Trace | None = None
         self.before: Before | None = None
-        self.loops: list[NodeLoop] = []  # all loops, even of dead nodes, in order of creation
+        self.loops: list[NodeLoop] = []  # all loops, dead nodes' included, in order of creation
         self.tripwires = Tripwires(lambda message: self.fail(TargetError(message)))
         self._events_max = events_max
         self._timers_cancelled = 0
@@ -82,21 +83,21 @@ class World:
         return loop
 
     def schedule(self, at_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Call `action(argument)` at a present or future time, outside of all nodes."""
+        """Call `action(argument)` now or at a future time, outside of all nodes."""
         heappush(self.heap, (at_ns, next(self.sequence), action, argument))
 
     def timer_cancelled(self) -> None:
-        """Count a cancelled timer; drop all such timers once most heap entries are cancelled."""
+        """Count a cancelled timer. Drop all of them once they are most of the heap."""
         self._timers_cancelled += 1
         cancelled = self._timers_cancelled
         if cancelled > _CANCELLED_TIMERS_MIN and cancelled * 2 > len(self.heap):
-            # Change the list in place, since `_run` keeps a reference to it.
+            # change the list in place, because `_run` refers to it
             self.heap[:] = [e for e in self.heap if e[2] is not None or not e[3].cancelled()]
             heapify(self.heap)
             self._timers_cancelled = 0
 
     def rekey_timers(self, clock: SimClock) -> None:
-        """Recompute the world times of a clock's timers, since the clock's rate has changed."""
+        """Compute again when a clock's timers are due, because the clock's speed has changed."""
         for i, (at_ns, order, action, timer) in enumerate(self.heap):
             if action is None and timer._loop.clock is clock:  # noqa: SLF001 (our own class)
                 due_ns = max(self.now_ns, clock.world_ns(timer.local_ns))
@@ -106,13 +107,13 @@ class World:
         heapify(self.heap)
 
     def note(self, node: str, what: str, data: bytes = b"") -> None:
-        """Add the occurrence `what` on a node, with its `data`, to the run's digest and trace."""
+        """Add an event on a node (`what`, with its `data`) to the run's digest and trace."""
         self.digest = crc32(data, crc32(f"{self.now_ns} {node} {what}".encode(), self.digest))
         if self.trace is not None:
             self.trace.noted(self.now_ns, node, what, data)
 
     def trace_digest(self) -> str:
-        """The digest of all occurrences so far, with the time and the number of events."""
+        """Return the digest of all events so far, with the time and the number of events."""
         return f"{self.digest:08x}-{self.now_ns:x}-{self.events:x}"
 
     def log(self, node: str, line: str, data: bytes = b"") -> None:
@@ -127,7 +128,7 @@ class World:
         self._lines_logged[node] += 1
 
     def log_lines(self, node: str, *, last_lines: int = LOG_LINES_MAX) -> list[str]:
-        """The last lines of a node's log, after a line that counts dropped lines, if any."""
+        """Return the last lines of a node's log, after a line that counts dropped lines."""
         lines = self._logs.get(node, deque())
         start = max(0, len(lines) - last_lines)
         end = [
@@ -170,7 +171,7 @@ class World:
     # --- the scheduler, which runs the nodes' event loops -----------------------------------
 
     def run(self) -> None:
-        """Run the world until `stop`; raises the error of `fail`, a limit, livelock or deadlock."""
+        """Run the world until `stop`. Raises the error of `fail`, a limit, livelock or deadlock."""
         outer, outer_hooks = _get_running_loop(), sys.get_asyncgen_hooks()
         collecting = gc.isenabled()
         gc.disable()
@@ -219,10 +220,10 @@ class World:
                 action(argument)
 
     def _run_node(self, loop: NodeLoop, checkpoint: int) -> None:
-        """Run callbacks of one node until none is ready or another part of the world is due.
+        """Run a node's callbacks until none is ready, or another part of the world is due.
 
-        The virtual time of a callback passes before its effects, so that a slow CPU delays even the
-        only callback of a node.
+        The virtual time of a callback passes before its effects, so that a slow CPU delays even a
+        node's only callback.
         """
         ready = loop.ready
         if not ready or loop.paused or not loop.alive:
@@ -280,7 +281,7 @@ class World:
     def _check(self) -> None:
         """Raise an error for a livelock or too many events, and collect garbage.
 
-        Called every `CHECKPOINT_EVENTS` events.
+        This happens every `CHECKPOINT_EVENTS` events.
         """
         self._checkpoints += 1
         gc.collect(2 if self._checkpoints % _FULL_COLLECTION_CHECKPOINTS == 0 else 1)
@@ -311,7 +312,7 @@ class World:
         )
 
     def _pending(self) -> str:
-        """A text that names the waiting tasks, each with the line at which it waits."""
+        """Name the waiting tasks, each with the line at which it waits."""
         waiting: list[str] = []
         for loop in self.loops:
             if loop.alive:
@@ -324,7 +325,8 @@ class World:
     # --- the end ----------------------------------------------------------------------------
 
     def discard(self) -> list[str]:
-        """End all loops and close all coroutines; returns the unretrieved failures of tasks.
+        """End all loops and close all coroutines; returns the failures of tasks that were not
+        retrieved.
 
         Only tasks of running nodes count. If a node has ended, no code could retrieve the failure
         of a second task that failed at the same time, for instance on the same full disk.
@@ -360,7 +362,7 @@ class World:
                     coroutine.close()
                     break
                 except RuntimeError:
-                    continue  # the coroutine awaited in a `finally` block, so close it again
+                    continue  # it awaited in a `finally` block, so close it again
                 except KeyboardInterrupt:
                     raise
                 except BaseException:  # noqa: BLE001 (a dead node cannot fail any more)

@@ -31,7 +31,7 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
     api = Api(seed=seed, metrics=metrics, token=token, report=_report)
     server = HttpServer(api.handle, _LIMITS)
     bound_host, bound_port = await server.start(host, port)
-    # The first line on standard output is the API's URL, since the port may be 0 (any free port).
+    # the port may be 0 (any free port), so the first line on standard output is the API's URL
     sys.stdout.write(f"http://{bound_host}:{bound_port}\n")
     sys.stdout.flush()
     await stopped.wait()

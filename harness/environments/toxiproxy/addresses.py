@@ -1,14 +1,15 @@
-"""One listening address per destination, which hands each connection to its caller's own proxy.
+"""One listening address per destination, which passes each connection to its caller's own proxy.
 
-All callers use one address of a destination, and each link between two ends still has its own
-proxy, with its own toxics, counters and resets. The server identifies the caller by its source
-address or else asks the kernel (`harness.environments.callers`). The kernel does not know the owner
-of a connection that is already closed. Such a connection may come from any caller, and it must
-neither be lost without a fault nor pass a cut. While no caller is cut off from this destination,
-the connection continues at once, through a proxy that no fault affects. While any caller is cut
-off, the server holds the connection until the last cut is over, as TCP retransmits across a cut.
-Holding may also delay callers that are not cut off, so the server reports held and dropped
-connections.
+All callers use one address of a destination, but each link between two ends has its own proxy, with
+its own toxics, counters and resets. The server identifies the caller by its source address, or else
+asks the kernel (`harness.environments.callers`).
+
+The kernel does not know the owner of a connection that is already closed. Such a connection may
+come from any caller. It must not be lost without a fault, and it must not pass a cut. While no
+caller is cut off from this destination, the connection continues at once, through a proxy that no
+fault affects. While any caller is cut off, the server holds the connection until the last cut is
+over, as TCP retransmits when a cut is over. Holding may also delay callers that are not cut off, so
+the server reports held and dropped connections.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from harness.errors import InfrastructureError
 
 _POLL_S: Final = 0.02
 _HELD_S_MAX: Final = 120.0
-"""The time limit for holding a connection, close to Linux's time to connect (tcp_syn_retries)."""
+"""How long a connection is held at most, close to Linux's time to connect (tcp_syn_retries)."""
 _HELD_MAX: Final = 1024
 
 _log = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class SharedAddress:
         self._server, self.address = await listen(self.address, self._accepted)
 
     async def stop(self) -> None:
-        """Stop listening and drop connections without a proxy; proxies keep their connections."""
+        """Stop listening, and drop connections that have no proxy yet. Proxies keep theirs."""
         assert self._server is not None
         self._server.close()
         for task in list(self._tasks):
@@ -90,7 +91,7 @@ class SharedAddress:
             except CallerGoneError:
                 proxy = await self._proxy_once_whole()
             except (OSError, InfrastructureError) as error:
-                # Drop the connection: it is still open, and through `neutral` it would pass cuts.
+                # The connection is still open, so through `neutral` it could pass a cut. Drop it.
                 _log.warning("%s: a caller cannot be identified: %s", self.address, error)
         except asyncio.CancelledError:
             writer.transport.abort()

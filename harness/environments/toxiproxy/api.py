@@ -1,9 +1,10 @@
 """The routes of Toxiproxy's API (`api.go` and `toxic_collection.go` upstream).
 
 Errors are `{"error", "status"}` with the content type `text/plain`, as Go's `http.Error` sends
-them. Upstream lacks two routes: `POST /proxies/{proxy}/reset`, and `POST /addresses`
-with the fields `listen`, `callers` (the folder of a `CallerBook`), `proxies` (caller -> proxy
-name), `hosts` (source address -> caller), `otherwise` and `neutral` (callers), see `SharedAddress`.
+them. Upstream lacks two routes. One is `POST /proxies/{proxy}/reset`. The other is `POST
+/addresses` (see `SharedAddress`), with the fields `listen`, `callers` (the folder of a
+`CallerBook`), `proxies` (from caller to proxy name), `hosts` (from source address to caller),
+`otherwise` and `neutral` (callers).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from harness.support.http1 import TEXT, Request, Response
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
 TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - no token
-"""The environment variable with the token, which other users cannot read, unlike arguments."""
+"""The environment variable with the token. Unlike arguments, other users cannot read it."""
 
 
 Action = Callable[[bytes, list[str]], Awaitable[Response]]
@@ -85,7 +86,7 @@ class Api:
     ) -> None:
         """With a `token`, every request must have the header `Authorization: Bearer TOKEN`.
 
-        `report` receives the counts of connections that were held or dropped without a fault.
+        `report` gets the counts of connections that were held or dropped without a fault.
         """
         self._seed = seed
         self._authorization = f"Bearer {token}".encode() if token else b""
@@ -121,7 +122,7 @@ class Api:
             authorization.encode("latin-1"), self._authorization
         ):
             return Response(401, b"this server belongs to a run and requires its token\n", TEXT)
-        # Unquote first, so that a quoted slash in a name matches no route, as in upstream.
+        # Unquoted first, so that a name with a quoted slash matches no route, as in upstream.
         path = urllib.parse.unquote(request.target.partition("?")[0])
         path_known = False
         for method, pattern, action in self._routes:
@@ -173,7 +174,7 @@ class Api:
         if wanted.name in self._proxies:
             raise ApiError(409, "proxy already exists")
         proxy = self._new_proxy(wanted)
-        # Register the proxy before the first await, so that two requests cannot both create it.
+        # Registered before the first await, so that two requests cannot both create the proxy.
         self._proxies[wanted.name] = proxy
         try:
             if wanted.enabled:
@@ -194,8 +195,8 @@ class Api:
                 made.append(await self._add_or_replace(each))  # noqa: PERF401 - some stay if one fails
         except ApiError as error:
             failure = {"error": error.message, "status": error.status}
-        # After a failure, list the proxies created so far; like upstream, send null for an empty
-        # list.
+        # After a failure, the answer lists the proxies that were created. Like upstream, it has
+        # null for an empty list.
         listed = [_proxy_json(proxy) for proxy in made] or None
         return _json(failure | {"proxies": listed}, failure.get("status", 201))
 

@@ -1,4 +1,4 @@
-"""Parses request bodies as Go's `encoding/json` does, since clients rely on its behaviour.
+"""Parses request bodies as Go's `encoding/json` does, since clients rely on this.
 
 Only the first JSON value counts. Keys are case-insensitive, and the last of several equal keys
 wins. Unknown keys and null values are ignored. A number must have its field's type: 100.0 is not an
@@ -23,7 +23,7 @@ Toxicity = Annotated[float, msgspec.Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)]
 
 
 class ProxyInput(msgspec.Struct):
-    """The body of a request that creates a proxy, which is `enabled` by default."""
+    """The body of a request that creates a proxy. By default, the proxy is enabled."""
 
     name: str = ""
     listen: str = ""
@@ -32,7 +32,7 @@ class ProxyInput(msgspec.Struct):
 
 
 class ProxyChange(msgspec.Struct):
-    """The body of a request that changes a proxy; the name never changes."""
+    """The body of a request that changes a proxy. The name never changes."""
 
     name: str = ""
     listen: str | None = None
@@ -41,7 +41,7 @@ class ProxyChange(msgspec.Struct):
 
 
 class ToxicInput(msgspec.Struct):
-    """The body of a request that creates a toxic; the type decides which attributes are valid."""
+    """The body of a request that creates a toxic. Its type decides which attributes are valid."""
 
     name: str = ""
     type: str = ""
@@ -116,7 +116,7 @@ def read_list(body: bytes, kind: type[S]) -> list[S]:
 
 
 def attributes_of(kind: type[Toxic], given: Mapping[str, Any], *, before: Toxic | None) -> Toxic:
-    """A toxic with the attributes `given`; other attributes are as in `before`, else zero.
+    """Return a toxic with the attributes `given`. Others are as in `before`, or zero.
 
     Raises `ApiError` for an invalid attribute.
     """

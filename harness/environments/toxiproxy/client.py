@@ -1,8 +1,9 @@
 """A typed client of the Toxiproxy API, for the harness's server and for a real Toxiproxy.
 
-The client uses one keep-alive connection and a timeout for every request. Errors include URL,
-status and body for every content type. (`toxiproxy-python` has none of these features.) The client
-sends a request again only if the request is idempotent and the kept connection had gone stale.
+The client keeps one connection open, and every request has a timeout. Errors include URL, status
+and body for every content type. (`toxiproxy-python` has none of these features.) If the kept
+connection has been closed by the server, the client sends the request again, but only if the
+request is idempotent.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 class ToxiproxyError(InfrastructureError):
-    """A request to a Toxiproxy failed; `status` is 0 if no answer came."""
+    """A request to a Toxiproxy failed. `status` is 0 if there was no answer."""
 
     def __init__(self, method: str, url: str, status: int, body: str) -> None:
         super().__init__(f"{method} {url}: {f'status {status}: ' if status else ''}{body.strip()}")
@@ -35,7 +36,7 @@ class ToxiproxyError(InfrastructureError):
 
 
 class ToxicInfo(msgspec.Struct, frozen=True):
-    """A toxic, as the server lists it."""
+    """A toxic, as the server describes it."""
 
     name: str
     type: str
@@ -45,7 +46,7 @@ class ToxicInfo(msgspec.Struct, frozen=True):
 
 
 class ProxyInfo(msgspec.Struct, frozen=True):
-    """A proxy, as the server lists it."""
+    """A proxy, as the server describes it."""
 
     name: str
     listen: str
@@ -63,10 +64,10 @@ class _WasReset(msgspec.Struct, frozen=True):
 
 
 class ToxiproxyClient:
-    """A client of one Toxiproxy server; all methods may raise `ToxiproxyError`."""
+    """A client of one Toxiproxy server. Every method may raise `ToxiproxyError`."""
 
     def __init__(self, url: str, *, token: str = "", timeout_s: float = TIMEOUT_S) -> None:
-        """`token` is the token of a server that the harness started; a real Toxiproxy has none."""
+        """`token` is the token of a server that the harness started. A real Toxiproxy has none."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise ToxiproxyError("", url, 0, "the address must have the form http://HOST:PORT")
@@ -78,7 +79,7 @@ class ToxiproxyClient:
         self._turn = asyncio.Lock()
 
     def url(self, *path: str) -> str:
-        """The URL of a resource; each part of the path is quoted."""
+        """Return the URL of a resource, with each part of the path quoted."""
         quoted = "/".join(urllib.parse.quote(part, safe="") for part in path)
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/{quoted}"
@@ -86,14 +87,14 @@ class ToxiproxyClient:
     # --- proxies -----------------------------------------------------------------------------
 
     async def version(self) -> str:
-        """The server's answer about its version: plain text (old servers) or a JSON object."""
+        """Return the server's answer about its version: plain text (old servers) or JSON."""
         return (await self._request("GET", "version")).decode("utf-8", "replace")
 
     async def proxies(self) -> dict[str, ProxyInfo]:
         return self._decode(await self._request("GET", "proxies"), dict[str, ProxyInfo])
 
     async def populate(self, proxies: Sequence[tuple[str, str, str]]) -> tuple[ProxyInfo, ...]:
-        """Create many proxies at once, each given as (name, listen, upstream)."""
+        """Create many proxies at once, from (name, listen, upstream)."""
         body = [
             {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
             for name, listen, upstream in proxies
@@ -102,16 +103,16 @@ class ToxiproxyClient:
         return self._decode(answer, _Populated).proxies or ()
 
     async def delete(self, proxy: str) -> None:
-        """Remove a proxy; a missing proxy is not an error."""
+        """Remove a proxy. A missing proxy is no error."""
         await self._request("DELETE", "proxies", proxy, accept=(404,))
 
     async def enable(self, proxy: str, *, enabled: bool) -> None:
-        """Switch a proxy on or off; a proxy that is switched off closes its connections."""
-        # POST is deprecated in newer servers, but all versions accept it.
+        """Switch a proxy on or off. Switching it off closes its connections."""
+        # newer servers call POST deprecated, but all versions accept it
         await self._request("POST", "proxies", proxy, body={"enabled": enabled})
 
     async def reset_connections(self, proxy: str) -> int:
-        """Reset a proxy's open connections, and return their number; needs the harness's server."""
+        """Reset a proxy's open connections; returns how many. Needs the harness's server."""
         raw = await self._request("POST", "proxies", proxy, "reset")
         return self._decode(raw, _WasReset).connections
 
@@ -125,7 +126,7 @@ class ToxiproxyClient:
         otherwise: str,
         neutral: str,
     ) -> None:
-        """Create a shared address (`SharedAddress`); needs the harness's server."""
+        """Create a shared address (`SharedAddress`). Only the harness's server can do this."""
         body = {
             "listen": listen,
             "callers": callers,
@@ -145,11 +146,11 @@ class ToxiproxyClient:
         await self._request("POST", "proxies", proxy, "toxics", body=body)
 
     async def remove_toxic(self, proxy: str, name: str) -> None:
-        """Remove a toxic; a missing toxic or proxy is not an error."""
+        """Remove a toxic. A missing toxic or proxy is no error."""
         await self._request("DELETE", "proxies", proxy, "toxics", name, accept=(404,))
 
     async def metrics(self) -> dict[tuple[str, str, str], float] | None:
-        """The server's counters, as (family, proxy, direction) -> value; `None` without metrics."""
+        """Return the server's counters by (family, proxy, direction), or `None` if it has none."""
         raw = await self._request("GET", "metrics", accept=(404,))
         text = raw.decode("utf-8", "replace")
         if text.startswith("404 "):
@@ -162,7 +163,7 @@ class ToxiproxyClient:
     # --- requests --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connection to the server at once, and discard any answer that still arrives."""
+        """Close the connection to the server at once. An answer that still arrives is discarded."""
         if self._streams is None:
             return
         (_, writer), self._streams = self._streams, None
@@ -187,7 +188,8 @@ class ToxiproxyClient:
                 await self.close()
                 raise ToxiproxyError(method, url, 0, repr(error)) from error
             except asyncio.CancelledError:
-                await self.close()  # an answer may still arrive, so the connection is unusable
+                # an answer may still arrive, so the connection cannot be used again
+                await self.close()
                 raise
         if status >= 300 and status not in accept:
             raise ToxiproxyError(method, url, status, answer.decode("utf-8", "replace"))

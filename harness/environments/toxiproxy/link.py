@@ -26,7 +26,7 @@ from harness.environments.toxiproxy.stub import (
 
 
 class Link:
-    """One direction of one connection, with a stage per toxic."""
+    """One direction of one connection, with one stage for each toxic."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Link:
         end: Callable[[End], None],
         reset_connection: Callable[[], None],
     ) -> None:
-        """`end` ends this direction for the receiver; `reset_connection` resets both directions."""
+        """`end` ends this direction for the receiver. `reset_connection` resets both directions."""
         self.direction = direction
         self.counters = counters
         self.stream = stream
@@ -103,7 +103,6 @@ class Link:
         return next((stub for stub in self._stubs if stub.entry is entry), None)
 
     async def close(self) -> None:
-        """Stop every stage of the chain; the caller closes the sockets."""
         async with self._change:
             self._closed = True
             for stub in self._stubs:

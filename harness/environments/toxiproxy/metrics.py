@@ -36,7 +36,7 @@ def _labels(proxy: Proxy, direction: str) -> dict[str, str]:
 
 
 def render_metrics(proxies: Sequence[Proxy]) -> str:
-    """The text of the answer to `/metrics`, with the counters of these proxies."""
+    """Return the answer to `/metrics`, with the counters of these proxies."""
     families = [
         Family(
             name,
@@ -59,7 +59,7 @@ def render_metrics(proxies: Sequence[Proxy]) -> str:
 
 
 def parse_metrics(text: str, families: Iterable[str]) -> dict[tuple[str, str, str], float]:
-    """Parse the samples of some families, as (family, proxy, direction or "") -> value.
+    """Parse the samples of some families, by (family, proxy, direction or "").
 
     Raises `ValueError` for a line that is not a sample.
     """

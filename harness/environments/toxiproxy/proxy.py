@@ -1,10 +1,10 @@
 """A proxy: a listening port, its upstream, its toxics, and the connections through it.
 
 As in Shopify's server, stopping a proxy closes all of its connections, and a toxic that ends one
-direction closes its connection. All other connections end as they would without a proxy, unlike in
-Shopify's server. The end of one direction leaves the other direction open, a reset is passed on as
-a reset after all earlier data, and an unreachable destination causes a reset. A slow destination
-does not delay the next connection.
+direction closes its connection. Unlike in Shopify's server, all other connections end as they would
+without a proxy. The end of one direction leaves the other direction open, a reset is passed on as a
+reset after all earlier data, and an unreachable destination causes a reset. A slow destination does
+not delay the next connection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
 _FLUSH_POLL_S: Final = 0.01
 _FLUSH_POLLS_MAX: Final = 100
-"""The most polls for which a reset waits until earlier data has arrived."""
+"""How often a reset checks at most whether earlier data has arrived."""
 _CUT_POLL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)
@@ -49,10 +49,10 @@ class ApiError(HarnessError):
 
 
 class Withheld(msgspec.Struct, frozen=True):
-    """The connections at one address that the server has held or dropped without a fault."""
+    """The connections at one address that the server held or dropped without a fault."""
 
     address: str
-    held: int  # connections that are held now
+    held: int
     dropped: int  # connections that have ever been dropped
 
 
@@ -69,7 +69,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 async def _resolved(address: str) -> tuple[str, int]:
-    """Resolve an address to (host, port), preferring IPv4 like Go.
+    """Resolve an address to (host, port); like Go, prefer IPv4.
 
     Raises `OSError` for an unknown host, and `ValueError` for an invalid address.
     """
@@ -89,9 +89,9 @@ def _join_address(host: str, port: int) -> str:
 async def listen(
     address: str, accepted: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 ) -> tuple[asyncio.Server, str]:
-    """Listen on an address; returns the server and its actual address, also for port 0.
+    """Listen on an address; returns the server and its actual address.
 
-    Raises `ApiError` if the server cannot listen there.
+    The port 0 means any free port. Raises `ApiError` if the server cannot listen there.
     """
     try:
         host, port = await _resolved(address)
@@ -102,7 +102,7 @@ async def listen(
 
 
 class _Connection:
-    """A proxied connection: the client's socket, the upstream socket, and a link per direction."""
+    """A proxied connection: the client's socket, the upstream socket, and two links."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ class _Connection:
         upstream: asyncio.StreamWriter,
         is_cut: Callable[[str], bool],
     ) -> None:
-        """`is_cut` returns whether a toxic blocks all bytes of a direction."""
-        self.writers = {"upstream": upstream, "downstream": client}  # direction -> its receiver
+        """`is_cut` tells whether a toxic blocks all bytes of a direction."""
+        self.writers = {"upstream": upstream, "downstream": client}  # each direction's receiver
         self.links: list[Link] = []
         self._is_cut = is_cut
         self._ended: set[str] = set()
@@ -122,11 +122,12 @@ class _Connection:
         writer = self.writers[direction]
         match end:
             case End.RESET:
-                # The set keeps the task alive, since asyncio keeps only weak references to tasks.
+                # the set keeps the task alive, because asyncio has only weak references to tasks
                 self._resets.add(asyncio.get_running_loop().create_task(self._reset_after(writer)))
                 return
             case End.FINISHED if not writer.is_closing():
-                with contextlib.suppress(OSError):  # a read will report that the socket was reset
+                # the next read reports that the socket was reset
+                with contextlib.suppress(OSError):
                     writer.write_eof()
             case End.CLOSED:
                 writer.close()
@@ -135,7 +136,7 @@ class _Connection:
                 each.close()
 
     async def _reset_after(self, writer: asyncio.StreamWriter) -> None:
-        """Reset both sockets once `writer`'s peer has all earlier data, or after one second."""
+        """Reset both sockets once `writer`'s peer has all earlier data, or after a second."""
         for _ in range(_FLUSH_POLLS_MAX):
             if sockets.unsent_bytes(writer) == 0:
                 break
@@ -147,7 +148,6 @@ class _Connection:
             sockets.reset_at_once(writer)
 
     def drop(self) -> None:
-        """Close both sockets at once and discard all queued data."""
         for writer in self.writers.values():
             writer.transport.abort()
 
@@ -161,7 +161,7 @@ class _Connection:
         """Wait until the receiver of this direction is gone.
 
         If the receiver has already ended its own direction and then resets the connection, no link
-        reports that reset, so this method passes the reset on.
+        notices the reset, so this method passes it on.
         """
         (back,) = self.writers.keys() - {direction}
         try:
@@ -174,7 +174,7 @@ class _Connection:
 
 
 class Proxy:
-    """One proxy of the API; its methods may raise `ApiError`."""
+    """One proxy of the API. Its methods may raise `ApiError`."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class Proxy:
             await asyncio.wait(tasks)
 
     async def differs(self, listen: str, upstream: str) -> bool:
-        """Whether these addresses, with `listen` resolved, differ from the proxy's addresses."""
+        """Whether these addresses differ from the proxy's; `listen` is resolved first."""
         try:
             resolved = _join_address(*await _resolved(listen))
         except (OSError, ValueError) as error:
@@ -245,14 +245,14 @@ class Proxy:
             await self.stop()
 
     def reset_connections(self) -> int:
-        """Send RST to both ends of every open connection; returns the number of connections."""
+        """Send RST to both ends of every open connection; returns how many there were."""
         count = len(self._connections)
         for connection in list(self._connections):
             connection.reset()
         return count
 
     def is_cut(self, direction: str) -> bool:
-        """Whether no bytes pass in this direction: the proxy is stopped, or a toxic blocks all."""
+        """Whether no byte passes in this direction: the proxy is off, or a toxic blocks all."""
         return not self.enabled or any(
             entry.direction == direction and entry.toxic.blocks for entry in self.toxics
         )
@@ -260,9 +260,7 @@ class Proxy:
     # --- connections -----------------------------------------------------------------------
 
     def adopt(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection to this proxy, or to a shared address; drop it if the proxy is
-        stopped.
-        """
+        """Serve a connection to this proxy or to a shared address; drop it if the proxy is off."""
         if not self.enabled:
             writer.transport.abort()
             return

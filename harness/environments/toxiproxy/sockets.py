@@ -1,8 +1,7 @@
 """Streams for proxied connections, which still deliver data received before a reset.
 
-asyncio's own streams discard received but unread data when a connection breaks, whether a read or a
-write detects the reset. The kernel still delivers data that arrived before the reset. The streams
-of this module also deliver that data.
+The kernel keeps data that arrived before a reset. asyncio's own streams discard data that was not
+read yet, whether a read or a write notices the reset.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 class Reader(asyncio.StreamReader):
-    """A stream reader that returns all earlier data after a reset, and then the end of file."""
+    """A stream reader that, after a reset, returns all earlier data and then the end of file."""
 
     was_reset = False
 
@@ -57,11 +56,11 @@ class _Protocol(asyncio.StreamReaderProtocol):
             while data := os.read(descriptor, READ_BUFFER_BYTES):
                 self._received.feed_data(data)
         except OSError:
-            return  # the receive buffer is empty for now
+            return  # the receive buffer is empty now
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Create a listening socket; an empty host means all IPv4 and IPv6 addresses, on one port."""
+    """Create a listening socket. An empty host means all IPv4 and IPv6 addresses, on one port."""
     if host or not socket.has_dualstack_ipv6():
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -92,7 +91,7 @@ async def connect(host: str, port: int) -> tuple[Reader, asyncio.StreamWriter]:
 
 
 def unsent_bytes(writer: asyncio.StreamWriter) -> int:
-    """The number of written bytes that the peer's kernel has not acknowledged yet."""
+    """Return how many written bytes the peer's kernel has yet to acknowledge."""
     if writer.is_closing():
         return 0
     queued = fcntl.ioctl(writer.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))

@@ -1,10 +1,9 @@
 """One stage of a connection's chain (a stub, which runs a toxic), and the queues between stages.
 
 A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. Toxics are
-added and removed while bytes flow, so the coroutine may be cancelled at any await, and no bytes may
-be lost or duplicated in this case. Therefore a toxic never owns bytes. The stub holds the received
-chunk until the toxic sends or swallows it, and a restarted stub first passes on the rest of a held
-chunk.
+added and removed while bytes flow. So the coroutine may be cancelled at any await, and then no byte
+may be lost or duplicated. Therefore a toxic never owns bytes. The stub holds the received chunk
+until the toxic sends or swallows it, and a restarted stub first passes on the rest of a held chunk.
 
 Two rules make a cancellation harmless. First, a stage hands a chunk over in one step without an
 await (`take`), and only afterwards waits for `room`, so the chunk is always in exactly one place.
@@ -33,16 +32,16 @@ _CHUNK_BYTES_MAX: Final = 32 * 1024
 
 
 class End(enum.Enum):
-    """The way in which one direction of a connection has ended."""
+    """The way in which one direction of a connection ended."""
 
-    FINISHED = "finished"  # the sender has ended this direction, and may still receive
-    RESET = "reset"  # the sender has reset the connection
-    CLOSED = "closed"  # a toxic has closed both directions, as in Shopify's server
+    FINISHED = "finished"  # the sender ended this direction, and may still receive
+    RESET = "reset"  # the sender reset the connection
+    CLOSED = "closed"  # a toxic closed both directions, as in Shopify's server
 
 
 @dataclass(slots=True)
 class Counters:
-    """The byte counters of one direction of a proxy, over all connections."""
+    """The byte counters of one direction of a proxy, over all of its connections."""
 
     received_bytes: int = 0
     sent_bytes: int = 0
@@ -50,33 +49,33 @@ class Counters:
 
 
 class Toxic(msgspec.Struct, frozen=True):
-    """The attributes of a toxic, as in the API, and its effect; this base class has no effect."""
+    """The attributes of a toxic, as in the API, and its effect. This base class has none."""
 
     buffer_chunks: ClassVar[int] = 1
-    """The number of chunks that may queue before this toxic until the previous stage must wait."""
+    """How many chunks may wait before this toxic; with more, the previous stage must wait."""
 
     @property
     def blocks(self) -> bool:
-        """Whether the toxic lets no bytes through while it is active."""
+        """Whether the active toxic lets no byte pass."""
         return False
 
     async def pipe(self, stub: Stub) -> None:
-        """Move bytes through `stub` until the stream ends; on return, the receiver sees the end."""
+        """Move bytes through `stub` until the stream ends; the receiver learns of the end then."""
         while await stub.receive():
             await stub.send()
 
     def cleanup(self, stub: Stub) -> bool:
-        """Handle the removal of the toxic from a stub; returns whether the stream must end now."""
+        """Handle the toxic's removal from a stub; returns whether the stream must end now."""
         del stub
         return False
 
 
 class Noop(Toxic, frozen=True):
-    """A toxic without effect; replaces a toxic on connections that its toxicity excludes."""
+    """A toxic without effect, for connections that another toxic's toxicity excludes."""
 
 
 class ToxicEntry(msgspec.Struct):
-    """A toxic of a proxy, as the API represents it."""
+    """A toxic of a proxy, as in the API."""
 
     name: str
     type: str
@@ -86,7 +85,7 @@ class ToxicEntry(msgspec.Struct):
 
     @property
     def direction(self) -> str:
-        """The toxic's direction in lower case, while `stream` keeps the client's spelling."""
+        """The toxic's direction in lower case. `stream` has the client's spelling."""
         return self.stream.lower()
 
 
@@ -142,7 +141,7 @@ class Sink:
 
     def take(self, chunk: _Chunk) -> None:
         if self._writer.is_closing():
-            return  # the receiver is gone, which the sender learns from the other direction
+            return  # the receiver is gone; the sender learns of it from the other direction
         self._writer.write(chunk.data)
         self._counters.sent_bytes += len(chunk.data)
 
@@ -194,13 +193,13 @@ class Stub:
         self.task: asyncio.Task[None] | None = None
         self._chain = chain
         self._held: _Chunk | None = None
-        self._end: End | None = None  # how the source ended, once `receive` has seen the end
+        self._end: End | None = None  # how the source ended, once `receive` has noticed it
         self._toxic: Toxic = Noop()
         self.random = chain.stream(entry.name if entry is not None else "")
         self.draw()
 
     def draw(self) -> None:
-        """Draw whether the toxic acts on this connection, with the probability `toxicity`."""
+        """Choose whether the toxic acts on this connection, with the probability `toxicity`."""
         if self.entry is None:
             return
         acts = self.random.random() < self.entry.toxicity
@@ -212,19 +211,19 @@ class Stub:
 
     @property
     def held_age_s(self) -> float:
-        """The time since the held chunk arrived at the proxy, minus intended delays."""
+        """Return how long the held chunk has been in the proxy, without intended delays."""
         assert self._held is not None
         return asyncio.get_running_loop().time() - self._held.arrived_s
 
     async def receive(self) -> bool:
-        """Receive and hold the next chunk; returns false once the stream has ended."""
+        """Receive and hold the next chunk; false once the stream has ended."""
         assert self._held is None
         self._held = await self.source.next()
         self._end = self.source.ended if self._held is None else None
         return self._held is not None
 
     async def send(self, size_bytes: int | None = None) -> None:
-        """Pass on the first bytes of the held chunk (all of it by default)."""
+        """Pass on the first bytes of the held chunk, by default all of them."""
         self._hand_over(self.held_bytes if size_bytes is None else size_bytes)
         await self.output.room()
 
@@ -244,7 +243,7 @@ class Stub:
         self._held = None
 
     def delayed(self, delay_s: float) -> None:
-        """Record an intended delay of the held chunk, which `held_age_s` then leaves out."""
+        """Record an intended delay of the held chunk. `held_age_s` does not count it."""
         assert self._held is not None
         self._held.arrived_s += delay_s
 
@@ -252,7 +251,7 @@ class Stub:
         self._chain.reset_connection()
 
     def start(self) -> None:
-        """Start the toxic in a task, which first passes on a chunk that the stub still holds."""
+        """Start the toxic in a task. It first passes on a chunk that the stub still holds."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -262,7 +261,7 @@ class Stub:
         self.finish()
 
     def finish(self) -> None:
-        """End the stream for the receiver and discard all remaining data."""
+        """End the stream for the receiver, and discard all data that are left."""
         self.swallow()
         self._toxic = Noop()
         if isinstance(self.source, Channel):
@@ -272,14 +271,14 @@ class Stub:
         self.output.end(self._end or End.CLOSED)
 
     async def interrupt(self) -> bool:
-        """Cancel the toxic's task; returns false if the toxic has already ended the stream."""
+        """Cancel the toxic's task; false if the toxic has already ended the stream."""
         if self.task is None:
             return False
         finished = self.task.done()
         self.task.cancel()
         await asyncio.wait([self.task])
         if not finished and not self.task.cancelled():
-            finished = True  # the toxic ended the stream before the cancellation took effect
+            finished = True  # the toxic ended the stream before it was cancelled
         self.task = None
         return not finished
 
@@ -294,5 +293,4 @@ class Stub:
             self.output.end(self.source.ended)
 
     def cleanup(self) -> bool:
-        """Let the toxic handle its removal; returns whether the stream must end now."""
         return self._toxic.cleanup(self)

@@ -16,8 +16,9 @@ _STALL_MS_MIN: Final = 3_600_000
 class Bandwidth(Toxic, frozen=True):
     """Throttles a stream to `rate` KB per second (1 KB is 1000 bytes).
 
-    Bytes pass in pieces that take at most a tenth of a second each. With a rate of zero or less, no
-    bytes pass until the toxic is changed or removed. (Upstream crashes for a rate below zero.)
+    Bytes pass in pieces, each of which takes at most a tenth of a second. With a rate of zero or
+    less, no bytes pass until the toxic is changed or removed. (Upstream crashes for a rate below
+    zero.)
     """
 
     rate: int = 0
@@ -36,17 +37,17 @@ class Bandwidth(Toxic, frozen=True):
             piece_bytes = max(1, int(bytes_per_s * _PIECE_S))
             while stub.held_bytes > 0:
                 size = min(piece_bytes, stub.held_bytes)
-                # After an idle time, start from now, since unused rate must not allow a burst.
+                # An idle time does not allow a burst afterwards.
                 free_at_s = max(free_at_s, loop.time()) + size / bytes_per_s
                 await asyncio.sleep(free_at_s - loop.time())
                 await stub.send(size)
 
 
 class Blackhole(Toxic, frozen=True):
-    """A cut, which lets nothing through, not even the end of a connection, until it is removed.
+    """A cut: nothing passes, not even the end of a connection, until it is removed.
 
-    Upstream lacks this toxic. When the cut heals, a connection that lost bytes is reset, since a
-    byte stream cannot continue with a gap. An idle connection continues, as with TCP.
+    Upstream lacks this toxic. When the cut is removed, a connection that lost bytes is reset, since
+    a byte stream cannot continue with a gap. An idle connection continues, as with TCP.
     """
 
     @property
@@ -69,8 +70,8 @@ class Blackhole(Toxic, frozen=True):
 class Latency(Toxic, frozen=True):
     """Delays each chunk by `latency` ms, plus or minus up to `jitter` ms.
 
-    The order of bytes is kept, so a chunk also waits for its predecessors. Removing the toxic
-    releases all held chunks at once.
+    The order of bytes stays the same, so a chunk also waits for its predecessors. Removing the
+    toxic releases all held chunks at once.
     """
 
     buffer_chunks: ClassVar[int] = 1024
@@ -104,7 +105,7 @@ class LimitData(Toxic, frozen=True):
     bytes: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        # An update of the toxic does not reset `passed_bytes`, only adding the toxic does.
+        # an update of the toxic does not reset `passed_bytes`; only adding the toxic does
         while await stub.receive():
             left = max(0, self.bytes - stub.passed_bytes)
             await stub.send(min(left, stub.held_bytes))
@@ -114,15 +115,15 @@ class LimitData(Toxic, frozen=True):
 
 
 class ResetPeer(Toxic, frozen=True):
-    """Resets a connection `timeout` ms after the first bytes, or the end, arrive.
+    """Resets a connection `timeout` ms after its first bytes, or its end, arrive.
 
-    The toxic holds the first chunk until the reset, so no bytes are lost before the reset.
+    The toxic holds the first chunk until the reset, so no bytes are lost before.
     """
 
     timeout: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        # Reset both directions, so that neither end sees an orderly close.
+        # both directions, so that neither end sees an orderly close
         await stub.receive()
         await asyncio.sleep(self.timeout / 1000)
         stub.reset()
@@ -136,8 +137,8 @@ class Slicer(Toxic, frozen=True):
     delay: int = 0
 
     def _sizes(self, stub: Stub) -> list[int]:
-        """The sizes of the pieces of the held chunk, found by halving with random variation."""
-        # Limit size and variation, since upstream's recursion never ends for some values.
+        """Return the sizes of the held chunk's pieces: it is halved with random variation."""
+        # limited, because upstream's recursion never ends for some values
         average = max(1, self.average_size)
         variation = min(max(0, self.size_variation), average - 1)
         sizes: list[int] = []
@@ -174,7 +175,7 @@ class SlowClose(Toxic, frozen=True):
 class Timeout(Toxic, frozen=True):
     """Swallows all bytes, and closes a connection after `timeout` ms without bytes (0: never).
 
-    As in upstream, the end of the stream still gets through, each chunk restarts the timeout, and
+    As in upstream, the end of the stream still passes, each chunk restarts the timeout, and
     removing the toxic closes the connection, since its stream has a gap.
     """
 
@@ -215,7 +216,7 @@ TOXICS: Final[dict[str, type[Toxic]]] = {
 
 
 def toxics_of(quality: StreamQuality) -> list[tuple[str, dict[str, int]]]:
-    """The (type, attributes) of the toxics that implement a quality of streams, in chain order."""
+    """Return the toxics for a quality of streams, as (type, attributes), in chain order."""
     toxics: list[tuple[str, dict[str, int]]] = []
     if quality.slice_bytes:
         gap_us = math.ceil(quality.gap_ms * 1000)

@@ -18,14 +18,14 @@ import msgspec
 from harness.vocabularies.edn import OTHER_KEY, SET_MARK, STRING_KEY, number_of, settled, text_of
 
 DEPTH_MAX: Final = 200
-# Only ASCII characters are blanks: for both readers, other white space is part of a symbol.
+# Only ASCII characters are blanks. For both readers, any other white space is part of a symbol.
 _SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+", re.ASCII)
 _TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+", re.ASCII)
 _STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _TAG_OF_TEXT: Final = re.compile(r'[A-Za-z][^\x00-\x20,;"()\[\]{}]*')
-_DIGITS_MAX: Final = 4000  # longer numbers take quadratic time to read, and Python refuses them
+_DIGITS_MAX: Final = 4000  # longer numbers take quadratic time, and Python refuses them
 _ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 _CHARACTERS: Final = {
@@ -68,7 +68,7 @@ class ExactReader:
         self.position = 0
 
     def next_form(self, closer: str = "") -> tuple[int, Any] | None:
-        """Return the next form and its position, or `None` at the end or at `closer`.
+        """Return the next form and its position; `None` at the end or at `closer`.
 
         After a return or an `UnfinishedError`, `position` is the place to continue.
         """
@@ -91,7 +91,7 @@ class ExactReader:
             return
         end = match.end()
         if end == len(self.text) and not self.final:
-            # A comment that continues in the next block must be recognised there, too.
+            # if the comment continues in the next block, that block must begin with it, too
             line = self.text.rfind("\n", self.position, end) + 1
             comment = self.text.find(";", max(line, self.position), end)
             if comment >= 0:
@@ -201,7 +201,7 @@ class ExactReader:
 
         text = _ESCAPE.sub(unescape, match[1])
         try:
-            # Java writes characters beyond 16 bits as two surrogates.
+            # Java writes a character beyond 16 bits as two surrogates.
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             raise MistakeError("a string with half a surrogate pair", start) from None
@@ -209,7 +209,7 @@ class ExactReader:
     def _atom(self) -> Any:
         start = self.position
         if self.text[start] == "\\" and start + 1 < len(self.text):
-            # A character may be a delimiter, such as \( or \;.
+            # The character may be a delimiter, such as \( or \;.
             token = _TOKEN.match(self.text, start + 2)
             self.position = start + 2 if token is None else token.end()
         else:
@@ -267,7 +267,7 @@ def _short(text: str) -> str:
 
 
 def _key(item: Any) -> str:
-    """Convert the key of a map to a string, because keys of JSON objects must be strings."""
+    """Convert a map's key to a string, because keys of JSON objects must be strings."""
     if not isinstance(item, str):
         return OTHER_KEY + msgspec.json.encode(settled(item), order="sorted").decode()
     return STRING_KEY + item if item[:1] in {SET_MARK, OTHER_KEY, STRING_KEY} else item

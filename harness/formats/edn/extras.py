@@ -1,4 +1,4 @@
-"""Moves fields that only some of Jepsen's tests add to ops into the values of these ops.
+"""Moves fields that only some of Jepsen's tests have from ops into the values of these ops.
 
 | test | field of an op | in the value |
 |---|---|---|
@@ -21,9 +21,9 @@ _LOGS: Final = frozenset({"poll", "txn"})
 def with_extras(
     form: Mapping[str, Any], f: object, value: Any, value_of: Callable[[Any], Any]
 ) -> Any:
-    """Return the value of a client's op with the additional fields of its form.
+    """Return the value of a client's op, with the additional fields of its form.
 
-    `value_of` has already converted `value`, but not the fields.
+    `value_of` converts a field; it has already converted `value`.
     """
     if f in _LOGS and ":rebalance-log" in form and isinstance(value, list):
         log = value_of(form[":rebalance-log"])

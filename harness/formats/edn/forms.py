@@ -3,8 +3,8 @@
 A file is read in blocks, which are cut into pieces; each piece ends after a complete form. The
 quick reader tries a piece first; if it refuses the piece, the exact reader reads it. Only the exact
 reader reports mistakes, with line and column, and finds the position of the n-th form of a piece.
-Around refused forms, pieces become smaller, and afterwards larger again, so that a few unusual
-forms do not slow down the rest.
+Near refused forms, pieces become smaller, and afterwards larger again, so that a few unusual forms
+do not slow down the rest.
 
 Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 """
@@ -49,10 +49,10 @@ class Piece:
     line: int
     column: int
     source: str
-    closer: str  # the closing bracket of the collection that contains the forms, if any
+    closer: str  # the closing bracket of the collection that contains the forms
 
     def error(self, number: int, what: str) -> HistoryError:
-        """Return an error with the message `what` and the position of form number `number`."""
+        """Return an error with the message `what`, at the position of a form (by its number)."""
         return located(self.source, *self.position(number), what)
 
     def position(self, number: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class Piece:
 
 
 def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
-    """Line and column of `position` in `text`, which begins at `line` and `column`."""
+    """Return line and column of `position` in `text`, which begins at `line` and `column`."""
     breaks = text.count("\n", 0, position)
     if breaks:
         return line + breaks, position - text.rfind("\n", 0, position)
@@ -74,7 +74,7 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
 
 
 def _cut(buffer: bytes, span: int) -> int:
-    """Return the length, at most `span`, of a prefix that probably ends after a form; else 0.
+    """Return the length, at most `span`, of a prefix that probably ends after a form, or 0.
 
     Forms are similar: if the first form begins with `{:index`, later forms probably do, too. So the
     best place to cut is between the end of a map and the next `{:index`. The second best place is
@@ -93,7 +93,7 @@ def _cut(buffer: bytes, span: int) -> int:
 
 
 def _closed(buffer: bytes) -> int:
-    """The end of the last complete form in brackets, or 0; slower than `_cut`, but exact."""
+    """Return where the last complete form in brackets ends, or 0. Slower than `_cut`, but exact."""
     depth = end = 0
     for match in _STRUCTURE.finditer(buffer):
         sign = match[0]
@@ -144,14 +144,14 @@ class _Stream:
             raise located(self._source, *self._opened_at, what)
 
     def _fill(self, at_least: int) -> None:
-        """Read until the buffer holds `at_least` bytes, or the rest of the file."""
+        """Read until the buffer has `at_least` bytes, or the file ends."""
         while not self._ended and len(self._buffer) < at_least:
             block = self._file.read(max(BLOCK_BYTES, at_least - len(self._buffer)))
             self._ended = not block
             self._buffer += block
 
     def _open(self) -> None:
-        """Skip the bracket that opens a history written as one collection."""
+        """Skip the opening bracket of a history that is written as one collection."""
         while True:
             text = self._text()
             reader = ExactReader(text, final=self._ended)
@@ -197,9 +197,10 @@ class _Stream:
         return None
 
     def _whole(self) -> int:
-        """The length of the complete forms in the buffer; fills the buffer until it has a form.
+        """Return the length of the complete forms in the buffer, after filling it with at least
+        one.
 
-        Returns 0 for forms without brackets, which only the exact reader can delimit.
+        Returns 0 for forms without brackets: only the exact reader finds where they end.
         """
         while not (whole := _closed(self._buffer[: self._span]) or _closed(self._buffer)):
             if self._ended:
@@ -236,7 +237,7 @@ class _Stream:
         return piece
 
     def _exact_piece(self) -> Piece | None:
-        """Read a piece exactly; return `None` if no form is left or the buffer had to grow."""
+        """Read a piece exactly; `None` if no form is left, or the buffer had to grow."""
         text = self._text()
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []
@@ -282,7 +283,7 @@ class _Stream:
             self._fill(BLOCK_BYTES)
 
     def _grow(self, end: UnfinishedError) -> None:
-        """Double the buffer; raises `HistoryError` at the end of the file or the size limit."""
+        """Double the buffer; raises `HistoryError` at the end of the file or at the size limit."""
         if self._ended:
             raise self._error(end)
         if len(self._buffer) >= FORM_BYTES_MAX:
@@ -294,7 +295,7 @@ class _Stream:
         self._fill(2 * len(self._buffer))
 
     def _error(self, stop: StoppedError) -> HistoryError:
-        """The error of a reader that stopped in the buffer, with the position in the file."""
+        """Return the error of a reader that stopped, with the position in the file."""
         place = _moved(self._text(), stop.position, self._line, self._column)
         return located(self._source, *place, stop.what)
 
@@ -302,8 +303,8 @@ class _Stream:
 def stream_pieces(path: Path, *, unwrap: bool = True) -> Iterator[Piece]:
     """Yield the forms of a file in pieces.
 
-    With `unwrap`, a file that begins with `[` or `(` is one collection, whose elements are yielded.
-    Raises `HistoryError` with the position of a mistake.
+    With `unwrap`, a file that begins with `[` or `(` is one collection, and its elements are
+    yielded. Raises `HistoryError` with the position of a mistake.
     """
     try:
         with path.open("rb") as file:

@@ -8,10 +8,10 @@ files of `jepsen.history` (`jepsen/src/jepsen/store.clj`). Values keep EDN's typ
 1.0, which are an int and a float.
 
 The writer writes map keys that are identifiers as keywords, so that Clojure code can destructure
-them. Reading the writer's output gives values equal to the originals. Fields that Jepsen's ops do
-not have (`node`, `attempts`) become extra keys. If an op has a `:key`, as in Porcupine's logs, its
-value becomes a pair of key and value. The module `extras` handles fields that only some of Jepsen's
-tests have.
+them. If its output is read again, the values are equal to the originals. Fields that Jepsen's ops
+do not have (`node`, `attempts`) become extra keys. If an op has a `:key`, as in Porcupine's logs,
+its value becomes a pair of key and value. The module `extras` handles fields that only some of
+Jepsen's tests have.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind
 
 
 class EdnOps:
-    """The ops of a file in EDN; every iteration and every `position` reads the file again.
+    """The ops of a file in EDN. Every iteration and every `position` reads the file again.
 
     Raises `HistoryError` with line and column for text that is not EDN, forms that are not ops, and
-    ops that no clients could produce. If no op has a process, one client does all of them.
+    ops that no clients could produce. If no op has a process, they all belong to one client.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,7 +88,7 @@ def _lacks_process(form: Any) -> bool:
 
 
 def _of_one_client(form: Any, position: int) -> Any:
-    """Add the process of the only client to an op of a file without processes."""
+    """Add the process 0 to an op of a file without processes, which has only one client."""
     if isinstance(form, dict) and ":process" in form:
         raise HistoryError(f"op {position} has a process, but the ops before it have none")
     return {**form, ":process": 0} if _lacks_process(form) else form
@@ -97,8 +97,8 @@ def _of_one_client(form: Any, position: int) -> Any:
 def comparable(value: Any) -> Any:
     """Convert a client's value to plain JSON; raises `HistoryError` if checks cannot compare it.
 
-    Checks cannot compare NaN, which equals nothing, or hexadecimal numbers, which EDN reads as
-    symbols (such as the addresses of objects in exceptions).
+    Checks cannot compare NaN, which equals nothing. Nor can they compare hexadecimal numbers, such
+    as the addresses of objects in exceptions: EDN reads these as symbols.
     """
     value = settled(value)
     text = msgspec.json.encode(value)
@@ -113,7 +113,7 @@ def comparable(value: Any) -> Any:
 
 
 def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = comparable) -> Op:
-    """The op that `form` describes; `position` is its number in the file (from 0).
+    """Return the op that `form` describes; `position` is its number in the file (from 0).
 
     The keys of `form` are keywords. `value_of` converts the value of a client's op.
     """
@@ -124,8 +124,8 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = comparable)
     try:
         kind = _TYPES[form[":type"]]
         process = form[":process"]
-        # Elle only looks at values, so its histories may omit f.
-        # Clojure's records have all fields: a missing f is nil, and a missing index is -1.
+        # Elle only looks at values, so its histories may omit f. Clojure's records have all fields:
+        # a missing f is nil, and a missing index is -1.
         f = form.get(":f", "txn") if ":value" in form else form[":f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
@@ -149,7 +149,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = comparable)
             value = loose(value)
     except HistoryError as error:
         raise HistoryError(f"op {position} is malformed: {error}") from error
-    # A malformed number must not count as the name of a nemesis, whose ops are not judged.
+    # A malformed number must not pass for the name of a nemesis, whose ops are not judged.
     if type(process) is not int and (
         not isinstance(process, str) or process.lstrip("+-")[:1].isdigit()
     ):
@@ -175,7 +175,6 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = comparable)
 
 
 def _text(value: Any) -> str | None:
-    """Convert a value that is only displayed to a string."""
     value = loose(value)
     if value is None or isinstance(value, str):
         return value
@@ -193,7 +192,7 @@ def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
 
 
 def _whole(name: str, value: Any, default: int) -> int:
-    """Check an index or a time; a time loses its fraction, since no verdict depends on times."""
+    """Check an index or a time. A time loses its fraction, since no verdict depends on times."""
     if value is None or (name == "index" and value == -1):
         return default
     if name == "time" and isinstance(value, float) and math.isfinite(value):

@@ -1,14 +1,14 @@
 """The quick reader of EDN, which rewrites plain text to JSON in passes that all run in C.
 
-The text is split at strings (with their tags) and keywords; between them lie only separators,
+The text is split at strings (with their tags) and keywords. Between them are only separators,
 brackets, numbers, nil, true, false and perhaps symbols and other tags. A few replacements turn
 these into JSON. The pieces are joined and decoded by msgspec. Maps are read in one of two ways; the
 way that worked for the last text is tried first:
 
-* with commas between pairs and nowhere else, as Clojure prints maps: the token after `{` or a comma
-  is a key, and a colon inserted after the key makes the map a JSON object;
-* with meaningless commas: in each round the innermost collections are replaced by marks. A map that
-  contains no collections is a row of words, and every second word is a key.
+* With commas between pairs and nowhere else, as Clojure prints maps: the token after `{` or a comma
+  is a key. A colon inserted after the key makes the map a JSON object.
+* With commas that mean nothing: in each round the innermost collections are replaced by marks. A
+  map that contains no collections is a row of words, and every second word is a key.
 
 A wrong guess never results in valid JSON: in a JSON object every key has a colon and every pair a
 comma, so valid JSON pairs keys and values as EDN does. Duplicate keys are found by encoding the
@@ -29,22 +29,22 @@ import msgspec
 from harness.formats.edn.exact_reader import DEPTH_MAX
 from harness.vocabularies.edn import text_of
 
-# An unclosed string extends to the end and is refused later: otherwise each escaped quote in it
+# An unclosed string extends to the end, and is refused later. Otherwise each escaped quote in it
 # would start another search for its end.
 _SPLIT: Final = re.compile(
     rb'((?:#(?<![^\s,(\[{]#)[A-Za-z][^\0-\x20,;"()\[\]{}]*+[\s,]*+)?+'
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|:[^\s,;"()\[\]{}\\]++)',
     re.DOTALL,
 )
-# Escapes that EDN and JSON share. An escaped ASCII character could hide a quote or a colon.
+# The escapes that EDN and JSON share. An escaped ASCII character could hide a quote or a colon.
 _ESCAPED: Final = re.compile(rb'"(?:[^"\\]++|\\["\\nrtbf]|\\u(?!00[0-7])[0-9a-fA-F]{4})*+"')
 _BLANKS: Final = bytes.maketrans(b"\t\r\n\f\v", b"     ")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
     set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
 )
-# Each pattern begins with a rare character and then looks back: the character begins a word, unless
-# a character that matches `_BEFORE` precedes it.
+# Each pattern begins with a rare character and then looks back. The character begins a word unless
+# the character before it matches `_BEFORE`.
 _BEFORE: Final = rb"[^ ,(\[{]"
 _ENDS: Final = rb"(?![^ ,)\]}])"
 _LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
@@ -63,21 +63,21 @@ _SET_IN_JSON: Final = (b'{"\\u001e":', b"}")
 _OTHER_KEY_IN_JSON: Final = b'"\\u001f'
 _NUMBER_KEY: Final = re.compile(rb"(?<=[{,])(0|-?[1-9][0-9]{0,17}) ")
 _KEY: Final = re.compile(rb"0|-?[1-9][0-9]{0,17}")
-# Vectors that contain no maps, up to three levels; deeper vectors take another round.
+# Vectors that contain no maps, up to three levels. Deeper vectors take another round.
 _FLAT: Final = rb"\[[^\[\]{}]*+\]"
 _DEEPER: Final = rb"\[(?:[^\[\]{}]++|" + _FLAT + rb")*+\]"
 _VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
 _MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
-# The mark that replaces a collection: one mark per round, alternately for vectors and maps. Marks
-# are not blanks, and EDN has no control characters outside of strings.
+# The marks that replace collections: one per round, for vectors and maps in turn. Marks are not
+# blanks, and EDN has no control characters outside of strings.
 _MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
 _NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
-_REMEMBERED_BYTES_MAX: Final = 64  # the longest token that is cached
+_REMEMBERED_BYTES_MAX: Final = 64  # longer tokens are not cached
 _ROW_BYTES_MAX: Final = 24  # longer texts rarely recur
-# Byte sequences that show that a text is not plain: JSON's own tokens, comments, characters,
-# unclosed strings.
+# Bytes that show that a text is not plain: JSON's own tokens, comments, characters, unclosed
+# strings.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
 _TIDY: Final = ((b"[ ", b"["), (b" ]", b"]"), (b"{ ", b"{"), (b" }", b"}"))
 _decode: Final = msgspec.json.Decoder().decode
@@ -89,7 +89,7 @@ class QuickRefusedError(Exception):
 
 
 class _Quoted(dict[bytes, bytes]):
-    """Map the texts of keywords and strings to JSON; short texts are cached."""
+    """Maps the texts of keywords and strings to JSON; short texts are cached."""
 
     def __missing__(self, token: bytes) -> bytes:
         if token.startswith(b":"):
@@ -120,11 +120,11 @@ class QuickReader:
         self._ways = [_objects, self._rows.forms]
 
     def forms(self, data: bytes) -> list[Any]:
-        """The forms of `data`; raises `QuickRefusedError` if the data are not plain enough."""
+        """Return the forms of `data`; raises `QuickRefusedError` if they are not plain enough."""
         if b"\0" in data:
             raise QuickRefusedError
         if not data.isascii():
-            # Comments and tags are not in the JSON, but must be valid UTF-8, too.
+            # Comments and tags do not become JSON, but must be valid UTF-8, too.
             try:
                 data.decode()
             except UnicodeDecodeError as error:
@@ -145,7 +145,7 @@ class QuickReader:
 
 
 def _uncommented(data: bytes) -> bytes:
-    """The text without comments, which may contain an unpaired quote.
+    """Return the text without comments, which may contain an unpaired quote.
 
     After a backslash outside of strings, the result may be wrong. But the backslash itself stays,
     so the text is refused later.
@@ -154,9 +154,9 @@ def _uncommented(data: bytes) -> bytes:
 
 
 def _between(rest: bytes) -> bytes:
-    """The text between keywords and strings, in JSON's syntax; NULs stand for keywords and strings.
+    """Return the text between keywords and strings in JSON's syntax, with NULs in their places.
 
-    Lists and sets become vectors; single blanks or commas separate elements.
+    Lists and sets become vectors. Single blanks or commas separate elements.
     """
     if any(sign in rest for sign in (*_STRANGE, _SET_OPENS, _SET_CLOSES)):
         raise QuickRefusedError
@@ -179,7 +179,7 @@ def _between(rest: bytes) -> bytes:
         raise QuickRefusedError
     if b"(" in rest:
         rest = rest.translate(_PARENTHESES)
-    # Letters that do not belong to nil, true and false (or to the e of 1e9) belong to symbols.
+    # Letters outside of nil, true and false (and of the e in 1e9) belong to symbols.
     letters = rest.count(b"nil") * 3 + rest.count(b"true") * 3 + rest.count(b"false") * 4
     if len(rest.translate(None, _NO_LETTERS)) == letters:
         rest = rest.replace(b"nil", b"null")
@@ -197,14 +197,13 @@ def _single_blanks(rest: bytes) -> bytes:
 
 
 def _tidied(rest: bytes) -> bytes:
-    """Remove the blanks next to brackets."""
     for before, after in _TIDY:
         rest = rest.replace(before, after)
     return rest
 
 
 def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
-    """The values of the JSON text that consists of `rest` and the quoted tokens."""
+    """Return the values of the JSON text that consists of `rest` and the quoted tokens."""
     parts[::2] = rest.split(b"\0")
     text = b"[" + b"".join(parts).strip(b",") + b"]"
     if _SET_OPENS in text:
@@ -219,7 +218,7 @@ def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
 
 
 def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
-    """The forms of a text whose only commas are between the pairs of maps."""
+    """Return the forms of a text whose only commas are between the pairs of maps."""
     rest = rest.replace(b"{\0 ", b"{\0:").replace(b",\0 ", b",\0:")
     pieces = _NUMBER_KEY.split(rest)
     pieces[1::2] = [_OTHER_KEY_IN_JSON + key + b'":' for key in pieces[1::2]]
@@ -228,7 +227,7 @@ def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
 
 
 class _Rows(dict[bytes, bytes]):
-    """Map the texts of maps without inner collections to JSON; short texts are cached."""
+    """Maps the texts of maps without inner collections to JSON; short texts are cached."""
 
     def __missing__(self, row: bytes) -> bytes:
         value = _row(row)
@@ -237,7 +236,7 @@ class _Rows(dict[bytes, bytes]):
         return value
 
     def forms(self, parts: list[bytes], rest: bytes) -> list[Any]:
-        """The forms of a text in which commas mean nothing."""
+        """Return the forms of a text in which commas mean nothing."""
         if b"," in rest:
             rest = _tidied(_single_blanks(rest.replace(b",", b" ")))
         if rest.translate(None, _NO_MARKS):
@@ -259,7 +258,7 @@ class _Rows(dict[bytes, bytes]):
 
 
 def _row(text: bytes) -> bytes:
-    """The JSON of a map or set whose inner collections are already replaced by marks."""
+    """Return the JSON of a map or set whose inner collections are already replaced by marks."""
     if text.startswith(b"#"):
         return _SET_OPENS + b"[" + text[2:-1] + b"]" + _SET_CLOSES
     if text == b"{}":

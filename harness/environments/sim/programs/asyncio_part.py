@@ -1,8 +1,8 @@
-"""The substitute for `asyncio` in simulated programs: a copy of the real module that replaces the
-functions that block, start threads, or depend on the order of sets.
+"""The substitute for `asyncio` in simulated programs.
 
-In Python 3.11, `asyncio.wait`, `as_completed`, `all_tasks` and `TaskGroup` keep tasks in real sets,
-which iterate in the order of addresses.
+It is a copy of the real module, without the functions that block, start threads, or depend on the
+order of sets. In Python 3.11, `asyncio.wait`, `as_completed`, `all_tasks` and `TaskGroup` keep
+tasks in real sets, whose order depends on memory addresses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TaskGroup(asyncio.TaskGroup):
-    """A group that cancels its tasks in the order of their creation."""
+    """A task group that cancels its tasks in the order of their creation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def as_completed(fs: Any, *, timeout: float | None = None) -> Any:
 
 
 class Calls:
-    """The functions of `asyncio` that deal with the program's loop."""
+    """The functions of `asyncio` that use the program's loop."""
 
     def __init__(self, loop: ProgramLoop) -> None:
         self._loop = loop
@@ -57,36 +57,32 @@ class Calls:
         return OrderedSet(task for task in tasks if not self._loop.is_system(task))
 
     def current_task(self, loop: Any = None) -> Any:
-        """The program's version of `asyncio.current_task`."""
+        """Return the current task of the program."""
         return asyncio.current_task(self._loop if loop is None else loop)
 
     def run(self, main: Any, *, debug: Any = None) -> Any:
-        """The program's version of `asyncio.run`."""
         with self.runner(debug=debug) as runner:
             return runner.run(main)
 
     def runner(self, *, debug: Any = None, loop_factory: Any = None) -> Runner:
-        """The program's version of `asyncio.Runner`."""
         del debug, loop_factory
         return Runner(self._loop)
 
     def loop(self) -> ProgramLoop:
-        """The program's version of `asyncio.get_event_loop` and `new_event_loop`: a node has one
-        loop.
-        """
+        """Return the node's only loop, in place of `get_event_loop` and `new_event_loop`."""
         return self._loop
 
     async def subprocess(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse `asyncio.create_subprocess_exec`, which ends the run with an error."""
+        """End the run: a simulated program starts no subprocess."""
         self._loop.refuse("a subprocess", "a node of its own for the other program")
 
     def run_coroutine_threadsafe(self, *_: Any) -> NoReturn:
-        """Refuse `asyncio.run_coroutine_threadsafe`, which ends the run with an error."""
+        """End the run: a simulated program has no threads."""
         self._loop.refuse("a thread (run_coroutine_threadsafe)", "asyncio.create_task")
 
 
 class Runner:
-    """The program's version of `asyncio.Runner`, for the synchronous part of a program."""
+    """The program's version of `asyncio.Runner`, for synchronous code."""
 
     def __init__(self, loop: ProgramLoop) -> None:
         self._loop = loop
@@ -112,12 +108,12 @@ class Runner:
             loop.main = None
 
     def close(self) -> None:
-        """Cancel the remaining tasks; the loop itself ends with the node."""
+        """Cancel the remaining tasks. The loop itself ends with the node."""
         self._loop.complete(self._loop.create_task(end_tasks(self._loop)))
 
 
 class Policy(asyncio.AbstractEventLoopPolicy):
-    """The event loop policy of a program, which has a single loop."""
+    """The event loop policy of a program, which has only one loop."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -128,13 +124,13 @@ class Policy(asyncio.AbstractEventLoopPolicy):
     new_event_loop = get_event_loop
 
     def set_event_loop(self, loop: Any) -> None:
-        """Do nothing: a simulated node has one loop."""
+        """Ignore the loop: a simulated node has only one."""
 
     def get_child_watcher(self) -> NoReturn:
         self._calls.loop().refuse("a subprocess", "a node of its own for the other program")
 
     def set_child_watcher(self, watcher: Any) -> None:
-        """Do nothing: a simulated node has no child processes."""
+        """Ignore the watcher: a simulated node has no child processes."""
 
 
 def asyncio_module(loop: ProgramLoop) -> ModuleType:

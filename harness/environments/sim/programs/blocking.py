@@ -18,14 +18,14 @@ _CLOSE_ATTEMPTS_MAX = 100
 
 
 class Interruption:
-    """Passes an error from a callback to the program's blocking call, which raises the error."""
+    """Lets a callback raise an error in the program's current blocking call."""
 
     def __init__(self) -> None:
         self.waiter: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
 
     def send(self, error: BaseException) -> bool:
-        """Raise `error` in the blocking call; return false if no call blocks."""
+        """Raise `error` in the blocking call; returns false if no call blocks."""
         if self.waiter is None or self.waiter.done():
             return False
         self._error = error
@@ -33,13 +33,13 @@ class Interruption:
         return True
 
     def take(self) -> BaseException | None:
-        """Return the error that the blocking call must raise, if any, and forget it."""
+        """Return the error that the blocking call must raise, or `None`, and forget it."""
         error, self._error = self._error, None
         return error
 
 
 async def run_blocking(function: Callable[[], Any], interruption: Interruption) -> Any:
-    """Call a function that may use `wait_for` to block; return the function's result."""
+    """Call a function that may block by `wait_for`; returns its result."""
     greenlet = _greenlet()
     context = contextvars.copy_context()
 
@@ -65,7 +65,7 @@ async def run_blocking(function: Callable[[], Any], interruption: Interruption) 
 
 
 def wait_for(future: asyncio.Future[Any]) -> None:
-    """Block the caller until the future is done; `run_blocking` must be running the caller."""
+    """Block the caller until the future is done. The caller must run inside `run_blocking`."""
     greenlet = _greenlet()
     fiber = greenlet.getcurrent()
     if fiber.parent is None:

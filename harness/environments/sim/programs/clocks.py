@@ -1,4 +1,4 @@
-"""Substitutes for the clocks of a program: the modules `time` and `datetime`."""
+"""The substitutes for the clocks of a program: the modules `time` and `datetime`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UTC: Final = dt.timezone.utc  # noqa: UP017 - the class of programs is a substi
 
 
 class Clocks:
-    """The clocks of a node as its program reads them; they advance during blocking calls."""
+    """The clocks of a node as its program reads them; blocking calls advance them."""
 
     def __init__(self, loop: ProgramLoop) -> None:
         self._loop = loop
         self.wall_ns, self.monotonic_ns = loop.wall_ns, loop.local_ns
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Map the names of functions of `time` that read clocks or wait to their substitutes."""
+        """Map the functions of `time` that read a clock or wait, by name, to their substitutes."""
         functions: dict[str, Callable[..., Any]] = {
             "time": lambda: self.wall_ns() / _NS,
             "time_ns": self.wall_ns,
@@ -63,7 +63,7 @@ class Clocks:
         return module
 
     def datetime_module(self) -> ModuleType:
-        """Copy `datetime`; classes of the copy read the node's clock, and the local zone is UTC."""
+        """Return a copy of `datetime` that reads the node's clock; the local time zone is UTC."""
         clocks = self
 
         def now_utc(tz: Any = None) -> dt.datetime:

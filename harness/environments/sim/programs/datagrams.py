@@ -1,7 +1,7 @@
-"""UDP in the simulated network: each datagram arrives on time, late, repeatedly, or not at all.
+"""UDP in the simulated network: a datagram may arrive on time, late, repeatedly, or not at all.
 
-A cut swallows datagrams for good. A degraded link drops, repeats or reorders them. As on a real
-network, the sender does not notice.
+A cut drops datagrams for good. A link with a quality fault drops, repeats or reorders them. As on a
+real network, the sender does not notice.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DatagramTransport(asyncio.DatagramTransport):
         )
 
     def _leave(self, datagram: tuple[str, int, bytes]) -> None:
-        """Put a datagram on the wire, unless its node has died in the meantime."""
+        """Send a datagram, unless its node has died in the meantime."""
         if not self._loop.alive:
             return
         node, port, content = datagram

@@ -1,6 +1,6 @@
 """The files of a simulated program, which it uses through `open` and `os`.
 
-A call takes effect at once, and then blocks the node for as long as the disk needs: meanwhile the
+A call takes effect at once, and then blocks the node for as long as the disk needs. Meanwhile the
 node runs nothing, and data that the program sends after the call leaves the node later. Outside of
 `/data`, `/files` and `/tmp`, a program can only read files of the Python packages that it imports.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DATA: Final = "/data"
 FILES: Final = "/files"
 _SIMULATED: Final = (DATA, FILES, "/tmp")  # noqa: S108 - of a simulated disk
-_FDS_FROM: Final = 1_000_000  # not a real descriptor, so a real system call on it fails
+_FDS_FROM: Final = 1_000_000  # not real descriptors, so a real system call on one fails
 _BLOCK_BYTES: Final = 4096
 _OPEN_FILES_MAX: Final = 1024
 
@@ -94,7 +94,7 @@ class SimRaw(io.RawIOBase):
     def pwrite(self, content: bytes, offset: int) -> int:
         if not self._writes:
             raise io.UnsupportedOperation("not writable")
-        # As on Linux, a file opened for appending is always written at its end.
+        # as on Linux, a file opened for appending is always written at its end
         self._files.write_at(self, content, self.size() if self._appends else offset)
         return len(content)
 
@@ -122,12 +122,12 @@ class SimRaw(io.RawIOBase):
 
 
 class Files:
-    """The file system that a program sees in one life (from one start of its node to its end)."""
+    """The file system of a program, from one start of its node to the node's end."""
 
     def __init__(
         self, store: FolderStore, loop: ProgramLoop, trouble: DiskTrouble, code: Iterable[str] = ()
     ) -> None:
-        """Create the file system; `code` lists the folders of the program's own modules."""
+        """Create the file system. `code` lists the folders of the program's own modules."""
         self.store, self._loop, self._trouble = store, loop, trouble
         self._open: dict[int, SimRaw] = {}
         self._fds = 0
@@ -139,14 +139,14 @@ class Files:
     # --- paths ------------------------------------------------------------------------------
 
     def locate(self, path: Any) -> str:
-        """The absolute path to which `path` refers."""
+        """Return the absolute path to which `path` refers."""
         if isinstance(path, int):
             return self.file(path).path
         text = os.fsdecode(path)
         return posixpath.normpath(posixpath.join(self.folder, text))
 
     def is_code(self, path: str) -> bool:
-        """Whether the path belongs to the Python packages that a program may read."""
+        """Whether the path belongs to a Python package that the program may read."""
         image = self.store.image
         if path in image.names or path in image.folders:
             return False
@@ -172,9 +172,7 @@ class Files:
     # --- the disk's time and faults -----------------------------------------------------------
 
     def check(self, path: str, *, writes: bool) -> None:
-        """Raise an error if the node is dead or the disk faulty; if the disk is slow, block the
-        node.
-        """
+        """Raise an error if the node is dead or the disk fails; a slow disk blocks the node."""
         if not self._loop.alive:
             raise asyncio.CancelledError(f"{self._loop.name} is dead and cannot use its disk")
         if self._trouble.is_set:
@@ -183,7 +181,7 @@ class Files:
             self._trouble.fail(path, writes=writes)
 
     def change(self, kind: str, at: str, *, takes_ns: int | None = None, **what: Any) -> None:
-        """Apply a change, which completes after all earlier blocking calls."""
+        """Apply a change. It completes after all earlier blocking calls."""
         self.check(at, writes=kind not in ("sync", "unlink", "rmdir"))
         self._loop.block(self.store.append_ns() if takes_ns is None else takes_ns)
         note = f"{kind} {at} {what.get('to', '')} {what.get('offset', '')}".rstrip()
@@ -202,22 +200,20 @@ class Files:
         return fd
 
     def forget(self, fd: int) -> None:
-        """Free the descriptor of a closed file."""
         self._open.pop(fd, None)
 
     def file(self, fd: Any) -> SimRaw:
-        """Return the open file that has this descriptor; raises `OSError` if there is none."""
+        """Return the open file with this descriptor; raises `OSError` if there is none."""
         number = fd if isinstance(fd, int) else fd.fileno()
         if number not in self._open:
             raise OSError(errno.EBADF, "Bad file descriptor")
         return self._open[number]
 
     def size_of(self, inode: int) -> int:
-        """The size of a file in bytes."""
         return len(self.store.image.data.get(inode, b""))
 
     def read_at(self, file: SimRaw, size: int, offset: int) -> bytes:
-        """Read from a file, subject to the disk's faults."""
+        """Read from a file, with the faults of the disk."""
         self.check(file.path, writes=False)
         if file.inode < 0:
             raise os_error(errno.EISDIR, file.path)
@@ -226,14 +222,11 @@ class Files:
         return self._trouble.rot(file.path, data, offset, len(content))
 
     def write_at(self, file: SimRaw, content: bytes, offset: int) -> None:
-        """Write to a file. After the program's death this does nothing, so a late flush is
-        harmless.
-        """
+        """Write to a file. A dead program writes nothing, so a late flush is harmless."""
         if content and self._loop.alive:
             self.change("write", file.path, inode=file.inode, data=content, offset=offset)
 
     def truncate_to(self, file: SimRaw, size: int) -> None:
-        """Set the size of a file."""
         self.change("truncate", file.path, inode=file.inode, offset=size)
 
     def raw_open(self, path: Any, flags: int) -> SimRaw:
@@ -319,7 +312,7 @@ class Files:
         return text
 
     def flush(self) -> None:
-        """Write the buffers of files that are still open, as an interpreter does when it exits."""
+        """Write the buffers of all open files, as an interpreter does at exit."""
         for file in list(self._buffers.values()):
             with contextlib.suppress(OSError, ValueError):
                 file.flush()

@@ -6,9 +6,9 @@ after another. A crash may come between them, and discards the entries that woul
 
 The model is that of a journaling file system (ext4 with `data=ordered`, without its heuristics for
 `rename`). An fsync makes durable the data of one file and all earlier changes of names (creation,
-rename, removal). A power cut keeps a random prefix of the other changes of names, and a random
-prefix of the unsynced data of each file, so a file that was renamed before a sync may be empty. A
-SIGKILL loses no written data.
+rename, removal). Of the other changes of names, a power cut keeps only the first ones, up to a
+random point. The same holds for the unsynced data of each file. So a file that was renamed before a
+sync may be empty. A SIGKILL loses no written data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.environments.sim.clock import Scheduler
 from harness.environments.sim.disk import DiskStore, FileState
 
 UNSYNCED_ENTRIES_MAX: Final = 4096
-"""The most entries of the journal; with more, the older half becomes durable (write-back)."""
+"""The maximum of entries in the journal. Above it, the older half becomes durable."""
 _FOLDERS: Final = ("/", "/data", "/files", "/tmp")  # noqa: S108 - of a simulated disk
 
 
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     to: str = ""
     offset: int = 0
     data: bytes = b""
-    wall_ns: int = 0  # the node's own time, used for `st_mtime`
+    wall_ns: int = 0  # the node's own time, for `st_mtime`
 
 
 _OF_DATA: Final = ("write", "truncate")
@@ -53,7 +53,7 @@ class Image:
         self.modified_ns: dict[int, int] = {}
 
     def copy(self) -> Image:
-        """Return a copy, without files that no longer have a name."""
+        """Return a copy, without files that have lost their name."""
         other = Image()
         other.names = dict(self.names)
         other.folders = dict(self.folders)
@@ -62,7 +62,7 @@ class Image:
         return other
 
     def apply(self, entry: Entry) -> None:
-        """Apply a change; it has no effect if the file or folder did not survive."""
+        """Apply a change. It has no effect if its file or folder did not survive."""
         if entry.kind in _MODIFYING:
             self.modified_ns[entry.inode] = entry.wall_ns
         match entry.kind:
@@ -101,7 +101,7 @@ class Image:
                 self.names[to + name[len(path) :]] = self.names.pop(name)
 
     def missing(self, path: str) -> OSError:
-        """Return the error for a call that needs `path`, which does not exist."""
+        """Return the error for a path that does not exist."""
         above = path
         while above != "/":
             above = posixpath.dirname(above)
@@ -110,7 +110,6 @@ class Image:
         return os_error(errno.ENOENT, path)
 
     def children(self, folder: str) -> list[str]:
-        """The names in a folder, sorted."""
         prefix = folder.rstrip("/") + "/"
         inside = {p[len(prefix) :] for p in (*self.names, *self.folders) if p.startswith(prefix)}
         return sorted(name for name in inside if name and "/" not in name)
@@ -145,23 +144,18 @@ class FolderStore(DiskStore):
             self._settle(self.world.now_ns)
 
     def new_inode(self) -> int:
-        """Return the number of a new file."""
         self._inodes += 1
         return self._inodes
 
     def append_ns(self) -> int:
-        """Draw how long a request to the page cache takes."""
+        """Choose at random how long a request to the page cache takes."""
         return int(self._random.random() * self._append_ns_max)
 
     def sync_ns(self) -> int:
-        """Draw how long a sync takes."""
         low, high = self._latency_ns
         return low + int(self._random.random() * (high - low))
 
     def _settle(self, now_ns: int) -> None:
-        """Make durable the entries that a completed sync covers, and the oldest ones of a long
-        journal.
-        """
         left: list[Entry] = []
         done = self._journal
         last_sync: dict[int, int] = {}
@@ -195,7 +189,7 @@ class FolderStore(DiskStore):
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """Apply the node's death: drop unfinished changes and, in a power cut, unsynced changes."""
+        """Drop unfinished changes, because the node died; in a power cut, also unsynced ones."""
         now_ns = self.world.now_ns
         self._settle(now_ns)
         journal = [entry for entry in self._journal if entry.at_ns <= now_ns]
@@ -206,7 +200,7 @@ class FolderStore(DiskStore):
             kept = last.data[: self._random.randrange(len(last.data) + 1)]
             journal.append(last._replace(data=kept))
         image = self._durable.copy()
-        # keep durable data without a durable name, since an entry of the journal may name it
+        # keep data without a durable name: an entry of the journal may name it
         for inode, content in self._durable.data.items():
             image.data.setdefault(inode, bytearray(content))
         for entry in journal:
@@ -220,8 +214,10 @@ class FolderStore(DiskStore):
             self._journal = journal
 
     def _survivors(self, journal: list[Entry]) -> list[Entry]:
-        """Return the entries that survive a power cut: a random prefix of the changes of names, and
-        one of each file's data.
+        """Return the entries that survive a power cut.
+
+        Of the changes of names, the first ones survive, up to a random point. The same holds for
+        the data of each file.
         """
         of_files: dict[int, int] = {}
         names = 0
@@ -271,7 +267,7 @@ class FolderStore(DiskStore):
 
 
 def os_error(number: int, path: str) -> OSError:
-    """The `OSError` of a failed call on `path`."""
+    """Return the `OSError` of a failed call on `path`."""
     return OSError(number, _TEXTS.get(number, "error"), path)
 
 

@@ -1,8 +1,8 @@
-"""Runs a program for one *life*: the time from one start of its node to its end. A life has its own
-modules and calls the program's `main`.
+"""Runs a program for one *life*: the time from one start of its node to the node's end.
 
-Like a process, a life ends when `main` returns or raises. After a kill, the objects of the old life
-have no effect: its loop is dead, and its files, streams and transports do nothing.
+A life imports its own copies of the program's modules, and calls the program's `main`. Like a
+process, it ends when `main` returns or raises. After a kill, the objects of the old life have no
+effect: its loop is dead, and its files, streams and transports do nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.nodes.program import import_folders, program_of
 
 
 def program_main(spec: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
-    """Return the entry point of a node whose command is a Python program; raises `UsageError`."""
+    """Return the entry of a node whose command is a Python program; raises `UsageError`."""
     program = program_of(spec)
     top = program.module.partition(".")[0]
     folders = import_folders(spec)
@@ -46,7 +46,7 @@ def program_main(spec: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
 
 
 class Life:
-    """One execution of a program, with its own modules, from a start of its node to its end."""
+    """One execution of a program, with its own modules, from a start of its node to the end."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -63,7 +63,7 @@ class Life:
         )
 
     async def run(self) -> None:
-        """Import the program and call its callable; exit with the program's exit code."""
+        """Import the program and call its main function; exit with the program's exit code."""
         process = self._process
         self._loop.mark_system()
         code: object = 0
@@ -113,4 +113,4 @@ def _no_input(*_: Any) -> NoReturn:
 
 
 def _no_breakpoint(*_: Any, **__: Any) -> None:
-    """Do nothing at a breakpoint: `harness replay` stops simulated runs."""
+    """Ignore a breakpoint: `harness replay` stops simulated runs instead."""

@@ -1,11 +1,10 @@
-"""The modules of one life of a program (from a start of its node to its end), which share no state
-with other lives.
+"""The modules of one life of a program, which share no state with other lives.
 
-Each life imports the program's modules and libraries again. Their code is compiled once per
-process, with ordered sets (`ordered`). Modules of the standard library are shared with the harness,
-except modules that have state or touch the world. Some of these are replaced by substitutes
-(`substitutes`). The others are copied: a life executes their Python source again, so that the
-copies use the substitutes.
+A life is the time from a start of a node to its end. Each life imports the program's modules and
+libraries again. Their code is compiled once per process, with ordered sets (`ordered`). Modules of
+the standard library are shared with the harness, except the ones that have state or touch the
+world. Some of these are replaced by substitutes (`substitutes`). The others are copied: a life
+executes their Python source again, so that the copies use the substitutes.
 
 Native modules of a library are not imported, so that the library falls back on pure Python. A
 library without such a fallback is shared between lives.
@@ -35,7 +34,7 @@ COPIED: Final = frozenset(
         *("argparse", "optparse", "pprint", "configparser", "gzip", "zipfile", "tarfile", "codecs"),
     }
 )
-"""The standard-library modules that each life executes again, to get a private copy."""
+"""The standard-library modules of which each life gets a private copy."""
 
 REFUSED: Final[dict[str, str]] = {
     "multiprocessing": "several nodes: a simulated program is one process",
@@ -66,7 +65,7 @@ _importing = threading.RLock()
 
 
 class NativeCodeError(ImportError):
-    """Raised for a native module of a library, since the simulation imports no native code."""
+    """Raised for a library's native module, because the simulation imports no native code."""
 
 
 class _Code:
@@ -74,20 +73,20 @@ class _Code:
 
     specs: ClassVar[dict[tuple[str, tuple[str, ...], bool], ModuleSpec | None]] = {}
     code: ClassVar[dict[str, CodeType | None]] = {}
-    # Libraries that lives share: some only work with their native modules, and one would store
+    # Libraries that lives share. Some only work with their native modules. One would store
     # functions of a life in the shared module `typing`, which would keep the life in memory.
     shared: ClassVar[dict[str, None]] = {"typing_extensions": None}
 
 
 def forget_types() -> None:
-    """Drop the classes and functions of all lives from the caches of the shared module `typing`."""
+    """Remove the classes and functions of all lives from the caches of the module `typing`."""
     typing.clear_overloads()
     for clean_up in typing._cleanups:  # type: ignore[attr-defined] # noqa: SLF001
         clean_up()
 
 
 class Modules:
-    """The modules of one life by name, and the function `__import__` that the life's code uses."""
+    """The modules of one life by name, and the `__import__` of the life's code."""
 
     def __init__(
         self,
@@ -146,7 +145,7 @@ class Modules:
                 raise
 
     def load(self, name: str) -> ModuleType:
-        """Import a module by its absolute name; return that module, not its package."""
+        """Import a module by its absolute name. Returns this module, not its package."""
         module = self.loaded.get(name)
         if module is not None:
             return module
@@ -168,7 +167,7 @@ class Modules:
     def _importing(self) -> Iterator[None]:
         """Keep the life's modules in `sys.modules` until the outermost import is done.
 
-        They must be there since decorators such as `dataclass` look up the module of a class.
+        Decorators such as `dataclass` look up the module of a class there.
         """
         with _importing:
             self._depth += 1
@@ -196,7 +195,7 @@ class Modules:
         parent, _, last = name.rpartition(".")
         if parent:
             holder = self.load(parent)
-            if name in self.loaded:  # the parent has imported it
+            if name in self.loaded:
                 return self.loaded[name]
         if name in self._substitutes:
             module = self.loaded[name] = self._substitutes[name](self)
@@ -248,15 +247,13 @@ class Modules:
         return self._load_private(name, None)
 
     def _refusing(self, name: str) -> ModuleType:
-        """Return a module that can be imported, but whose functions and classes end the run when
-        used.
-        """
+        """Return a module that can be imported, but whose functions and classes end the run."""
         real = importlib.import_module(name)
         module = _Refusing(name)
         refuse, instead = self._refuse, REFUSED.get(name) or REFUSED[name.partition(".")[0]]
 
         def refused(attribute: str) -> Any:
-            value = getattr(real, attribute)  # raises `AttributeError`
+            value = getattr(real, attribute)
             if attribute.startswith("__") or not callable(value):
                 return value
             if isinstance(value, type):
@@ -274,7 +271,7 @@ class _Refusing(ModuleType):
 
 
 def _refused_class(real: type, refuse: Callable[[], Any]) -> type:
-    """A subclass of `real` that cannot be instantiated."""
+    """Return a subclass of `real` that cannot be instantiated."""
     if issubclass(real, BaseException):
         return real
     try:
@@ -288,7 +285,7 @@ def _is_standard(name: str) -> bool:
 
 
 def find_module(name: str, folders: tuple[str, ...], *, within: bool = False) -> ModuleSpec | None:
-    """Find a module in `folders` and then, unless `within` a package, on the harness's own path."""
+    """Find a module in `folders`, and, if it is not `within` a package, in `sys.path`."""
     key = name, folders, within
     if key not in _Code.specs:
         spec = PathFinder.find_spec(name, [*folders, *(() if within else sys.path)])
@@ -307,7 +304,6 @@ def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:
 
 
 def _code_of(spec: ModuleSpec) -> CodeType | None:
-    """The compiled code of a module; `None` for a namespace package."""
     key = spec.origin or spec.name
     if key not in _Code.code:
         loader: Any = spec.loader

@@ -19,14 +19,14 @@ class Datagrams(Protocol):
 
 
 class NetLoop(NodeLoop):
-    """A loop that has access to its node's part of the network."""
+    """An event loop that has access to its node's network."""
 
     names: Names
     _host: Host
     _fabric: Fabric
 
     def plug_in(self, host: Host, fabric: Fabric) -> None:
-        """Connect the loop to the network; `host` is the node's part that connects and listens."""
+        """Connect the loop to the network. `host` connects and listens for the node."""
         self._host, self._fabric, self.names = host, fabric, fabric.names
         self.datagrams: dict[int, Datagrams] = {}
         self._fds = 0
@@ -37,7 +37,7 @@ class NetLoop(NodeLoop):
         return self._fds
 
     def refuse(self, what: str, instead: str) -> NoReturn:
-        """End the run, since the program needs a feature that the simulation does not have."""
+        """End the run: the program needs a feature that the simulation does not have."""
         message = (
             f"{self.name} needs {what}, which the simulation does not have: use {instead}; "
             "or run it with --env process"

@@ -1,10 +1,10 @@
 """Sets in insertion order, for the code of simulated programs.
 
 A real set iterates in the order of hashes. These differ between processes (`PYTHONHASHSEED`) and,
-for objects without a `__hash__` of their own, between runs in one process. So the loader of a
-program replaces all of its sets (displays, comprehensions, `set` and `frozenset`) by the classes of
-this module. It also replaces the results of `|`, `&`, `-` and `^`, since these are real sets if the
-operands are views of dictionaries. It replaces `hash` by a function whose results for texts and
+for objects without a `__hash__` of their own, between runs in one process. So the program's loader
+puts the classes of this module in place of all sets (displays, comprehensions, `set` and
+`frozenset`). It also replaces the results of `|`, `&`, `-` and `^`, because these are real sets if
+the operands are views of dictionaries. It replaces `hash` by a function whose results for texts and
 bytes are the same in every process.
 """
 
@@ -22,7 +22,7 @@ _MAKE_SET: Final = "__simulated_set__"
 
 
 class _LikeSet(type):
-    """Makes `isinstance(x, set)` in a program true for real sets, too."""
+    """Makes `isinstance(x, set)` true for real sets, too, in a program."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is OrderedSet:
@@ -40,7 +40,6 @@ class _LikeSet(type):
 
 
 def _ordered(items: Iterable[Any]) -> Iterable[Any]:
-    """Return the items in a fixed order; a real set is sorted if its values can be compared."""
     if type(items) in (builtins.set, builtins.frozenset):
         try:
             return sorted(items)
@@ -50,7 +49,7 @@ def _ordered(items: Iterable[Any]) -> Iterable[Any]:
 
 
 class OrderedSet(builtins.set[Any], metaclass=_LikeSet):
-    """A set in insertion order; the keys of `_order` are its elements."""
+    """A set in insertion order. The keys of `_order` are its elements."""
 
     _order: dict[Any, None]
 
@@ -253,7 +252,7 @@ def _is_set(value: Any) -> bool:
 
 
 def steady_hash(value: Any, /) -> int:
-    """Like `hash`, but the same in every process for texts, bytes and tuples of them."""
+    """Act like `hash`, but return the same number for texts and bytes in every process."""
     if isinstance(value, str) and type(value).__hash__ is str.__hash__:
         encoded = value.encode("utf-8", "surrogatepass")
         return crc32(encoded) | crc32(encoded[::-1]) << 29
@@ -267,8 +266,6 @@ def steady_hash(value: Any, /) -> int:
 
 
 def _ordering(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return `operate`, changed to return an `OrderedSet` where it would return a real set."""
-
     def operated(left: Any, right: Any, /) -> Any:
         result = operate(left, right)
         if type(result) is not builtins.set or result is left:
@@ -287,14 +284,15 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
         "iSub": operator.isub, "iBitXor": operator.ixor,
     }.items()
 }  # fmt: skip
-"""The functions that replace operators in programs, by name. If an `i` precedes the operator's
-name, the function replaces the in-place form, such as `|=`.
-"""
+"""The functions that replace operators in programs, by name. An `i` before the operator's name
+means the in-place form, such as `|=`."""
 
 
 class _Sets(ast.NodeTransformer):
-    """Rewrites a syntax tree: set displays and comprehensions become ordered sets, and operators
-    whose result may be a set become calls of functions. Annotations stay as they are.
+    """Rewrites a syntax tree so that sets are ordered.
+
+    Set displays and comprehensions become ordered sets. An operator whose result may be a set
+    becomes a call of a function. Annotations stay as they are.
     """
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
@@ -314,9 +312,6 @@ class _Sets(ast.NodeTransformer):
     def _operated(
         self, node: ast.AST, prefix: str, op: ast.operator, left: ast.expr, right: ast.expr
     ) -> ast.expr | None:
-        """Return the call that replaces an operator; `None` if the operator's result cannot be a
-        set.
-        """
         name = f"__simulated_{prefix}{type(op).__name__}__"
         if name not in _OPERATORS or any(isinstance(each, ast.Constant) for each in (left, right)):
             return None
@@ -374,4 +369,4 @@ NAMES: Final[dict[str, Any]] = {
     "hash": steady_hash,
     **_OPERATORS,
 }
-"""The builtins that programs get instead of their own."""
+"""The builtins that programs get instead of Python's own."""

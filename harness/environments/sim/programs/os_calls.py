@@ -74,8 +74,9 @@ class OsCalls:
         self._opened(fd, reads=False, otherwise=errno.EINVAL).truncate(length)
 
     def _opened(self, fd: int, *, reads: bool, otherwise: int = errno.EBADF) -> SimRaw:
-        """Return the file with this descriptor; raises `OSError` unless it was opened for reading
-        or, if not `reads`, for writing.
+        """Return the file with this descriptor.
+
+        Raises `OSError` unless it was opened for reading or, if `reads` is false, for writing.
         """
         file = self._files.file(fd)
         if not (file.readable() if reads else file.writable()):
@@ -229,7 +230,7 @@ class OsCalls:
         return []
 
     def _os_utime(self, path: Any, times: Any = None, *, ns: Any = None, **_: Any) -> None:
-        """Set the modification time of a file to the node's own time; no other times are stored."""
+        """Set a file's modification time to the node's own time; no other times are stored."""
         del times, ns
         where = self._files.locate(path)
         inode = self._files.store.image.names.get(where)
@@ -255,7 +256,7 @@ class OsCalls:
 
 
 def _check_folder(descriptor: object) -> None:
-    """Refuse a path relative to a folder's descriptor, since no such descriptors exist here."""
+    """Refuse a path relative to a folder's descriptor, because folders have none here."""
     if descriptor is not None:
         raise os_error(errno.ENOTSUP, "dir_fd")
 

@@ -10,7 +10,7 @@ _LINE_CHARACTERS_MAX: Final = 8192
 
 
 class LogStream(io.TextIOBase):
-    """A text stream whose lines become lines of the log."""
+    """A text stream whose lines become lines of the node's log."""
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -40,7 +40,7 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Log the last line if it has no line end."""
+        """Log the last line, even if it does not end."""
         if self._line:
             line, self._line = self._line, ""
             self._say(line)

@@ -28,11 +28,11 @@ INTERRUPTED: Final = 130
 _FIRST_PID: Final = 100
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PURE: Final = ("AIOHTTP", "MULTIDICT", "YARL", "FROZENLIST", "PROPCACHE", "AIOSIGNAL")
-"""Prefixes of `..._NO_EXTENSIONS` variables, which make libraries use their pure Python code."""
+"""Libraries whose variable `..._NO_EXTENSIONS` makes them use pure Python."""
 
 
 def filled(word: str, spec: NodeSpec, specs: Mapping[str, NodeSpec], names: Names) -> str:
-    """A word of a node's command with its placeholders filled for the simulation."""
+    """Fill the placeholders in a word of a node's command, for the simulation."""
     values = {"host": names.address(spec.name), "data": DATA, "files": FILES}
     values |= {f"port:{port}": str(port) for port in spec.ports}
     for other in specs.values():
@@ -44,7 +44,7 @@ def filled(word: str, spec: NodeSpec, specs: Mapping[str, NodeSpec], names: Name
 
 
 class Process:
-    """The simulated process of a program, for one life of its node (from a start to its end)."""
+    """The simulated process of a program, from a start of its node to the end."""
 
     def __init__(
         self, env: SimEnv, spec: NodeSpec, program: Program, specs: Mapping[str, NodeSpec]
@@ -81,7 +81,7 @@ class Process:
     # --- the end ----------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Do what an interpreter does when it exits: call exit handlers, and flush files."""
+        """Do what an interpreter does at exit: call exit handlers, and flush files."""
         if self._ends_at_once:
             return
         for function in reversed(self.at_exit):
@@ -91,7 +91,7 @@ class Process:
             stream.finish()
 
     def exit(self, code: object) -> None:
-        """End the node with the exit code of `sys.exit(code)`."""
+        """End the node as `sys.exit(code)` does."""
         if not self.loop.alive:
             return
         if self.loop.free_at_ns > self.loop.world.now_ns:  # the last writes still take time
@@ -124,7 +124,7 @@ class Process:
         self.signal(getattr(signal, self._spec.stop_signal))
 
     def signal(self, number: int) -> None:
-        """Deliver a signal; without a handler, the program ends at once."""
+        """Deliver a signal. Without a handler, it ends the program at once."""
         handler = self.loop.signal_handlers.get(number)
         if handler is not None:
             self.loop.call_soon(handler)
@@ -139,14 +139,14 @@ class Process:
         return self.loop.interrupt()
 
     def kill(self, pid: int, number: int) -> None:
-        """Act like `os.kill`, which here only reaches the program itself."""
+        """Act like `os.kill`. Only the program itself can be signalled."""
         if pid != self.pid:
             raise ProcessLookupError(3, "No such process")
         if number:
             self.signal(number)
 
     def refuse(self, what: str, instead: str) -> NoReturn:
-        """End the run, since the program needs a feature that the simulation does not have."""
+        """End the run: the program needs a feature that the simulation does not have."""
         self.loop.refuse(what, instead)
 
     # --- output -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The event loop of a program, with the methods that `asyncio.run` and the program itself call."""
+"""The event loop of a program, with the methods that `asyncio.run` and the program call."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _HARMLESS: Final = (
 
 
 class ProgramLoop(StreamLoop):
-    """The event loop of a program, for one life of its node (from a start to its end)."""
+    """The event loop of a program, from a start of its node to the end."""
 
     on_exit: Callable[[BaseException], None]
-    """Ends the node, after `SystemExit` or `KeyboardInterrupt` in a callback."""
+    """Ends the node after `SystemExit` or `KeyboardInterrupt` in a callback."""
 
     slow_callback_duration = 0.1
     main: asyncio.Task[Any] | None = None
-    """The task that SIGINT cancels: the task of `asyncio.run`, or of the program's callable."""
+    """The task that SIGINT cancels: the task of `asyncio.run`, or of the program's main
+    function."""
     interrupted = False
     _factory: Any = None
     _handler: Any = None
@@ -48,7 +49,7 @@ class ProgramLoop(StreamLoop):
         return self._pretend.get(name)
 
     def mark_system(self) -> None:
-        """Mark the current task, which runs the program, as one that the program must not see."""
+        """Hide the current task, which runs the program, from the program."""
         self._system = asyncio.current_task()
 
     def is_system(self, task: asyncio.Task[Any]) -> bool:
@@ -59,11 +60,11 @@ class ProgramLoop(StreamLoop):
 
     @property
     def free_at_ns(self) -> int:
-        """The world time at which the blocking calls that the node has made so far end."""
+        """The world time at which the blocking calls of the node so far end."""
         return max(self.world.now_ns, self.busy_until_ns)
 
     def block(self, takes_ns: int) -> None:
-        """Keep the node busy for some time, as a blocking call does."""
+        """Keep the node busy for this long, as a blocking call does."""
         self.busy_until_ns = self.free_at_ns + takes_ns
 
     def local_ns(self) -> int:
@@ -90,7 +91,7 @@ class ProgramLoop(StreamLoop):
     # --- tasks ------------------------------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the unfinished tasks; log errors of tasks whose failure the program ignored."""
+        """Return the unfinished tasks. Log the errors that the program did not retrieve."""
         for task in super().tasks():
             if task.done() and (error := task.exception()) is not None:
                 where = f"Task exception was never retrieved: {task.get_name()}: {error!r}"
@@ -128,8 +129,8 @@ class ProgramLoop(StreamLoop):
     ) -> asyncio.Future[Any]:
         """Call the function in a later callback of the node, in place of a thread.
 
-        If the function blocks, only the caller of the executor waits, as it would for a thread: the
-        node runs other callbacks in the meantime.
+        If the function blocks, only the caller of the executor waits, as for a thread. The node
+        runs other callbacks in the meantime.
         """
         del executor
         future = self.create_future()
@@ -159,7 +160,7 @@ class ProgramLoop(StreamLoop):
         return future
 
     def set_default_executor(self, executor: Any) -> None:
-        """Do nothing: the simulation calls the functions of executors inline."""
+        """Ignore the executor: the simulation calls its functions in callbacks."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Do nothing: there are no threads."""
@@ -170,9 +171,7 @@ class ProgramLoop(StreamLoop):
         return self.complete(asyncio.ensure_future(future, loop=self))
 
     def complete(self, future: asyncio.Future[Any]) -> Any:
-        """Block the program's synchronous code until the future is done; returns the future's
-        result.
-        """
+        """Block the program's synchronous code until the future is done; returns its result."""
         wait_for(future)
         return future.result()
 
@@ -181,13 +180,12 @@ class ProgramLoop(StreamLoop):
         wait_for(self._stop)
 
     def interrupt(self) -> bool:
-        """Cancel the main task because of SIGINT; returns false if it is done."""
         assert self.main is not None
         self.interrupted = self.main.cancel()
         return self.interrupted
 
     def check_interrupted(self) -> None:
-        """Raise `KeyboardInterrupt` if the main task was cancelled because of SIGINT."""
+        """Raise `KeyboardInterrupt` if SIGINT has cancelled the main task."""
         if self.interrupted:
             self.interrupted = False
             raise KeyboardInterrupt from None

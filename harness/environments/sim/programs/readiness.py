@@ -20,7 +20,7 @@ _ANSWER_BYTES_MAX: Final = 4096
 
 
 async def wait_for_program(machine: Machine, spec: NodeSpec) -> str | None:
-    """Wait until a program is ready; return the reason if it ends or takes too long."""
+    """Wait until a program is ready. Returns `None`, or why it is not: it ended or was too slow."""
     incarnation = machine.incarnation
     if incarnation is None:
         return f"node {machine.name!r} is down"
@@ -34,13 +34,13 @@ async def wait_for_program(machine: Machine, spec: NodeSpec) -> str | None:
         return await _ask_page(incarnation, port, path) if path else None
 
     async def no_command(_: Sequence[str]) -> tuple[int | None, str]:
-        return None, ""  # not reached: `refuse_in_simulation` refuses nodes that need a command
+        return None, ""
 
     return await wait_ready(spec, incarnation.watch or LineWatch(spec), runs, ask_port, no_command)
 
 
 async def _ask_page(node: Incarnation, port: int, path: str) -> str | None:
-    """Request a page on the node's own loop; return the reason if its status is not 200."""
+    """Request a page on the node's own loop; returns the reason if its status is not 200."""
     answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     async def ask() -> None:

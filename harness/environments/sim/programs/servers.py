@@ -56,7 +56,7 @@ class StreamServer(asyncio.AbstractServer):
     def __init__(
         self, loop: NetLoop, listening: Callable[[StreamServer], list[StreamListener]]
     ) -> None:
-        """Create a server; `listening` binds its ports when the server starts."""
+        """Create a server. `listening` binds its ports when the server starts."""
         self._loop = loop
         self._listening = listening
         self._listeners: list[StreamListener] | None = None
@@ -127,7 +127,7 @@ class StreamServer(asyncio.AbstractServer):
         self._wake()
 
     async def wait_closed(self) -> None:
-        """Wait until all connections have ended; in Python 3.11 this only waits before `close`."""
+        """Wait until all connections have ended. In Python 3.11, this only waits before `close`."""
         if self._closed and (sys.version_info < (3, 12) or self._open == 0):
             return
         waiter: asyncio.Future[None] = self._loop.create_future()

@@ -18,7 +18,7 @@ _REFUSED: Final = (
     *("accept", "connect", "connect_ex", "recv", "recv_into", "recvfrom", "recvmsg", "send"),
     *("sendall", "sendto", "sendmsg", "sendfile", "makefile", "share"),
 )
-_FDS_FROM: Final = 2_000_000  # not a real descriptor, so a real system call on it fails
+_FDS_FROM: Final = 2_000_000  # not real descriptors, so a real system call on one fails
 
 
 class SimSocket:
@@ -52,7 +52,7 @@ class SimSocket:
         )
 
     def listen(self, backlog: int = 128) -> None:
-        """Do nothing: the loop listens when the socket is passed to `create_server`."""
+        """Do nothing: the loop listens once `create_server` gets the socket."""
 
     def connected(self, conn: SimConn, there: Any) -> None:
         self.conn, self._there = conn, there

@@ -1,4 +1,4 @@
-"""Creates a program's substitutes for the standard-library modules that touch the outside world."""
+"""Makes a program's substitutes for the standard-library modules that touch the outside world."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ _HARMLESS: Final = (
     *("environ", "_path_normpath"),
 )
 _MISSING: Final = ("sendfile", "copy_file_range", "splice")
-"""Functions that the substitute of `os` lacks, so libraries such as `shutil` read and write
-instead.
-"""
+"""Functions that `os` lacks in a program, so libraries such as `shutil` read and write instead."""
 _UID: Final = 1000
 _INSTEAD_OF_SOCKETS: Final = "asyncio streams or transports (open_connection, start_server)"
 _SOCKET_CALLS: Final = ("create_connection", "create_server", "socketpair", "fromfd")
@@ -95,8 +93,9 @@ def _io_module(files: Files, name: str) -> ModuleType:
 
 
 def _random_module(process: Process) -> ModuleType:
-    """Make the substitute for `_random`, which `random` uses. A generator that is created without a
-    seed takes its seed from the node's random stream.
+    """Make the substitute for `_random`, which `random` uses.
+
+    A generator without a seed is seeded from the node's random stream.
     """
     import _random
 
@@ -125,7 +124,7 @@ def _fcntl_module() -> ModuleType:
     import fcntl
 
     def nothing(*_: Any) -> int:
-        return 0  # no locks are needed, because the data folder belongs to one process
+        return 0  # no locks are needed, because only one process uses the data folder
 
     return _copy(fcntl, flock=nothing, lockf=nothing, fcntl=nothing, ioctl=nothing)
 
@@ -142,8 +141,9 @@ def _importlib_module(modules: Modules) -> ModuleType:
 
 
 def _posix_module(process: Process) -> ModuleType:
-    """Make the substitute for `posix`, which `os` uses. Its functions use the simulated disk, are
-    harmless, or are refused.
+    """Make the substitute for `posix`, which `os` uses.
+
+    Its functions use the simulated disk, are harmless, or end the run.
     """
     refuse = process.refuse
 
@@ -308,7 +308,7 @@ def _sys_module(process: Process, modules: Modules) -> ModuleType:
 
 
 def pretended(process: Process) -> dict[str, Callable[..., Any]]:
-    """Return the functions that shared modules call in place of guarded ones (see `tripwires`)."""
+    """Return the functions that shared modules get in place of guarded ones (see `tripwires`)."""
     pretend = {f"time.{name}": each for name, each in process.clocks.functions().items()}
     for name in ("random", "randrange", "randint", "uniform", "choice", "choices", "shuffle"):
         pretend[f"random.{name}"] = getattr(process.random, name)
@@ -330,7 +330,7 @@ def pretended(process: Process) -> dict[str, Callable[..., Any]]:
 
 
 def place_files(process: Process) -> None:
-    """Write the declared files of the node, before its program starts."""
+    """Write the node's declared files before its program starts."""
     write = OsCalls(process.files).functions()
     for path, text in process.declared_files.items():
         where = f"{FILES}/{path}"

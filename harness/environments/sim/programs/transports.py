@@ -24,7 +24,7 @@ _PIECE_BYTES: Final = 64 * 1024
 _RECEIVE_BYTES: Final = 256 * 1024
 _HIGH_WATER: Final = 64 * 1024
 _SPLIT_SHARE: Final = 1 / 16
-"""The probability that a read delivers only a part of the data that has arrived."""
+"""The probability that a read returns only a part of the data that has arrived."""
 
 
 class Accepting(Protocol):
@@ -79,13 +79,13 @@ class StreamTransport(asyncio.Transport):
     # --- reading ----------------------------------------------------------------------------
 
     def _notice(self) -> None:
-        """Schedule a callback of the node that checks the connection, which may have changed."""
+        """Schedule a callback of the node that looks at the connection, which may have changed."""
         if not self._noticed and not self._lost:
             self._noticed = True
             self._loop.call_soon(self._receive)
 
     def _receive(self) -> None:
-        """Read once. As in asyncio, a transport that does not read notices no end and no reset."""
+        """Read once. As in asyncio, a paused transport notices neither the end nor a reset."""
         self._noticed = False
         conn = self._conn
         if self._lost or self._closing or self._eof_seen or not self._reading:
@@ -118,7 +118,7 @@ class StreamTransport(asyncio.Transport):
             data = data[size:]
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call the protocol; its error ends the connection, as in asyncio."""
+        """Call the protocol. An error of the protocol ends the connection, as in asyncio."""
         try:
             return function(*args)
         except (SystemExit, KeyboardInterrupt):
@@ -168,13 +168,13 @@ class StreamTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def _flush(self) -> None:
-        """Send as much of the backlog as the pipe accepts, as soon as the node is not blocked."""
+        """Send as much of the backlog as the pipe accepts, once the node is not blocked."""
         if self._flushing or not self._loop.alive:
             return
         conn = self._conn
         busy_ns = self._loop.busy_until_ns
         if self._backlog and busy_ns > self._loop.world.now_ns:
-            # a blocking call (such as fsync) before this write ends only at `busy_ns`
+            # a blocking call before this write (such as fsync) ends only at `busy_ns`
             self._flushing = True
             self._loop.world.schedule(busy_ns, self._flush_again)
             return
