@@ -1,7 +1,7 @@
 """The bundled Hive Metastore: stateless metastores over one database, written against `Env`.
 
-`HiveTarget` is loaded on demand: node processes also import this package, but do not need the
-plug-in.
+`HiveTarget`, the target plug-in, is loaded on first access. Node processes import this package too,
+but they do not need the plug-in.
 """
 
 from __future__ import annotations

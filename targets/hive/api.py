@@ -1,7 +1,7 @@
 """The metastore's calls and exceptions, under the names in Hive's Thrift interface.
 
 A call is a struct whose tag is the Thrift method's name. Its answer is a `Reply`. Calls pass and
-return complete tables: an alter replaces the table, and renames it if the new table has another
+return complete tables. An alter replaces the table, and renames it if the new table has another
 name (`hive_metastore.thrift`).
 """
 
@@ -18,7 +18,7 @@ INVALID_OBJECT: Final = "InvalidObjectException"
 META: Final = "MetaException"
 INVALID_TOKEN: Final = "InvalidToken"  # noqa: S105 - the name of an exception
 ACCESS_CONTROL: Final = "AccessControlException"
-"""A Hadoop exception, like `INVALID_TOKEN`; metastores report a `META` instead, or hang up."""
+"""A Hadoop exception, like `INVALID_TOKEN`. Real metastores report a `META` instead, or hang up."""
 REFUSALS: Final = (
     ALREADY_EXISTS,
     NO_SUCH_OBJECT,
@@ -27,7 +27,7 @@ REFUSALS: Final = (
     INVALID_TOKEN,
     ACCESS_CONTROL,
 )
-"""Exceptions that prove that a call had no effect; a `META` is no such proof."""
+"""Exceptions that prove that a call had no effect. A `META` proves nothing."""
 
 
 class MetastoreError(Exception):
@@ -40,7 +40,7 @@ class MetastoreError(Exception):
 
 
 Context = dict[str, str] | msgspec.UnsetType
-"""The environment context of a change; unset if it is empty."""
+"""The environment context of a change, which is unset if it is empty."""
 
 
 class MetaTable(msgspec.Struct, frozen=True):
@@ -82,22 +82,22 @@ class GetAllDatabases(msgspec.Struct, frozen=True, tag="get_all_databases"):
 
 
 class CreateDatabase(msgspec.Struct, frozen=True, tag="create_database"):
-    """Create a database; refused if the database exists."""
+    """Create a database. The call is refused if the database exists."""
 
     name: str
 
 
 class DropDatabase(msgspec.Struct, frozen=True, tag="drop_database"):
-    """Drop a database; refused if the database does not exist or still holds tables."""
+    """Drop a database. The call is refused if the database does not exist or still has tables."""
 
     name: str
 
 
 class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environment_context"):
-    """Create a table; refused if the table exists.
+    """Create a table. The call is refused if the table exists.
 
-    With the profile `strict`, the environment context carries the `request_id`. `context` is the
-    rest of the environment context, which Kudu's plug-in reads (`metastore.kudu_rules`).
+    In the profile `strict`, the environment context carries the `request_id`. `context` is the rest
+    of the environment context, which Kudu's plug-in reads (`metastore.kudu_rules`).
     """
 
     table: MetaTable
@@ -116,7 +116,7 @@ class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_
 
 
 class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_context"):
-    """Drop a table; refused if the table does not exist."""
+    """Drop a table. The call is refused if the table does not exist."""
 
     database: str
     name: str
@@ -125,7 +125,7 @@ class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_co
 
 
 class GetTable(msgspec.Struct, frozen=True, tag="get_table_req"):
-    """Ask for one table, with columns and parameters; refused if the table does not exist."""
+    """Ask for one table. The call is refused if the table does not exist."""
 
     database: str
     name: str
@@ -142,7 +142,7 @@ class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
 
 
 class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
-    """Ask for the tables `names`, with columns and parameters; the answer omits absent tables."""
+    """Ask for the tables `names`. The answer omits tables that do not exist."""
 
     database: str
     names: tuple[str, ...]
@@ -180,7 +180,7 @@ class RenewDelegationToken(msgspec.Struct, frozen=True, tag="renew_delegation_to
 
 
 class CancelDelegationToken(msgspec.Struct, frozen=True, tag="cancel_delegation_token"):
-    """Cancel a token. A metastore never refuses this: cancelling an absent token succeeds."""
+    """Cancel a token. If the token does not exist, the call succeeds as well."""
 
     token: str
 

@@ -1,4 +1,4 @@
-"""The ledger of the bundled metastore: one row per known defect, which a switch turns on.
+"""The ledger of the bundled metastore: the list of its known defects, which can be switched on.
 
 The profile `strict` has none of the defects. The profiles `hive2.3` and `hive4` have the defects of
 these Hive releases. With such a profile, verdicts permit the effects of the defects

@@ -1,8 +1,8 @@
 """Calls over one connection, one at a time, as in Thrift clients and PostgreSQL sessions.
 
 A request is the msgpack array `[number, body]`. The answer repeats the number, which exposes
-duplicate and late answers. A caller that loses an answer gives up the connection, since the caller
-cannot know whether the server is still working on the request.
+duplicate and late answers. If an answer is lost, the caller gives up the connection, because the
+server may still be working on the request.
 """
 
 from __future__ import annotations

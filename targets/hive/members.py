@@ -1,12 +1,12 @@
 """The list of metastores in the clients' configuration, which changes while clients work.
 
-To add a metastore, an administrator starts it and, once it answers, appends it to the list. To
-remove a metastore, the administrator first takes it off the list and then stops it, which closes
-its connections. A stopped metastore's node runs the variant `IDLE`, which serves no client; every
-environment has variants, and faults can still hit the node. The last metastore is never removed.
+To add a metastore, an administrator starts it, waits until it answers, and appends it to the list.
+To remove a metastore, the administrator takes it off the list and then stops it, which closes its
+connections. The node of a stopped metastore runs the variant `IDLE`, which serves no client, so
+that faults can still hit the node. The last metastore is never removed.
 
-A metastore that is down, or does not answer in time, is not added. A metastore that cannot be
-stopped is taken off the list anyway, and still serves clients that kept the old list.
+A metastore that does not answer in time is not added. A metastore that cannot be stopped is taken
+off the list anyway, and still serves clients that kept the old list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
-"""Variants: an added spare runs as `SERVING`, a removed metastore of the first list as `IDLE`."""
+"""Variants of a node: `SERVING` for a spare that was added, `IDLE` for a removed metastore."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),
@@ -43,7 +43,7 @@ class Members:
         *,
         start_s: float = START_S,
     ) -> None:
-        """Start with the list `first`; the metastores in `spares` do not serve yet.
+        """Begin with the list `first`; the metastores in `spares` do not serve yet.
 
         `answers` says whether a metastore serves now. A metastore that does not serve within
         `start_s` is not added.
@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Start each of `nodes` that is not listed, and list it; return which were added."""
+        """Start each of `nodes` that is not listed, and list it. Return the added nodes as text."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None

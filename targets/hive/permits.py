@@ -1,4 +1,4 @@
-"""The permits of a metastore's profile (`harness.permits`): one per defect that it permits."""
+"""The permits of a profile: each excuses violations that one defect of the profile explains."""
 
 from __future__ import annotations
 

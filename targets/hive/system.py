@@ -46,9 +46,11 @@ DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
 ZOOKEEPER: Final = "zookeeper"
-"""The group of ZooKeeper's nodes. All nodes form the group `SERVICE`, led by the database, without
-which no request succeeds. The database and ZooKeeper are also groups of their own, whose synced
-data no fault may destroy.
+"""The group of ZooKeeper's nodes.
+
+All nodes form the group `SERVICE`, whose leader is the database, because no request succeeds
+without it. The database and ZooKeeper are also groups of their own, whose synced data no fault may
+destroy.
 """
 ZOOKEEPER_PORT: Final = 2181
 SIMULATION: Final = "sim"
@@ -69,7 +71,7 @@ class Layout:
         every = [Address(f"hms{n}", METASTORE_PORT) for n in range(1, count + spares + 1)]
         self.metastores = tuple(every[:count])
         self.spares = tuple(every[count:])
-        """Spare metastores, which may be added to the clients' list during a run."""
+        """Spare metastores, which an operation may add to the clients' list."""
         self.database = _real_or_ours(
             settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
         )
@@ -125,7 +127,7 @@ class Layout:
         return UriList(chosen or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
-        """The value of `--token-store`; by default `memory` if TOKEN-MEMORY is on, else `db`."""
+        """Return the value of `--token-store`: by default `memory` with TOKEN-MEMORY, else `db`."""
         chosen = settings.options["token_store"]
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
         if chosen not in ["", *StoreKind]:
@@ -144,7 +146,7 @@ class Layout:
         """Return how often a client retries a call whose answer was lost.
 
         In the profile `strict`, a client may try a lost call at every metastore. Hive's clients
-        retry `given` times, however many metastores there are.
+        retry `given` times, even if there are more metastores.
         """
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
             return given
@@ -169,11 +171,11 @@ class MetastoreSystem(System):
 
     ask_s = 1.0
     outside_max = 2
-    """Maximum number of metastores that may fail at once; `core` draws the other metastores."""
+    """Maximum number of metastores that may fail at once."""
     bugs: frozenset[Bug] = frozenset()
-    """Defects of clients, in addition to the defects of the layout."""
+    """Defects of clients, in addition to the layout's defects."""
     no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - an invalid token
-    """An invalid token in the right format, which a metastore looks up in its token store."""
+    """An invalid token in the right format, for which a metastore searches its token store."""
 
     def __init__(
         self,
@@ -209,10 +211,10 @@ class MetastoreSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """Draw nodes that suffice to serve: the database, ZooKeeper, the KDC and some metastores.
+        """Draw enough nodes to serve: the database, ZooKeeper, the KDC and some metastores.
 
-        At least one listed metastore is drawn, and at most `outside_max` are not, because a client
-        only tries a few metastores.
+        At least one listed metastore is drawn. At most `outside_max` are not drawn, because a
+        client only tries a few metastores.
         """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - self.outside_max))
@@ -227,7 +229,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """Map each group to its roles: the database leads, and metastores that answer follow."""
+        """Return the roles in each group: the database leads, and metastores that answer follow."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
@@ -252,9 +254,9 @@ class MetastoreSystem(System):
     async def snapshot(self) -> dict[str, Any]:
         """Return the database's rows, the tables that each metastore shows, and the failover bound.
 
-        An operation that a client gave up may still change tables. The database is therefore read
-        before and after the metastores are asked, and all of this is repeated until both reads
-        agree. If they never agree, the metastores' tables are left out.
+        An operation that a client gave up may still change tables. So the database is read before
+        and after the metastores are asked, repeatedly until both reads agree. If they never agree,
+        the metastores' tables are left out.
         """
         layout, listed = self._layout, self._members.listed
         rows, views = await self._dump(), {}
@@ -306,7 +308,7 @@ class MetastoreSystem(System):
         return reply is not None and not reply.error
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """Map each listed metastore's name to its answer, or to `None` if the call failed."""
+        """Return each listed metastore's answer by name; `None` if the call failed."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {

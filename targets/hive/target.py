@@ -44,8 +44,9 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "socket_lifetime_ms": (0, 0, 500),
     "database_log_kb": (512, 4),  # with 4 KiB, the database writes a checkpoint every few seconds
 }
-"""Values of options from which a soak draws. Append new entries, so that the draws of earlier seeds
-stay the same.
+"""The values of options from which a soak draws.
+
+Append new entries, so that the draws of earlier seeds stay the same.
 """
 TOKENS: Final = "hms-tokens"
 AT_CHANGES: Final = ("restart-database", "at-points")
@@ -79,7 +80,7 @@ class HiveTarget(
         "checkpoint": ("checkpoint-due", "checkpoint-written", "change-written"),
     },
 ):
-    """Target of bundled metastores, which are stateless, all active, and share one database."""
+    """The target plug-in of the bundled metastores: stateless, all active, with one database."""
 
     api_version = TARGET_API_VERSION
     name = "hive"
@@ -195,7 +196,7 @@ class HiveTarget(
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """Declare the node `db`; also return the `NodeSpec` fields that let metastores use it."""
+        """Declare the node `db`, and the `NodeSpec` fields that let metastores use it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -220,7 +221,7 @@ class HiveTarget(
         return node, {}
 
     def _zookeepers(self, layout: Layout) -> tuple[Sequence[NodeSpec], Mapping[str, str]]:
-        """Declare the nodes `zk1..n`; also return environment variables that metastores need."""
+        """Declare the nodes `zk1..n`; also return the environment variables for metastores."""
         if layout.zookeepers and layout.zookeeper is ZooKeeperKind.ENSEMBLE:
             from targets.hive.zookeeper import ensemble, kazoo
 
@@ -245,8 +246,9 @@ class HiveTarget(
 
     @override
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Return the faults that strike at database changes, if the run changes only tokens and
-        these are in another store.
+        """Return the nemeses that strike only at changes in the database, if this run makes none.
+
+        A run makes no such changes if it changes only tokens and these are in another store.
         """
         changes_nothing = settings.vocabulary == TOKENS and (
             Layout(settings).token_store is not StoreKind.DB
@@ -259,7 +261,7 @@ class HiveTarget(
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Draw the options for one seed of a soak; options in `given` keep their values."""
+        """Draw the options for one seed of a soak; options in `given` are not drawn."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 

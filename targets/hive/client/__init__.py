@@ -1,4 +1,4 @@
-"""A client of the metastores, with the algorithm of Hive's own."""
+"""A client of the metastores, with the algorithm of Hive's own client."""
 
 from __future__ import annotations
 

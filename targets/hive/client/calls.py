@@ -28,7 +28,7 @@ def _table(database: str, name: str, nonce: str) -> api.MetaTable:
 
 
 def plan(call: ClientCall, request_id: str) -> api.ApiCall:
-    """Return the metastore call for an operation. A poll makes several; this returns the first."""
+    """Return the metastore call for an operation. For a poll, return the first of several calls."""
     match call:
         case hms_tokens.Issue(owner, renewer):
             return api.GetDelegationToken(owner, renewer)

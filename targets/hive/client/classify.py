@@ -10,8 +10,8 @@
 | MetaException that is caused by a duplicate key                         | fail             |
 | no connection                                                           | fail             |
 
-InvalidToken and AccessControl count like AlreadyExists. If requests carry ids that the metastore
-remembers, a refusal is final even after other attempts. Calls about tokens carry no request ids.
+InvalidToken and AccessControl count like AlreadyExists. If the metastore remembers the ids of
+requests, a refusal is final even after other attempts. Calls about tokens carry no request ids.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
 INTERNAL: Final = "TApplicationException"
-"""The exception for an unexpected failure in a real metastore, which may have executed the call."""
+"""With this exception, a real metastore reports an unexpected failure; the call may have run."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
 _DATABASE_FAILED: Final = re.compile(
     r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
 )
-"""Messages that prove nothing about a table. If a real metastore could not read the table's
-database, it may report that an object does not exist, or that the database is a `REMOTE` one.
+"""Messages of exceptions that prove nothing about a table.
+
+If a real metastore cannot read its database, it may report that an object does not exist, or that
+the database is a `REMOTE` one.
 """
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",
@@ -45,7 +47,7 @@ RESULTS: Final = {
 
 
 class Proof(enum.Enum):
-    """The possible effects of an attempt that ended in an exception."""
+    """The possible effect of an attempt that ended in an exception."""
 
     NOTHING = "nothing"
     UNKNOWN = "unknown"
@@ -69,5 +71,5 @@ def proof_of(error: MetastoreError) -> Proof:
 
 
 def result_of(error: MetastoreError) -> str:
-    """The vocabulary's word for an exception, such as `already-exists`."""
+    """Return the vocabulary's word for an exception, such as `already-exists`."""
     return RESULTS.get(error.kind, error.kind)

@@ -1,14 +1,14 @@
 """A client process that behaves like Hive's `RetryingMetaStoreClient` over `HiveMetaStoreClient`.
 
-* A client opens one connection and keeps it as long as it works. To connect, the client tries the
-  metastores on its list from the beginning, in a few rounds.
-* If an answer is lost, or is a MetaException about the database or the transport, the call is
-  retried after a delay, over a new connection. Changes are retried as well, although they are not
-  idempotent. The history lists every try as an attempt.
+* A client keeps one connection as long as it works. To connect, the client tries the metastores on
+  its list from the beginning, in a few rounds.
+* If an answer is lost, or is a MetaException about the database or the transport, the client
+  retries the call after a delay, over a new connection. It even retries changes, although they are
+  not idempotent. Every try is an attempt in the history.
 * A connection that is older than its lifetime is replaced before the next call.
-* If metastores can join and leave, an operation with several attempts records two lists. `uris` has
-  the metastores on the client's list. `listed` has the ones that were configured both when the
-  operation began and when it ended.
+* If metastores can join and leave, an operation with several attempts records two lists: `uris` has
+  the metastores on the client's list, and `listed` has the metastores that were configured both
+  when the operation began and when it ended.
 
 `classify` decides what an outcome proves. At its deadline, an operation ends as `info` if the
 client sent a request that may have changed something, and as `fail` otherwise.
@@ -56,14 +56,14 @@ class NoMetastoreError(Exception):
 
 @dataclasses.dataclass(slots=True)
 class Operation:
-    """The state of an operation in progress."""
+    """The state of a running operation."""
 
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
-    maybe_done: bool = False  # whether an attempt to change something has an unknown outcome
+    maybe_done: bool = False  # whether an attempt may have changed something
     node: str | None = None
     error: str = "NO_METASTORE: none accepted a connection"
-    uris: list[str] = dataclasses.field(default_factory=list)  # all metastores on the client's list
-    listed: tuple[Address, ...] = ()  # the configured metastores when the operation began
+    uris: list[str] = dataclasses.field(default_factory=list)  # the metastores on the client's list
+    listed: tuple[Address, ...] = ()  # the metastores that were configured when the operation began
 
 
 class MetastoreClient:
@@ -82,8 +82,8 @@ class MetastoreClient:
     ) -> None:
         """Create a client of `metastores`, which are in the deployment's order.
 
-        `connect` opens connections, by default to the bundled metastores. If metastores can join
-        and leave, `listed` returns the metastores that the clients' configuration lists now.
+        `connect` opens connections; by default, these are to the bundled metastores. If metastores
+        can join and leave, `listed` returns the metastores that are configured now.
         """
         self._env = env
         self._connect: Connect = connect or Door(env)
@@ -102,7 +102,7 @@ class MetastoreClient:
         self._address: Address | None = None
         self._opened_ns = 0
         self._was_opened = False
-        self._position: int | None = None  # id of the last polled event
+        self._position: int | None = None  # id of the last event that a poll returned
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Perform one operation. Raises `UsageError` if no vocabulary has this operation."""
@@ -174,7 +174,7 @@ class MetastoreClient:
         return self._end(operation, OpType.FAIL, value, operation.error)
 
     def _is_final(self, call: ClientCall) -> bool:
-        """Whether a refusal also settles all earlier attempts of the operation."""
+        """Whether a refusal also proves that the operation's earlier attempts had no effect."""
         if isinstance(call, hms_tokens.TokenCall):
             return False
         if Bug.HIVE_25144 in self._bugs and isinstance(call, hms.Create):
@@ -196,16 +196,16 @@ class MetastoreClient:
         return not {*self._uris.given} & {*self._now_listed()}
 
     def _note_uris(self, operation: Operation, uris: Sequence[Address]) -> None:
-        """Record the metastores that the operation may try."""
         names = [address.node for address in uris]
         operation.uris += [name for name in names if name not in operation.uris]
 
     # --- calls -------------------------------------------------------------------------------
 
     async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
-        """Verify a token at the first metastore that responds, trying `call.metastore` first.
+        """Verify a token at the first metastore that answers, beginning with `call.metastore`.
 
-        The process that uses a token is not this client: it has a list and a connection of its own.
+        In reality, another process than this client uses the token, with its own list and
+        connection.
         """
         metastores = self._now_listed()
         self._note_uris(operation, metastores)
@@ -227,7 +227,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Read the next events of the log. A gap in the ids shows that old events were removed."""
+        """Read the next events of the log. If ids are missing, old events have been removed."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
@@ -244,7 +244,7 @@ class MetastoreClient:
         return {"result": "ok", "after": after, "events": [event_row(event) for event in events]}
 
     async def call(self, operation: Operation, call: api.ApiCall) -> Any:
-        """Make a call, in at most as many attempts as the settings allow, and return its answer.
+        """Make a call, retry it as often as the settings allow, and return its answer.
 
         Raises `MetastoreError` if a metastore answers with an exception, `ChannelError` if the last
         attempt gets no answer, and `NoMetastoreError` if no connection opens.
@@ -267,7 +267,7 @@ class MetastoreClient:
             await asyncio.sleep(self._settings.retry_delay_s)
 
     def _avoid(self) -> None:
-        """Remember that the metastore of the last call did not serve, so that it is tried last."""
+        """Record that the metastore of the last call did not answer, so that it is tried last."""
         if self._address is not None:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
@@ -303,7 +303,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """Return the connection. Reopen it if `again`, or if it is absent, broken or too old."""
+        """Return a usable connection. Open a new one if `again`, or if the old one is too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -338,7 +338,7 @@ class MetastoreClient:
         raise NoMetastoreError(f"NO_METASTORE: this client knows only {names}")
 
     async def _try_open(self, operation: Operation, address: Address) -> Connection:
-        """Open a connection. If this fails, record an attempt and raise `ChannelError`."""
+        """Open a connection. On failure, record an attempt and raise `ChannelError`."""
         start_ns = self._env.clock.monotonic_ns()
         outcome = "TIMED_OUT: the operation's deadline passed"
         try:

@@ -28,7 +28,7 @@ class Selection(enum.StrEnum):
 
 
 class UriList(enum.StrEnum):
-    """Whether a client reads the list of URIs again at each reconnect, or keeps its first list."""
+    """Whether a client reads the configured list again at each reconnect, or keeps its first."""
 
     REREAD = "reread"
     KEPT = "kept"

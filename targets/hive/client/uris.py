@@ -1,18 +1,17 @@
 """The order in which a client tries metastores, as in Hive's `HiveMetaStoreClient`.
 
-Every attempt to connect begins at the head of the client's list. `sequential` keeps the list as it
-is, so a reconnect always returns to the first metastore that serves. `random` shuffles the list
+Every attempt to connect begins at the head of the client's list. `sequential` never changes the
+order, so a reconnect always returns to the first metastore that answers. `random` shuffles the list
 once, and each reconnect moves another random metastore to the head.
 
 A client reads the configured list when it is created. A client with a resolver
-(`metastore.uri.resolver`, HIVE-18347) also reads it at every reconnect (`reconnect` calls
-`resolveUris`), and so follows added and removed metastores; other clients keep their first list.
-Hive shuffles a random list whenever it reads it; this client only shuffles a list that has changed.
+(`metastore.uri.resolver`, HIVE-18347) reads it again at every reconnect, and so follows added and
+removed metastores.
 
 In Hive, a sequential client keeps returning to the first metastore, even if that metastore accepts
-connections but never answers. In the profile `strict`, a metastore that lost a call is tried after
-all others for a while. If several have lost calls, the one whose loss is oldest is tried first. The
-defect FAILBACK-FLAP restores Hive's behaviour.
+connections but never answers (defect FAILBACK-FLAP). In the profile `strict`, a metastore that lost
+a call is for a while tried after all others. If several have lost calls, the one whose loss is
+oldest is tried first.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Uris:
         *,
         remembers: bool,
     ) -> None:
-        """Start with the list `given`. If `remembers`, metastores that lost a call go last."""
+        """Start with the list `given`. With `remembers`, metastores that lost a call go last."""
         self._is_random = selection is Selection.RANDOM
         self._rng = rng
         self._remembers = remembers
@@ -71,7 +70,7 @@ class Uris:
             self._lost_ns[uri] = now_ns
 
     def promote(self) -> None:
-        """Before a reconnect, swap the head of a `random` list with a randomly drawn metastore."""
+        """Swap the head of a `random` list with another metastore, before a reconnect."""
         if self._is_random and len(self._uris) > 1:
             other = 1 + self._rng.randrange(len(self._uris) - 1)
             uris = self._uris

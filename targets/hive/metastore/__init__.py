@@ -1,1 +1,1 @@
-"""A metastore: stateless, over sessions with the database; a deployment has any number of them."""
+"""A metastore, which is stateless and uses the database; a deployment has any number of them."""

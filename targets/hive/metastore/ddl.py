@@ -1,10 +1,9 @@
 """Changes of tables, each in one transaction, in the steps of Hive's `ObjectStore`.
 
-Create checks and inserts; the unique key decides a race. Rename reads the table, checks the new
-name and updates. Drop reads and deletes. In the profile `strict`, all transactions are
-serializable. Read committed would be equally correct if a change locked the rows that it changes
-and counted the changed rows. Switches mark the places where Hive does neither. A refusal is raised
-before anything is written.
+A create checks and inserts; the unique key decides a race. A rename reads the table, checks the new
+name and updates. A drop reads and deletes. In the profile `strict`, all transactions are
+serializable. Read committed would also be correct if a change locked its rows and counted the rows
+that it changed, but Hive does neither. A change is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Ddl:
     """The changes of tables, each run within the caller's transaction."""
 
     def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
-        """Apply changes with the defects in `bugs` and, if `kudu`, the rules of Kudu's plug-in."""
+        """Apply changes with the defects in `bugs`. With `kudu`, apply Kudu's rules too."""
         self._events = events
         self._bugs = bugs
         self._kudu = kudu
@@ -97,7 +96,7 @@ class Ddl:
         return None, table
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
-        """Drop the table that made a create fail: the faulty roll-back of HIVE-15424."""
+        """Drop the table that made a create fail, as Hive's faulty roll-back does (HIVE-15424)."""
         existing = await read_table(session, table.database, table.name)
         if existing is not None and existing.ident is not None:
             await _delete(session, existing.ident)
@@ -141,13 +140,13 @@ class Ddl:
             where += equal(DB_NAME=call.database, TBL_NAME=call.name)
         count = await session.delete(TABLES, where)
         if count == 0:
-            # A drop can miss its row only if the drop read the row without locking it.
+            # A drop can miss its row only if it read the row without a lock.
             renamed = await session.select(TABLES, equal(TBL_ID=table.ident))
             if renamed or Bug.DROP_DROP not in self._bugs:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
             await session.delete(PARAMETERS, equal(TBL_ID=table.ident))
-            # With DROP-RENAME, the table may have moved away, and another may use this path now.
+            # With DROP-RENAME, the table may have a new name, and another table may use this path.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
                 await remove_directory(session, table.full_name)
         return table, None

@@ -1,8 +1,8 @@
 """The notification log, whose entries are written in the same transactions as their changes.
 
-`DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in commit
-order. In the profile `strict`, the times of events rise with the ids; in Hive, they come from each
-metastore's own clock. A cleaner removes events that are older than the time to live.
+As in `DbNotificationListener`, the next id is taken under a row lock (HIVE-16886), so ids rise in
+commit order. In the profile `strict`, the times of events rise with the ids; in Hive, they come
+from each metastore's own clock. A cleaner removes events that are older than the time to live.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from targets.hive.sql.schema import LOG, REQUESTS, SEQUENCE
 
 _ONE: Final = equal(NNI_ID=1)
 REQUESTS_TTL_MS: Final = 3_600_000
-"""How long request ids are remembered; no copy of a request arrives later than this."""
+"""The time for which request ids are remembered. No copy of a request arrives later."""
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Events:
     """The notification log, written and read within the callers' transactions."""
 
     def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
-        """`bugs` can change which lock, clock and transaction give an event its id and time."""
+        """Use the defects in `bugs`, which change an event's lock, clock or transaction."""
         self._env = env
         self._transactions = transactions
         self._bugs = bugs
@@ -60,7 +60,7 @@ class Events:
     async def add(
         self, session: Session, before: MetaTable | None, after: MetaTable | None
     ) -> None:
-        """Log a change. Call this last in a transaction: it blocks all other changes."""
+        """Log a change. Call this last in a transaction, because it blocks all other changes."""
         if Bug.EVENT_ID_AHEAD in self._bugs:
             number, time_ms = await self._transactions.run(Isolation.READ_COMMITTED, self._next)
         else:
@@ -77,7 +77,7 @@ class Events:
             "MESSAGE": msgspec.json.encode(_Message(before, after)).decode(),
         }
         await session.insert(LOG, entry)
-        self._env.event("change-written", event=number)  # the change is not committed yet
+        self._env.event("change-written", event=number)  # announced before the commit
 
     async def _next(self, session: Session) -> tuple[int, int]:
         locked = Bug.HIVE_16886 not in self._bugs
@@ -93,7 +93,7 @@ class Events:
         return number, time_ms
 
     async def current_id(self, session: Session) -> int:
-        """The id of the newest event; 0 if there is none."""
+        """Return the id of the newest event; 0 if there is none."""
         (row,) = await session.select(SEQUENCE, _ONE)
         number = row["NEXT_EVENT_ID"]
         assert isinstance(number, int), "ids are numbers"
@@ -118,6 +118,6 @@ async def clean(env: Env, transactions: Transactions, *, ttl_ms: int, every_s: f
         try:
             removed = await transactions.run(Isolation.READ_COMMITTED, remove)
         except MetastoreError:
-            continue  # the database is unreachable; the next round retries
+            continue  # the database is unreachable: try again in the next round
         if removed:
             env.event("events-cleaned", count=removed)

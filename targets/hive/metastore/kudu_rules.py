@@ -2,9 +2,9 @@
 
 Kudu's masters mark their own calls with `MASTER_EVENT` in the environment context. Only masters
 create Kudu tables and change their columns. Other users may drop or rename a Kudu table through
-Hive; masters then learn of the change from its event in the log. A change that breaks a rule is
-refused with a MetaException before anything is written. The rules cover *synchronized* tables,
-which are managed tables and also external tables with `external.table.purge`.
+Hive, and masters learn of the change from its event in the log. A change that breaks a rule is
+refused with a MetaException before anything is written. The rules cover *synchronized* tables:
+managed tables, and external tables with `external.table.purge`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from targets.hive.api import META, Context, MetastoreError, MetaTable
 HANDLER_KEY: Final = "storage_handler"
 HANDLER: Final = "org.apache.hadoop.hive.kudu.KuduStorageHandler"
 LEGACY_HANDLER: Final = "com.cloudera.kudu.hive.KuduStorageHandler"
-"""Storage handler of entries that were made before Kudu synchronized its catalog with Hive's."""
+"""The storage handler of entries from before Kudu synchronized its catalog with Hive's."""
 TABLE_ID: Final = "kudu.table_id"
 TABLE_NAME: Final = "kudu.table_name"
 CLUSTER_ID: Final = "kudu.cluster_id"
@@ -36,12 +36,12 @@ def is_kudu(table: MetaTable) -> bool:
 
 
 def is_legacy(table: MetaTable) -> bool:
-    """Whether the entry was made before Kudu synchronized its catalog with Hive's."""
+    """Whether the entry is from before Kudu synchronized its catalog with Hive's."""
     return table.parameters.get(HANDLER_KEY) == LEGACY_HANDLER
 
 
 def is_synchronized(table: MetaTable) -> bool:
-    """Whether Kudu's catalog and Hive's must agree on the table."""
+    """Whether the table must be the same in Kudu's catalog and in Hive's."""
     is_external = _says(table, EXTERNAL)
     return is_kudu(table) and (not is_external or _says(table, PURGE))
 
@@ -76,7 +76,7 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
 
 
 def check_drop(table: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if `table` is synchronized and `context` names another table id."""
+    """Raise `MetastoreError` if `table` is synchronized and `context` has another table id."""
     meant = _of(context, TABLE_ID)
     if meant is not None and is_synchronized(table):
         is_meant = table.parameters.get(TABLE_ID) == meant

@@ -1,9 +1,9 @@
-"""The node `hmsN`: a metastore in front of the database. It keeps nothing on its own disk.
+"""The node `hmsN`: a metastore, which has all its state in the database and none on its disk.
 
 The keys of `config` are: `port`, `database` (its address), `database_kind`, `profile`, `bugs`,
 `event_ttl_ms`, `clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
-`zookeeper_kind`, `kudu` (whether Kudu's plug-in is configured), and `serves`. A metastore with
-`serves` off does nothing; it waits to be added (`targets.hive.members`).
+`zookeeper_kind`, `kudu` (whether Kudu's plug-in is configured), and `serves`. Without `serves`, the
+metastore waits until it is added (`targets.hive.members`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from targets.hive.tokens.token_stores import StoreKind, open_store
 from targets.hive.zookeeper.sessions import ZooKeeperKind, session_with
 
 CONNECTIONS_MAX = 1000
-"""The limit of concurrent clients, like `hive.metastore.server.max.threads`."""
+"""Maximum number of concurrent clients, like `hive.metastore.server.max.threads`."""
 
 
 class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

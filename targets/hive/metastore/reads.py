@@ -15,14 +15,14 @@ async def has_database(session: Session, name: str) -> bool:
 
 
 async def read_databases(session: Session) -> list[str]:
-    """The names of all databases, sorted."""
+    """Return the names of all databases, sorted."""
     return sorted(str(row["NAME"]) for row in await session.select(DATABASES))
 
 
 async def read_table(
     session: Session, database: str, name: str, *, for_update: bool = False
 ) -> MetaTable | None:
-    """The table of this name, or `None`; if `for_update`, its row is locked."""
+    """Return the table of this name, or `None`. With `for_update`, its row is locked."""
     where = equal(DB_NAME=database, TBL_NAME=name)
     for row in await session.select(TABLES, where, for_update=for_update):
         parameters = await session.select(PARAMETERS, equal(TBL_ID=row["TBL_ID"]))
@@ -31,13 +31,13 @@ async def read_table(
 
 
 async def read_names(session: Session, where: Where = ()) -> list[tuple[str, str]]:
-    """The sorted pairs `(database, name)` of all tables that match `where`."""
+    """Return the sorted pairs `(database, name)` of all tables that match `where`."""
     rows = await session.select(TABLES, where)
     return sorted((str(row["DB_NAME"]), str(row["TBL_NAME"])) for row in rows)
 
 
 async def read_tables(session: Session) -> list[MetaTable]:
-    """All tables of all databases, with columns and parameters."""
+    """Return all tables of all databases, with columns and parameters."""
     rows = await session.select(TABLES)
     parameters: dict[object, list[Row]] = {}
     for row in await session.select(PARAMETERS):
@@ -58,6 +58,6 @@ def _table_of(row: Row, parameters: Sequence[Row]) -> MetaTable:
 
 
 def parameters_of(ident: int, table: MetaTable) -> Iterator[Row]:
-    """Yield one database row per parameter of `table`, under the id `ident`."""
+    """Yield a database row for each parameter of `table`, under the id `ident`."""
     for key, value in table.parameters.items():
         yield {"TBL_ID": ident, "PARAM_KEY": key, "PARAM_VALUE": value}

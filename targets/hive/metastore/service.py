@@ -1,7 +1,7 @@
 """The server side of a metastore's calls. All state except some tokens is in the database.
 
 In the profile `strict`, a change carries a request id, and its transaction also stores the outcome
-under that id. A later copy of the request gets the stored answer, whichever metastore it reaches.
+under that id. A later copy of the request gets the stored answer from any metastore.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from targets.hive.tokens.manager import TokenManager
 
 _call: Final = msgspec.msgpack.Decoder(ApiCall)
 EVENTS_MAX: Final = 1000
-"""The maximum number of events in one answer."""
+"""Maximum number of events in one answer."""
 _REFRESH_S: Final = 1.0
 _WITHOUT_REQUEST_IDS: Final = frozenset({Bug.NO_REQUEST_IDS, Bug.HIVE_25144})
 
@@ -70,7 +70,7 @@ _outcome: Final = msgspec.json.Decoder(_Outcome)
 
 
 class Service:
-    """The server side of one metastore, which executes the calls of clients."""
+    """Executes the calls of clients on one metastore."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Service:
         await self._transactions.run(Isolation.SERIALIZABLE, undo)
 
     async def _change_once(self, call: Change) -> None:
-        """Run a change, unless its request was executed before; then repeat the stored outcome."""
+        """Run a change. If a copy of its request was executed before, repeat that outcome."""
         isolation = self._ddl.isolation(call)
         if not call.request_id or _WITHOUT_REQUEST_IDS & self._bugs:
 
@@ -244,7 +244,7 @@ class Service:
             raise MetastoreError(outcome.error, outcome.message)
 
     async def _tell(self, changed: Changed | None) -> None:
-        """Write the event of a change after its commit, because of `Bug.EVENT_AFTER_COMMIT`."""
+        """Write the event of a change after its commit (defect EVENT-AFTER-COMMIT)."""
         if changed is None:
             return
 
@@ -272,7 +272,7 @@ class Service:
 
 
 class _Cache:
-    """One metastore's copy of all tables, reloaded periodically (the defect CACHED-STORE).
+    """One metastore's copy of all tables, reloaded periodically (defect CACHED-STORE).
 
     Hive's CachedStore updates itself from the log of events, by default every minute. A change
     through this metastore is visible in its own copy at once.
@@ -284,7 +284,7 @@ class _Cache:
         self._read_s = 0.0
 
     async def tables(self) -> dict[tuple[str, str], MetaTable]:
-        """Map `(database, name)` to each table; the copy is at most `_REFRESH_S` old."""
+        """Return each table by `(database, name)`; the copy is at most `_REFRESH_S` old."""
         now_s = asyncio.get_running_loop().time()
         if self._tables is None or now_s - self._read_s > _REFRESH_S:
             tables = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)
@@ -293,7 +293,6 @@ class _Cache:
         return self._tables
 
     def forget(self) -> None:
-        """Drop the cached tables after a change through this metastore."""
         self._tables = None
 
 

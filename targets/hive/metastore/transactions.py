@@ -1,7 +1,7 @@
 """Transactions over pooled database sessions, retried after conflicts.
 
-Sessions are pooled, as in Hive's HikariCP. If a session turns out to be dead before its transaction
-did anything, another session replaces it. If the database is unreachable, the caller gets a
+Sessions are pooled, as in Hive's HikariCP. If a session is dead, and its transaction has done
+nothing yet, another session replaces it. If the database is unreachable, the caller gets a
 MetaException whose text has the word JDO, which makes clients retry.
 """
 

@@ -1,10 +1,10 @@
 """The directories of tables, in the file system that all metastores share.
 
 Here the file system is a database table. In the profile `strict`, the transaction that creates or
-drops a table also makes or removes its directory, as if it were a row. Hive makes the directory
-before that transaction, or removes it afterwards. A table that is created between a drop and the
-removal finds the old directory, and then loses it (HIVE-21640). A table also loses its directory to
-another create of the same name: that create fails, and its roll-back removes the directory.
+drops a table also makes or removes its directory. Hive makes the directory before that transaction,
+and removes it afterwards (defect HIVE-21640). A table that is created between a drop and the
+removal of the directory then loses its directory. So does a table whose name another create tries
+to use: that create fails, and its roll-back removes the directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ async def has_directory(session: Session, path: str) -> bool:
 
 
 async def make_directory(session: Session, path: str) -> bool:
-    """Make the directory; return whether it was absent."""
+    """Make the directory. Return whether it did not exist."""
     if await has_directory(session, path):
         return False
     await session.insert(DIRECTORIES, {"PATH": path})
@@ -32,11 +32,11 @@ async def remove_directory(session: Session, path: str) -> None:
 
 
 async def move_directory(session: Session, path: str, to: str) -> None:
-    """Move a directory to the path `to`; a directory at `to` is removed first."""
+    """Move a directory to the path `to`. A directory at `to` is removed first."""
     await remove_directory(session, to)
     await session.update(DIRECTORIES, {"PATH": to}, equal(PATH=path))
 
 
 async def read_directories(session: Session) -> list[str]:
-    """The paths of all directories, sorted."""
+    """Return the paths of all directories, sorted."""
     return sorted(str(row["PATH"]) for row in await session.select(DIRECTORIES))

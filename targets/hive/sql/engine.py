@@ -1,7 +1,7 @@
 """Transactions over the store: snapshots, locks on rows and keys, and serial commits.
 
 The level "read committed" works as `protocol` describes. The level "serializable" is optimistic:
-all reads of a transaction see the snapshot of its first statement. Its commit fails if one of its
+all reads of a transaction see the snapshot of its first statement. The commit fails if one of the
 reads would now return another result (backward validation; Kung and Robinson 1981), so the serial
 order is the order of commits. Some transactions that fail here would succeed in PostgreSQL.
 """
@@ -35,7 +35,7 @@ from targets.hive.sql.store import Change, Place, Store, keys_of, matches
 
 Answer = list[Row] | int | None
 READS_MAX = 10_000
-"""The maximum number of reads that a serializable transaction may make."""
+"""Maximum number of reads that a serializable transaction may make."""
 
 
 class _Transaction:
@@ -180,7 +180,7 @@ class Engine:
     async def _put(
         self, transaction: _Transaction, place: Place, old: Row | None, new: Row | None
     ) -> None:
-        """Write a row, which is new or locked, after locking the unique keys that change."""
+        """Write a row that is new or locked, after locking the unique keys that change."""
         table = place[0]
         before = [] if old is None else list(keys_of(table, old))
         after = [] if new is None else list(keys_of(table, new))
@@ -243,7 +243,6 @@ class Engine:
                 yield number, row
 
     def _is_newer(self, transaction: _Transaction, place: Place) -> bool:
-        """Whether another transaction has changed the row since the snapshot."""
         moment = transaction.moment
         return moment is not None and any(
             change.place == place for change in self._store.since(moment)
@@ -277,7 +276,7 @@ class Engine:
             async with self._committing:
                 self._validate(transaction)
                 await self._write(changes)
-                # Later snapshots include this commit; earlier snapshots do not.
+                # Only snapshots that are taken later include this commit.
                 self._store.commit(changes, keep=bool(self._moments))
         self.committed += 1
         self._end(transaction)
@@ -285,7 +284,7 @@ class Engine:
     def _validate(self, transaction: _Transaction) -> None:
         """Raise `SerializationError` if a later commit changed what the transaction has read.
 
-        A read-only transaction needs no check: its snapshot is its place in the serial order.
+        A read-only transaction needs no check: in the serial order, it belongs at its snapshot.
         """
         if transaction.moment is None:
             return

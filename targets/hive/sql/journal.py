@@ -1,12 +1,12 @@
 """The database's files: a checkpoint, and a log of the commits after the checkpoint.
 
-    checkpoint  the complete state, and the number of the log that continues it, in a checked
+checkpoint  the complete state, and the number of the log that continues it, in a checked
                 file (`targets.checked_file`)
     wal-N       records: body length, CRC-32 of the length, CRC-32 of the body, body (msgpack)
 
-A commit is acknowledged once its record is synced. A record that the end of the file cuts short was
-never acknowledged, so recovery truncates it. A complete record with a wrong checksum is damage, and
-the database refuses to start. With `fsync=off`, as with PostgreSQL's setting of this name, commits
+A commit is acknowledged once its record is synced. Recovery truncates an incomplete record at the
+end of the file, because such a record was never acknowledged. A complete record with a wrong
+checksum is damage, and the database refuses to start. With `fsync=off`, as in PostgreSQL, commits
 are not synced: a kill loses nothing, but a power cut may lose commits.
 """
 
@@ -59,10 +59,10 @@ class Journal:
         log_bytes_max: int = LOG_BYTES_MAX,
         announce: Callable[[str], None] = lambda _kind: None,
     ) -> None:
-        """Use the files on `disk`. If `sync`, sync each commit, like PostgreSQL's `fsync`.
+        """Use the files on `disk`. With `sync`, sync each commit, like PostgreSQL's `fsync`.
 
         A log that grows above `log_bytes_max` is replaced by a checkpoint. `announce` publishes the
-        steps of a checkpoint as events, at which faults may strike.
+        steps of a checkpoint as events at which faults may strike.
         """
         self._log_bytes_max = log_bytes_max
         self._announce = announce
@@ -95,7 +95,7 @@ class Journal:
     async def _recover(self) -> None:
         path = self._path(self._number)
         for other in await self._disk.list("wal-"):
-            if other != path:  # left behind by a process that was killed during a checkpoint
+            if other != path:  # a process that was killed during a checkpoint left this file
                 await self._disk.remove(other)
         self._file = file = await self._disk.open(path)
         data = await file.read(0, file.size())
@@ -105,7 +105,7 @@ class Journal:
             self.store.replay(_record_of.decode(body))
         if offset < len(data):
             await file.truncate(offset)
-        # A killed process may have written records without a sync; make them durable.
+        # A process that was killed may have left unsynced records: make them durable.
         await file.sync()
 
     async def write(self, changes: tuple[Change, ...]) -> None:
@@ -120,7 +120,7 @@ class Journal:
             await self._file.sync()
 
     async def _roll(self) -> None:
-        """Replace the log with a checkpoint. No transaction commits in the meantime."""
+        """Replace the log with a checkpoint. Meanwhile, no transaction commits."""
         assert self._file is not None, "open it first"
         old = self._path(self._number)
         self._number += 1

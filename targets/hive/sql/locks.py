@@ -1,8 +1,7 @@
 """Exclusive, first-come-first-served locks on rows and unique keys, with deadlock detection.
 
-A transaction waits for one lock at a time, so waiting transactions form chains. A request that
-would close a chain into a cycle is refused. PostgreSQL's deadlock detector does the same, but only
-after a second.
+A transaction waits for one lock at a time. A request that would make transactions wait for each
+other in a cycle is refused at once. PostgreSQL detects such a deadlock only after a second.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
 When a connection ends, its transaction is rolled back. The keys of `config` are `port`, `databases`
 (Hive's databases, which the first start creates), `fsync`, `log_bytes_max` (a checkpoint replaces a
-larger log), and `idle_s`. As with PostgreSQL's setting `idle_in_transaction_session_timeout`, a
-session with an open transaction that sends nothing for `idle_s` is closed. Otherwise a paused
-metastore would keep its locks and block all other metastores. `idle_s` is shorter than a client's
-timeout, so a call that waits for a paused metastore's lock still succeeds in time.
+larger log), and `idle_s`.
+
+A session with an open transaction that sends nothing for `idle_s` is closed, as with PostgreSQL's
+`idle_in_transaction_session_timeout`. Otherwise a paused metastore would keep its locks and block
+all other metastores. `idle_s` is shorter than a client's timeout, so a call that waits for such a
+lock still succeeds in time.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from targets.hive.sql.schema import first_rows
 
 _statement: Final = msgspec.msgpack.Decoder(Statement)
 SESSIONS_MAX: Final = 100
-"""The limit of connections, like PostgreSQL's `max_connections`."""
+"""Maximum number of connections, like PostgreSQL's `max_connections`."""
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

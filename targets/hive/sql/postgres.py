@@ -1,9 +1,8 @@
 """Sessions with a PostgreSQL server over psycopg 3, which implement `targets.hive.sql.protocol`.
 
-The driver runs inside the metastores and speaks PostgreSQL's own protocol to the node `db`. A link
-fault between a metastore and the database therefore affects driver and server as in production. The
-driver needs the address on which the node listens (`Env.endpoint`). Simulations refuse to give this
-address, so a simulation never imports this module.
+The driver runs inside the metastores and speaks PostgreSQL's own protocol to the node `db`, so a
+link fault affects driver and server as in production. The driver needs the address on which the
+node listens (`Env.endpoint`). A simulation has no such address, and never imports this module.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 USER: Final = "hive"
 DATABASE: Final = "postgres"
 _NO_SENSE: Final = ("22", "23502", "25", "42")
-"""SQLSTATE prefixes of the errors for statements that are invalid or not allowed at present."""
+"""SQLSTATE prefixes of errors for statements that are invalid or not allowed now."""
 _BEGIN: Final[dict[Isolation, LiteralString]] = {
     Isolation.READ_COMMITTED: "begin isolation level read committed",
     Isolation.SERIALIZABLE: "begin isolation level serializable",
@@ -67,7 +66,7 @@ class PostgresDatabase:
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A session that waits longer than `answer_s` for an answer is lost."""
+        """A session that gets no answer within `answer_s` is lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s
@@ -85,7 +84,7 @@ class PostgresDatabase:
                     user=USER,
                     dbname=DATABASE,
                     autocommit=True,
-                    sslmode="disable",  # saves a round trip before the session
+                    sslmode="disable",  # saves a round trip
                     gssencmode="disable",
                 )
         except TimeoutError as error:
@@ -170,7 +169,7 @@ class PostgresSession:
 
     async def commit(self) -> None:
         if self._status is _Status.FAILED:
-            # PostgreSQL would answer this commit with a rollback, and not with an error.
+            # PostgreSQL would answer this commit with a rollback instead of an error.
             raise RefusedStatementError("current transaction is aborted")
         await self._run("commit", ())
 

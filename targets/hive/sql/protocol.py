@@ -1,15 +1,15 @@
 """The protocol between a metastore and its database: SQL as structs instead of text.
 
 A statement is a struct, and `Session` has one method per kind of statement. The guarantees are the
-same as in PostgreSQL, which is one of the databases behind this protocol:
+same as in PostgreSQL, one of the databases behind this protocol:
 
 * **read committed**: each statement sees the commits before its start, and the transaction's own
-  writes. An update or delete that meets a locked row waits, then checks the row's newest version:
-  it skips a row that was deleted or no longer matches, and does not count that row.
-* **serializable**: the transaction sees the snapshot of its first statement. If it cannot be placed
-  in a serial order with other commits, it fails with `SerializationError` and may run again.
-* a statement waits for a unique key that another open transaction takes or releases.
-* any error except a lost connection ends the transaction: only `rollback` is accepted.
+  writes. An update or delete that meets a locked row waits, then checks the row's newest version.
+  If the row was deleted or no longer matches, the statement skips it and does not count it.
+* **serializable**: the transaction sees the snapshot of its first statement. If it fits into no
+  serial order with other commits, it fails with `SerializationError` and may run again.
+* A statement waits for a unique key that another open transaction takes or releases.
+* Any error except a lost connection ends the transaction: only `rollback` is accepted.
 
 After a `ConnectionLostError`, a commit may or may not have taken place.
 """
@@ -54,17 +54,17 @@ Where = tuple[Condition, ...]
 
 
 def equal(**columns: Value) -> Where:
-    """The conditions `column = value` for all these columns."""
+    """Return the conditions `column = value` for all these columns."""
     return tuple(Condition(column, "=", value) for column, value in columns.items())
 
 
 def above(column: str, value: int) -> Where:
-    """The condition `column > value`."""
+    """Return the condition `column > value`."""
     return (Condition(column, ">", value),)
 
 
 def below(column: str, value: int) -> Where:
-    """The condition `column < value`."""
+    """Return the condition `column < value`."""
     return (Condition(column, "<", value),)
 
 
@@ -142,7 +142,7 @@ class DeadlockError(SqlError):
 
 
 class RefusedStatementError(SqlError):
-    """A statement is invalid, or is not allowed in the transaction's current state."""
+    """A statement is invalid, or is not allowed now."""
 
     code = "25000"
 

@@ -45,7 +45,7 @@ class StoreDatabase:
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A session that waits longer than `answer_s` for an answer is lost."""
+        """A session that gets no answer within `answer_s` is lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s

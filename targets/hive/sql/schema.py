@@ -1,8 +1,8 @@
 """The tables of the metastore's database, under Hive's names.
 
 Hive's own schema has about seventy tables (`metastore/scripts/upgrade/postgres`). This schema has
-only the tables for DDL, the notification log and delegation tokens. Two of its tables do not come
-from Hive: `REQUESTS` holds the request ids of the profile `strict`, and `DIRS` is the file system
+only those for DDL, the notification log and delegation tokens. Two tables do not come from Hive:
+`REQUESTS` has the request ids of the profile `strict`, and `DIRS` is the file system
 (`metastore.warehouse`).
 """
 
@@ -27,7 +27,7 @@ TOKENS: Final = "DELEGATION_TOKENS"
 class Table:
     """A table with its columns in order; the database numbers rows in the column `serial`.
 
-    `numbers` are the other numeric columns; the rest are texts. No value is null.
+    `numbers` are the other numeric columns. The remaining columns are texts. No value is null.
     """
 
     columns: tuple[str, ...]
@@ -47,7 +47,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
     PARAMETERS: Table(
         ("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),), numbers=("TBL_ID",)
     ),
-    # As in Hive's schema, EVENT_ID is not unique: events with equal ids (HIVE-16886) can occur.
+    # As in Hive's schema, EVENT_ID is not unique, because equal ids can occur (HIVE-16886).
     LOG: Table(
         ("NL_ID", "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "DB_NAME", "TBL_NAME", "MESSAGE"),
         (("NL_ID",),),
@@ -66,7 +66,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
 
 
 def first_rows(databases: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """Map two tables to their initial rows: Hive's databases, and the sequence of event ids."""
+    """Return the initial rows of two tables: Hive's databases, and the sequence of event ids."""
     return {
         DATABASES: [{"DB_ID": n, "NAME": name} for n, name in enumerate(databases, start=1)],
         SEQUENCE: [{"NNI_ID": 1, "NEXT_EVENT_ID": 1, "LAST_TIME": 0}],

@@ -1,6 +1,6 @@
 """The node `db` as a real PostgreSQL from Debian's package: its configuration, setup and command.
 
-The process environment runs the newest PostgreSQL on the machine; the Docker environment runs the
+The process environment runs the newest PostgreSQL on the machine. The Docker environment runs the
 version that the Dockerfile in `postgresql/` installs. All data are in `{data}`. If power cuts are
 planned, `{data}` is on a disk that the harness provides.
 """
@@ -19,7 +19,7 @@ BESIDE: Final[Mapping[str, Any]] = {
     "dockerfile": IMAGE,  # the image has the client library that the metastores' driver needs
     "environment": {"HIVE_DRIVER": "{package:psycopg} {package:typing_extensions}"},
 }
-"""Fields of a metastore's `NodeSpec` that give it PostgreSQL's driver, also in containers."""
+"""Fields of a metastore's `NodeSpec` that provide PostgreSQL's driver, also in containers."""
 _VERSIONS: Final = range(18, 13, -1)
 SEARCH_PATH: Final = ":".join(
     [
@@ -56,9 +56,9 @@ def server_node(
 ) -> NodeSpec:
     """Declare a PostgreSQL server that runs the statements in `schema` before its first start.
 
-    In `schema`, each statement ends in a semicolon and an empty line, as single-user mode requires.
-    If `fsync` is off, `synchronous_commit` stays on: a commit reaches the kernel before it is
-    acknowledged. As with the bundled store, a kill loses nothing, but a power cut may lose commits.
+    Each statement in `schema` ends in a semicolon and an empty line, as single-user mode requires.
+    With `fsync` off, a commit reaches the kernel before it is acknowledged (`synchronous_commit` is
+    on). So a kill loses nothing, but a power cut may lose commits.
     """
     configuration = _CONFIGURATION.replace("PORT", str(port)) + "".join(
         f"{setting} = {value}\n"
@@ -70,7 +70,7 @@ def server_node(
             # End a session soon after its metastore ends, even while it waits for a lock.
             "client_connection_check_interval": "500ms",
             "deadlock_timeout": "200ms",
-            # Refused statements are common; log only one line for each.
+            # Refused statements are common, so log only one line for each.
             "log_error_verbosity": "terse",
             "log_min_error_statement": "panic",
             "max_wal_senders": "0",
@@ -96,17 +96,17 @@ def server_node(
             ),
             ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
         ),
-        # A killed server's pid file would stop a start if another process has the pid now.
+        # Otherwise a killed server's pid file prevents a start if another process has that pid.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
-        clock_probe=(  # this command prints the time of the server's clock
+        clock_probe=(  # the command prints the time of the server's clock
             *("psql", "--host={host}", f"--port={{port:{port}}}", f"--username={USER}"),
             *("--dbname=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
         ),
         faulty_disk=True,
         debian_package="postgresql",
         instead="--database store",
-        stop_signal="SIGINT",  # on SIGTERM the server would wait until every session has ended
+        stop_signal="SIGINT",  # on SIGTERM, the server would wait for the end of every session
     )
 
 
@@ -118,7 +118,7 @@ def _schema(databases: tuple[str, ...]) -> Iterator[str]:
         yield f'create table "{name}" ({", ".join(columns)});\n\n'
     for name, rows in first_rows(databases).items():
         for row in rows:
-            # PostgreSQL itself assigns the serial values of these rows, so leave them out.
+            # PostgreSQL assigns the serial values, so leave them out.
             options = {
                 column: value for column, value in row.items() if column != SCHEMA[name].serial
             }

@@ -1,7 +1,7 @@
 """Committed rows, their unique keys, and recent changes for transactions with older snapshots.
 
-A row never changes its number. `_recent` keeps the commits after the oldest open snapshot. `since`
-returns their changes, which a reader undoes to reconstruct its snapshot.
+A row never changes its number. `_recent` has the commits after the oldest open snapshot. `since`
+returns their changes. A reader undoes these changes to reconstruct its snapshot.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def matches(row: Mapping[str, Any], where: Where) -> bool:
 
 
 def keys_of(table: str, row: Mapping[str, Any]) -> Iterator[Key]:
-    """The unique keys that a row occupies."""
+    """Yield the unique keys of a row."""
     for number, columns in enumerate(SCHEMA[table].unique):
         yield table, number, tuple(row[column] for column in columns)
 
@@ -103,7 +103,7 @@ class Store:
                 self._serials[table] = max(self._serials[table], used + 1)
 
     def commit(self, changes: tuple[Change, ...], *, keep: bool) -> None:
-        """Apply changes; if `keep`, also remember them for the open older snapshots."""
+        """Apply changes. With `keep`, also remember them for open snapshots."""
         self.commits += 1
         for change in changes:
             self._apply(change)

@@ -1,4 +1,4 @@
-"""Hive's `DBTokenStore`: two tables of the metastores' own database, which all metastores share."""
+"""Hive's `DBTokenStore`: tokens and keys in two tables of the metastores' shared database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DatabaseTokens:
     async def _write(self, body: Callable[[Session], Awaitable[R]]) -> R:
         async def run(session: Session) -> R:
             result = await body(session)
-            self._env.event("change-written", of="tokens")  # the change is not committed yet
+            self._env.event("change-written", of="tokens")  # announced before the commit
             return result
 
         return await self._run(run)

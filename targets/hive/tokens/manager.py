@@ -1,20 +1,21 @@
-"""Issues, renews, cancels and verifies tokens, as Hive's token manager does.
+"""Issues, renews, cancels and verifies delegation tokens.
 
-Hive's class is `TokenStoreDelegationTokenSecretManager`.
+The code follows Hive's `TokenStoreDelegationTokenSecretManager`.
 
-* A token's identifier holds its owner, its renewer, its issue date, its maximum age, and the number
-  of the master key that made its password. Each metastore has its own current key and replaces it
+* A token's identifier has its owner, its renewer, its issue date, its maximum age, and the number
+  of
+  the master key that made its password. Each metastore has its own current key and replaces it
   periodically. A key is kept until all its tokens have passed their maximum age.
-* A metastore verifies a token by comparing it with the stored password, without a key. To renew a
+* To verify a token, a metastore compares it with the stored password; this needs no key. To renew a
   token, it computes the password again. If it does not have the key with the token's number, it
   first reads the keys of all metastores.
 * A periodic task removes tokens that have expired by the metastore's own clock.
 * In the profile `strict`, a renewal is one atomic step. Hive removes the token and then adds it
-  again. Between these steps the token does not exist. It stays lost if the second step fails, and
-  the second step undoes a cancellation that came after the first.
+  again. If the second step fails, the token is lost. If a cancellation comes between the two steps,
+  the second step undoes it.
 
-As in Hive, an expired token may still be renewed until it is removed, and cancelling an absent
-token is not an error.
+As in Hive, an expired token may still be renewed until it is removed, and cancelling a token that
+does not exist is not an error.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class TokenManager:
                         await self._roll()
                 await self._remove_expired()
             except MetastoreError:
-                continue  # the store is unreachable; the next round retries
+                continue  # the store is unreachable: try again in the next round
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class TokenManager:
     # --- keys --------------------------------------------------------------------------------
 
     async def _current_key(self) -> tuple[int, MasterKey]:
-        """Return the current key and its number; it outlives all tokens that it can still make."""
+        """Return the current key and its number. The key outlives all its future tokens."""
         async with self._rolling:
             age_ms = now_ms(self._env) - self._rolled_ms
             if self._current is None or age_ms > self._times.key_ms:
@@ -203,7 +204,7 @@ class TokenManager:
     async def _remove_expired(self) -> None:
         removed = 0
         for text, stored in (await self._store.all()).items():
-            # If the token was renewed meanwhile, it no longer equals `stored`, and stays.
+            # If the token was renewed meanwhile, it differs from `stored` and remains.
             if stored.renew_ms < now_ms(self._env):
                 removed += await self._store.remove(text, only=stored)
         if removed:

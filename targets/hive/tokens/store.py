@@ -1,8 +1,8 @@
 """The interface of token stores: Hive's `DelegationTokenStore`, and two more atomic steps.
 
-A store keeps each token under its identifier, which is the token without its password. Metastores
-make passwords with master keys, which the store numbers. The two steps that Hive lacks are
-`replace`, by which the profile `strict` renews tokens, and `remove` with `only`.
+A store has each token under its identifier, which is the token without its password. The store
+numbers the master keys, with which metastores make passwords. The two steps that Hive lacks are
+`replace`, with which the profile `strict` renews tokens, and `remove` with `only`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 class StoredToken(msgspec.Struct, frozen=True):
     """The stored part of a token, without its identifier."""
 
-    renew_ms: int  # the time of expiry, unless the token is renewed
+    renew_ms: int  # the time of expiry
     password: str
 
 
@@ -28,7 +28,7 @@ class MasterKey(msgspec.Struct, frozen=True):
 
 
 encode: Final = msgspec.json.Encoder().encode
-"""Encode a token or a key for the store; equal values have equal bytes."""
+"""Encode a token or a key for the store. Equal values have equal bytes."""
 decode_token: Final = msgspec.json.Decoder(StoredToken).decode
 decode_key: Final = msgspec.json.Decoder(MasterKey).decode
 
@@ -45,7 +45,7 @@ class TokenStore(Protocol):
         ...
 
     async def keys(self) -> Mapping[int, MasterKey]:
-        """Map the number of each key to the key."""
+        """Return all keys by their numbers."""
         ...
 
     async def add(self, ident: str, token: StoredToken) -> None:
@@ -68,5 +68,5 @@ class TokenStore(Protocol):
         ...
 
     async def all(self) -> Mapping[str, StoredToken]:
-        """Map the identifier of each token to the token."""
+        """Return all tokens by their identifiers."""
         ...

@@ -70,7 +70,7 @@ class StoreKind(enum.StrEnum):
 def open_store(
     env: Env, kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
 ) -> TokenStore:
-    """Open a token store of this kind; `zookeeper` opens a session if `kind` is `ZOOKEEPER`."""
+    """Open a token store of this kind. For `ZOOKEEPER`, `zookeeper` opens a session."""
     match kind:
         case StoreKind.MEMORY:
             return MemoryTokens()

@@ -2,7 +2,7 @@
 
 Keys get their numbers from the parent znode's sequence. A renewal replaces a token with a single
 write. An expired token is removed only if its version is unchanged. A server of an ensemble may
-answer with old data, so each read of tokens or keys comes after a fence, which waits for earlier
+answer with old data. So each read of tokens or keys comes after a fence, which waits for earlier
 writes; Hive reads without a fence.
 """
 
@@ -37,7 +37,7 @@ class ZooKeeperTokens:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Translate ZooKeeper's errors into a MetaException after which clients retry."""
+        """Translate ZooKeeper's errors into a MetaException, after which clients retry."""
         try:
             yield
         except ZooKeeperError as error:
@@ -109,7 +109,7 @@ class ZooKeeperTokens:
         return {ident: decode_token(data) for ident, data in children.items()}
 
     async def _read_all(self, parent: str) -> dict[str, bytes]:
-        """Map the name of each znode below `parent` to its data; skip znodes that vanish."""
+        """Return the data of each znode below `parent` by name; skip znodes that vanish."""
         session = await self._open_now()
         data = {}
         for name in await session.children(parent):

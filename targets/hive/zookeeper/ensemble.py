@@ -1,10 +1,10 @@
 """The nodes `zk1..n` of a real ensemble, from the Debian package `zookeeper` on Java.
 
-A server keeps all data in `{data}`; if power cuts are planned, that is on a disk that the harness
-provides. A server binds the addresses in its configuration, and announces its election address to
-the others. In the process environment, the election address bypasses the link proxy, so cuts
-between servers do not affect elections. They do affect the traffic between a leader and its
-followers: a leader that is cut off loses its followers.
+A server keeps all data in `{data}`. If power cuts are planned, that is on a disk that the harness
+provides. In the process environment, elections bypass the link proxy, because servers announce
+their own election addresses to each other. So cuts between servers do not affect elections, but
+they affect the traffic between a leader and its followers: a leader that is cut off loses its
+followers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ CLIENT_PORT: Final = 2181
 _QUORUM_PORT: Final = 2888
 _ELECTION_PORT: Final = 3888
 CLIENT_ENVIRONMENT: Final = {"HIVE_ZOOKEEPER_CLIENT": "{package:kazoo}"}
-"""Environment variables of metastores, which bring ZooKeeper's client into their containers."""
+"""Environment variables of metastores, with the path of ZooKeeper's client in containers."""
 IMAGE: Final = "{package:targets.hive}/hive/zookeeper/server"
 JAR: Final = "/usr/share/java/zookeeper.jar"
 _CLASSPATH: Final = f"{JAR}:/usr/share/java/slf4j-simple.jar"
 _TICK_MS: Final = 500
 SILENCE_S: Final = 20 * _TICK_MS / 1000
-"""ZooKeeper's longest session timeout, in seconds, which bounds the age of a server's answers. A
-server that does not hear from its leader closes its clients' connections.
+"""ZooKeeper's longest session timeout, in seconds: no server answers with older data.
+
+A server that does not hear from its leader closes its clients' connections.
 """
 _CONFIGURATION: Final = f"""
 tickTime={_TICK_MS}
@@ -42,8 +43,10 @@ _HEAP_MIB: Final = 64
 _LOG_KIB: Final = 1024
 """The initial size of a transaction log, in KiB; ZooKeeper's default is 64 MiB."""
 _WITHOUT_SNAPSHOT: Final = "-Dzookeeper.snapshot.trust.empty=true"
-"""Java option that lets a server start from its log alone. A power cut may destroy the first
-snapshot, which a server does not sync. The log has all data, because no log is ever removed.
+"""A Java option that lets a server start from its log alone.
+
+A server does not sync its first snapshot, so a power cut may destroy it. The log has all data,
+because no log is ever removed.
 """
 
 

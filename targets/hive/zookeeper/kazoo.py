@@ -1,8 +1,8 @@
 """A session with a real ensemble over kazoo, which implements `targets.hive.zookeeper.protocol`.
 
-kazoo's own threads look for a server that answers, and open a new session if the old one has
-expired. A call waits for a session and then for its answer, until its timeout. After the timeout,
-the call's write may have taken effect, or may still do so. Simulations never import this module.
+kazoo's own threads find a server that answers, and open a new session if the old one has expired. A
+call waits for a session and then for its answer, until its timeout. After the timeout, the call's
+write may have taken effect, or may still do so. Simulations never import this module.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class KazooZooKeeper:
     async def fence(self) -> None:
         """Write to a znode, and wait until this session's server has the write.
 
-        ZooKeeper's own `sync` is not enough: it asks only the leader, which may have been replaced
-        without noticing (ZOOKEEPER-2136).
+        ZooKeeper's own `sync` is not enough: it asks only the leader, which may already have been
+        replaced (ZOOKEEPER-2136).
         """
         try:
             await self.set(_FENCE, b"")

@@ -24,7 +24,7 @@ _MAGIC: Final = b"HIVEZK01"
 _call: Final = msgspec.msgpack.Decoder(Call)
 _BAD_ARGUMENTS: Final = -8
 SESSIONS_MAX: Final = 60
-"""The limit of connections, like ZooKeeper's `maxClientCnxns`."""
+"""Maximum number of connections, like ZooKeeper's `maxClientCnxns`."""
 
 
 class ZooKeeperConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class ZooKeeperConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Server:
-    """The server's znodes, and the file that holds them."""
+    """The server's znodes, and the file in which they are saved."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

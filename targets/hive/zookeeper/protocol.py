@@ -1,13 +1,13 @@
 """Sessions with ZooKeeper: persistent znodes with data, versions and sequences.
 
-Every implementation keeps these promises, which `tests/hive/tokens/zookeeper_cases.py` checks:
+Every implementation gives these guarantees, which `tests/hive/tokens/zookeeper_cases.py` checks:
 
 * A write is atomic, and is durable once it is answered. All sessions see writes in one order.
-* A read sees everything that this session has seen or written before. After a `fence`, a read also
-  sees all writes of other sessions that were answered before the fence began. Without a fence, a
-  server may answer with old data.
-* A znode's version grows with each change of its data. Its sequence grows with each child that
-  takes its number from the sequence. Neither decreases while the znode exists.
+* A read sees everything that this session has seen or written before. Without a fence, a server may
+  answer with old data. After a `fence`, a read also sees all writes of other sessions that were
+  answered before the fence began.
+* A znode's version grows with each change of its data. Its sequence grows with each sequential
+  child. Neither decreases while the znode exists.
 
 Sessions do not expire, since there are no ephemeral znodes. After a `ConnectionLossError`, a write
 may have taken effect, or may still do so.
@@ -23,7 +23,7 @@ import msgspec
 
 _PATH: Final = re.compile(r"/|(/[^/\0]+)+")
 _PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
-"""Pattern of a sequential znode's path without its number; the last name may be empty."""
+"""Pattern of a sequential znode's path without its number. The last name may be empty."""
 
 
 class Znode(NamedTuple):
@@ -87,13 +87,13 @@ def error_of(code: int | None, message: str) -> ZooKeeperError:
 
 
 def check_path(path: str, *, is_prefix: bool = False) -> None:
-    """Raise `BadPathError` unless `path` is valid; if `is_prefix`, digits will follow it."""
+    """Raise `BadPathError` unless `path` is valid. With `is_prefix`, digits will follow it."""
     if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
         raise BadPathError(f"{path!r} is not the path of a znode")
 
 
 class Create(msgspec.Struct, frozen=True, tag="create"):
-    """Create a znode; the answer is its path, with ten digits appended if `sequential`."""
+    """Create a znode. The answer is its path, with ten digits appended if `sequential`."""
 
     path: str
     data: bytes

@@ -40,7 +40,7 @@ class RemoteZooKeeper:
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A call that gets no answer within `answer_s` fails and breaks the connection."""
+        """Connect within `connect_s`. A call without an answer within `answer_s` fails."""
         self._env = env
         self._address = address
         self._connect_s = connect_s

@@ -1,4 +1,4 @@
-"""The znodes of the bundled ZooKeeper server, in memory; calls are applied one by one."""
+"""The znodes of the bundled ZooKeeper server, in memory. Calls are applied one by one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Answer = str | int | Znode | list[str] | None
 class _Node(msgspec.Struct):
     data: bytes
     version: int = 0
-    created: int = 0  # children ever created; the next sequential child gets this number
+    created: int = 0  # how many children were ever created: the number of the next sequential child
     children: list[str] = []  # sorted
 
 
 class Tree:
-    """All znodes of a server, by path."""
+    """The znodes of a server, by path."""
 
     def __init__(self, nodes: dict[str, _Node] | None = None) -> None:
         self._nodes = {"/": _Node(b"")} if nodes is None else nodes
@@ -47,7 +47,7 @@ class Tree:
         return len(self._nodes)
 
     def apply(self, call: Call) -> Answer:
-        """Apply a call and return its answer. On a `ZooKeeperError`, nothing has changed."""
+        """Apply a call and return its answer. If it raises `ZooKeeperError`, nothing changed."""
         match call:
             case Create():
                 return self._create(call)
