@@ -1,6 +1,6 @@
 """Real Kudu: the masters and tablet servers that Apache releases, driven by their own RPCs.
 
-`ApacheKuduTarget` is loaded on demand, so that fetching the programs does not import it.
+`ApacheKuduTarget` is loaded on first access, so that fetching the programs does not import it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`harness fetch kudu`: downloads a release of Kudu's servers from Maven Central and unpacks it.
 
-The file is Kudu's own test artefact: a zip with one folder. In it, `bin/` has the servers and the
-tool `kudu`, `lib/` has their libraries, and `www/` has the templates of their pages. HARNESS_MAVEN
-names another repository, such as a mirror. A failed fetch raises `UsageError`.
+The file is Kudu's own test artefact, a zip. Its folder `bin/` has the servers and the tool `kudu`,
+`lib/` has their libraries, and `www/` has the templates of their pages. HARNESS_MAVEN names another
+repository, such as a mirror. A failed fetch raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from targets.artefacts import Artefact, CacheFolder, lock_of, sha256_of
 
 CENTRAL: Final = "https://repo1.maven.org/maven2"
 MIRROR: Final = "HARNESS_MAVEN"
-"""The environment variable with the address of a Maven repository to use instead of `CENTRAL`."""
+"""The environment variable for the address of another Maven repository than `CENTRAL`."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 _DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
-"""The Dockerfile of the servers' image, written into the folder of a version."""
 _TINFO: Final = "libtinfo6"
 _OTHER_TINFO: Final[Mapping[str, str]] = {"1.16.0": "libtinfo5"}
-"""Debian's package of the terminal library, for versions that do not use `_TINFO`."""
+"""Debian's package of the terminal library, for versions that do not need `_TINFO`."""
 _UNPACKED: Final = 1
-"""Version of the unpacked folder's layout; a higher one makes `harness fetch kudu` fetch again."""
+"""The version of the unpacked folder's layout. If it changes, the release is fetched again."""
 _SERVER: Final = "kudu-master"
 _PARTS: Final = ("bin", "lib", "www")
 _SILENCE_S: Final = 30.0
 _CLASHING: Final = re.compile(r"lib(krb5|gssapi_krb5|k5crypto)\.so")
-"""Kerberos libraries of Kudu 1.17 and later, which clash with Debian's libkrb5support. The system's
-own libraries are used instead.
+"""Kerberos libraries in Kudu 1.17 and later, which clash with Debian's libkrb5support.
+
+The system's own libraries are used instead.
 """
 _PACKAGES: Final[Mapping[str, str]] = {
     "libcom_err.so.2": "libcom-err2",
@@ -74,7 +74,6 @@ def folder(version: str) -> CacheFolder:
 
 
 def _dockerfile(version: str) -> str:
-    """Return the Dockerfile of a version's image."""
     text = _DOCKERFILE.read_text(encoding="utf-8")
     return text.replace(_TINFO, _OTHER_TINFO.get(version, _TINFO))
 
@@ -87,8 +86,8 @@ def require(version: str) -> Path:
 def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
     """Fetch a version if it is missing or outdated, and return its folder.
 
-    Raises `UsageError` if the download fails, if the file has another hash than `artefacts.lock`
-    requires, or if this machine lacks libraries that the servers need.
+    Raises `UsageError` if the download fails, if the file's hash differs from `artefacts.lock`, or
+    if this machine lacks libraries that the servers need.
     """
     cache, artefact = folder(version), _artefacts()[version]
     if cache.is_complete:
@@ -135,7 +134,6 @@ def download(artefact: Artefact, into: Path) -> None:
 
 
 def _unpack(archive: Path, into: Path, scratch: Path) -> None:
-    """Unpack the archive's programs, libraries and templates, except for `_CLASHING` libraries."""
     with zipfile.ZipFile(archive) as file:
         file.extractall(scratch)
     (top,) = (path.parent for path in scratch.glob("*/bin"))
@@ -155,7 +153,7 @@ def require_libraries(place: Path) -> None:
             ["ldd", str(place / "bin" / _SERVER)], capture_output=True, text=True, check=False
         )
     except OSError:
-        return  # without `ldd`, the server itself reports a missing library when it starts
+        return  # without `ldd`, the server reports a missing library when it starts
     missing = sorted(set(re.findall(r"^\s*(\S+) => not found", answer.stdout, re.MULTILINE)))
     if missing:
         packages = sorted(_PACKAGES[name] for name in missing if name in _PACKAGES)

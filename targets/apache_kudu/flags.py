@@ -1,8 +1,8 @@
 """Faults that set flags of running servers for a few seconds.
 
 Kudu reads these flags each time that it uses them, so `SetFlag` changes a running server. Some
-flags slow a server down, and others change when it holds elections. They break no promise of Kudu,
-so none of them excuses a violation.
+flags slow a server down, and others change when it holds elections. Even with these flags, Kudu
+keeps all its promises, so they never excuse a violation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FLAG_FAULTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "short-timeouts": {"consensus_rpc_timeout_ms": "100"},
     }
 )
-"""The flags of each operation, in the order in which they are set."""
+"""The flags that each operation sets, in this order."""
 LASTS_S: Final = 6.0
 _CALL_S: Final = 1.0
 T = TypeVar("T")
@@ -51,12 +51,12 @@ class FlagFaults:
         self._rpc = rpc
         self._addresses = addresses
         self._usual: dict[_Place, str] = {}
-        """The values that flags had before operations set them."""
+        """The values of flags before operations set them."""
         self._users: dict[_Place, int] = {}
-        """How many running operations have set each flag."""
+        """The number of running operations that have set each flag."""
 
     async def run(self, flags: Mapping[str, str], nodes: Sequence[str]) -> str | None:
-        """Set `flags` on the servers among `nodes`, and set them back after `LASTS_S`."""
+        """Set `flags` on the servers among `nodes`, and reset them after `LASTS_S`."""
         done = [name for name in nodes if name in self._addresses]
         done = [name for name in done if await self._set_all(self._addresses[name], flags)]
         if not done:
@@ -69,16 +69,16 @@ class FlagFaults:
         return f"set {words} at {', '.join(done)} for {LASTS_S:g} s"
 
     async def restore(self) -> None:
-        """Set back all flags that still differ, for example because a server was down."""
+        """Reset all flags that still differ, for example because a server was down."""
         self._users.clear()
         for place in [*self._usual]:
             await self._give_back(place)
 
     async def _set_all(self, address: str, flags: Mapping[str, str]) -> bool:
-        """Set the flags on one server; if one of them cannot be set, set all of them back.
+        """Set the flags on one server. If one of them cannot be set, reset all of them.
 
-        The usual value of each flag is read first, since a flag may have either value after a lost
-        answer.
+        The usual value of each flag is read first, because a flag may have either value after a
+        lost answer.
         """
         taken: list[_Place] = []
         for flag, value in flags.items():
@@ -97,9 +97,9 @@ class FlagFaults:
         return True
 
     async def _give_back(self, place: _Place) -> None:
-        """Set a flag to its usual value, unless another running operation has set it.
+        """Reset a flag, unless another running operation has set it.
 
-        This also asks a server that seems to be down, since it may only be cut off.
+        This also tries a server that seems to be down, since it may only be cut off.
         """
         self._users[place] = self._users.get(place, 1) - 1
         if self._users[place] > 0:
@@ -109,7 +109,6 @@ class FlagFaults:
             del self._users[place]
 
     async def _set(self, place: _Place, value: str) -> bool:
-        """Set one flag; return whether the server confirmed it."""
         address, flag = place
 
         async def work(session: Session) -> bool:

@@ -1,9 +1,8 @@
 """Real Hive Metastores for real Kudu (`--hms`): their declaration, inspection and permits.
 
-The deployment is the one of the target `apache-hive`, with Hive 3.1.3. No RPC and no page of a
-master shows the last event that the master applied. The harness therefore asks the leader to drop a
-table that does not exist: the leader answers "not found" only after it has applied all earlier
-events.
+The deployment is that of the target `apache-hive`, with Hive 3.1.3. No RPC and no page shows which
+event a master applied last. The harness therefore asks the leader to drop a table that does not
+exist: the leader answers "not found" only after it has applied all earlier events.
 """
 
 from __future__ import annotations
@@ -40,11 +39,12 @@ _CHECKER: Final = "kudu-hms"
 _EVENTS_KEPT_S: Final = 3600
 _CALL_S: Final = 5.0
 _STAYS_S: Final = 12.0
-"""After this many seconds, a difference between the catalogs cannot be a change that is still in
-progress: a master calls a metastore at most twice, with the time limits below.
+"""A difference between the catalogs that lasts longer, in seconds, is no change in progress.
+
+A master calls a metastore at most twice, with the time limits below.
 """
 _TIMES_S: Final = {"conn": 2, "send": 2, "recv": 3}
-"""Time limits of the masters' calls to metastores, which Kudu sets to 60 s."""
+"""Time limits, in seconds, of the masters' calls to metastores. Kudu sets them to 60 s."""
 
 
 class RealHms(HmsLayout):
@@ -76,7 +76,7 @@ class RealHms(HmsLayout):
         yield database_node(place, HIVE3)
 
     def before(self, server: NodeSpec) -> NodeSpec:
-        """Return the declaration of a server; masters start once the metastores are ready."""
+        """Return the declaration of a server. Masters start once the metastores are ready."""
         names = tuple(address.node for address in self.hive.metastores)
         after = names if server.role == "master" else ()
         return msgspec.structs.replace(server, after=after)
@@ -103,7 +103,7 @@ class RealMetastores(Metastores):
         self._names: dict[str, str] = {}
         """Maps a master's advertised address, which entries contain, to its name ("m1:7051")."""
         self._differ: dict[str, float] = {}
-        """When each difference between the catalogs was first seen."""
+        """The time at which each difference between the catalogs was first seen."""
 
     @override
     async def pending(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class RealMetastores(Metastores):
         return min(newest) if done else None
 
     async def learn_names(self, masters: Iterable[str]) -> None:
-        """Learn the addresses that masters advertise, if they are still unknown."""
+        """Ask for the addresses that masters advertise, if they are still unknown."""
         await self._rpc.learn_advertised(masters, self._names, timeout_s=_CALL_S)
 
     @override
@@ -156,8 +156,8 @@ class RealMetastores(Metastores):
     ) -> Iterator[str]:
         """Yield the reasons why the two catalogs are not at rest, one sentence each.
 
-        Kudu never repairs a difference. It is therefore no use to wait for the end of a difference
-        that has lasted; the checker judges it.
+        Kudu never repairs a difference. A difference that has lasted is therefore not worth waiting
+        for; the checker judges it.
         """
         del masters
         if seen is None:

@@ -1,7 +1,7 @@
 """Declarations of Kudu's servers as nodes: their commands, flags and environment variables.
 
 A server binds its own node's host, but advertises an address that is the same for all nodes,
-because masters and tablet servers pass on the addresses of servers to each other and to clients.
+because masters and tablet servers pass on addresses to each other and to clients.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "webserver_interface": "{host}",
     "unlock_unsafe_flags": "true",
     "unlock_experimental_flags": "true",
-    # Do not require NTP: all servers read the same clock, the one of this machine.
+    # NTP is not needed, because all servers read the same clock, that of this machine.
     "time_source": "system_unsync",
     "rpc_encryption": "disabled",
     "rpc_authentication": "disabled",
@@ -34,14 +34,14 @@ _FLAGS: Final[Mapping[str, str]] = {
     "superuser_acl": "*",
     "enable_minidumps": "false",
     "log_preallocate_segments": "false",
-    # By default, each new log segment takes 64 MB, which is too much for many short tables.
+    # By default, each new log segment takes 64 MB, too much for many short tables.
     "log_container_preallocate_bytes": "0",
 }
 _MASTERS: Final = "master_addresses"
 IMAGE_PLACE: Final = Path("/opt/apache-kudu")
 """The folder of the programs in the Docker image."""
 UPGRADED: Final = "upgraded"
-"""The variant of all nodes that runs the newer release."""
+"""The variant of a node that runs the newer release."""
 _START_S: Final = 60.0
 _START_MASTER: Final = """\
 list=$("$0" pbc dump --json "$1" 2>/dev/null | grep -o '"host":"[^"]*","port":[0-9]*' \
@@ -50,17 +50,17 @@ list=$("$0" pbc dump --json "$1" 2>/dev/null | grep -o '"host":"[^"]*","port":[0
 shift 2
 exec "$@" "--master_addresses=$list"
 """
-"""Starts a master with its stored members, or with a list if it has stored none.
+"""A shell script that starts a master with its stored members, or else with a list.
 
-A master exits if it is started with another list than the stored one, which changes when masters
-are added or removed. Administrators then update each master's flag.
+A master exits if its list differs from the stored one, which changes when masters are added or
+removed. Administrators then update each master's flag; the script does the same.
 """
 _STORED_MEMBERS: Final = f"{{data}}/wal/consensus-meta/{SYSTEM_TABLET_ID}"
 _FLAG: Final = re.compile(r"([a-z][a-z0-9_]*)=([^,]*)")
 
 
 def parse_flags(text: str) -> dict[str, str]:
-    """Parse flags of the form `NAME=VALUE,NAME=VALUE`; raises `UsageError` for any other form.
+    """Parse flags of the form `NAME=VALUE,NAME=VALUE`. Raises `UsageError` for any other form.
 
     The servers themselves refuse unknown flags and bad values when they start.
     """
@@ -88,12 +88,12 @@ def server_nodes(
     newer: Path | None = None,
     master_flags: Mapping[str, str] = MappingProxyType({}),
 ) -> list[NodeSpec]:
-    """Declare the servers that run the programs in `place`, with `flags` over the usual ones.
+    """Declare the servers that run the programs in `place`.
 
-    `spares` are masters that wait to be added. If `members_change`, masters start with the members
-    that they have stored. With `image`, the servers run in an image built from `place`. With
-    `newer`, all nodes have a variant that runs the programs in that folder. `master_flags` are
-    additional flags for masters only.
+    `flags` override the usual flags. `spares` are masters that wait to be added. With
+    `members_change`, masters start with the members that they have stored. With `image`, the
+    servers run in an image built from `place`. With `newer`, all nodes have a variant that runs the
+    programs in that folder. `master_flags` are additional flags for masters only.
     """
 
     def addresses_of(names: Sequence[str]) -> str:
@@ -143,7 +143,7 @@ def server_nodes(
         listed = addresses_of([*masters, name] if name in spares else masters)
         more = {_MASTERS: listed, **master_flags}
         if members_change:
-            # A master must not add itself to the group. A master that finds another group exits.
+            # A spare must not join on its own. (A master that finds another group exits.)
             more["master_auto_join_cluster"] = "false"
         return server(name, "master", MASTER_PORT, MASTER_PAGES_PORT, more)
 

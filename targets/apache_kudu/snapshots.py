@@ -2,8 +2,8 @@
 
 A master's page `/dump-entities` shows the running tables and their tablets, whether the master
 leads or not. It hides removed tables (`hides_removed`), and lacks versions, comments and key
-ranges. The harness asks the leader for these, by the id of each table. No page and no RPC shows the
-indexes of log entries.
+ranges. The harness asks the leader for the latter. No page and no RPC shows the indexes of log
+entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TABLETS_MAX: Final = 1000
 
 
 class Ask(Protocol):
-    """A function that calls one server; it returns `None` if there is no answer."""
+    """A function that calls one server. It returns `None` if there is no answer."""
 
     async def __call__(self, request: Call[R_co]) -> R_co | None: ...
 
@@ -40,7 +40,7 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
     page_rows = await _page(env, page)
     if raft is None or page_rows is None:
         return None
-    leads = raft.role == "LEADER"  # this role and this lead are of the same term
+    leads = raft.role == "LEADER"  # whether `role` and the Raft state agree that it leads
     all_rows = _rows(page_rows, leads=True)
     digest = zlib.crc32(json.dumps(all_rows, sort_keys=True).encode())
     rows = await _led_rows(all_rows, ask) if leads else _rows(page_rows, leads=False)
@@ -52,7 +52,7 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
         "term": raft.current_term,
         "ready": leads and role == NodeRole("leader", raft.current_term),
         "hides_removed": True,
-        "revision": digest,  # masters with equal rows have equal digests
+        "revision": digest,  # equal rows have equal digests, and real masters report no revision
         "raft": {
             "leader_uuid": raft.leader_uuid,
             "config": _config(raft.committed_config),
@@ -84,7 +84,7 @@ def _rows(page: Json, *, leads: bool) -> Json:
     """Return the tables and tablets of a page.
 
     Only the leader's rows name the leaders of tablets. A lagging master may name former leaders,
-    and its page shows no terms by which to recognize them.
+    and its page has no terms to recognize them.
     """
     tables = [
         {"id": row["table_id"], "name": row["table_name"], "state": row["state"]}
@@ -110,7 +110,7 @@ def _id(row: Json) -> str:
 def _tablet(
     ident: str, table_id: str, state: str, leader: str | None, replicas: Mapping[str, str]
 ) -> Json:
-    marks = {"promote": False, "replace": False}  # masters do not show these marks
+    marks = {"promote": False, "replace": False}  # masters do not report these marks
     peers = [
         {"uuid": uuid, "member_type": kind, **marks} for uuid, kind in sorted(replicas.items())
     ]
@@ -119,7 +119,7 @@ def _tablet(
 
 
 async def _led_rows(rows: Json, ask: Ask) -> Json | None:
-    """Return the `rows` of the leading master, with the fields that its answers add.
+    """Return the leading master's `rows`, with the fields that only its answers to RPCs have.
 
     Its page omits tables that are being altered; these come from its list of tables.
     """
@@ -197,7 +197,7 @@ async def dump_tserver(ask: Ask, owners: Mapping[str, str]) -> Json | None:
 
 
 async def consensus_of(ask: Ask, tablet_id: str) -> GetConsensusStateResponse | None:
-    """Return a replica's view of its group; `None` if there is none, as for a tombstone."""
+    """Return a replica's view of its group; `None` if it has none, as for a tombstone."""
     answer = await ask(GetConsensusStateRequest(dest_uuid="", tablet_id=tablet_id))
     return None if answer is None or answer.error is not None else answer
 

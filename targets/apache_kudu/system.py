@@ -1,8 +1,8 @@
-"""A running deployment of real Kudu, for inspection and changes by the harness.
+"""The harness's interface to a running deployment of real Kudu: inspection and changes.
 
 The bundled target's system and clients do most of the work; their calls go over Kudu's own RPCs.
-This module has the differences: a server draws its uuid when it first starts, and its state comes
-from several RPCs, since no single RPC dumps it.
+This module has the differences. A server draws its uuid at its first start. Its state comes from
+several RPCs, since no single RPC dumps it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class ApacheKuduSystem(KuduSystem):
     ) -> None:
         """Observe the servers. With `java` (a path and a class path), use Kudu's Java clients."""
         self._names: dict[str, str] = {}
-        """Addresses ("t1:7050") by the uuids of the servers; all RPC clients share this map."""
+        """Addresses ("t1:7050") by the uuids of the servers. All RPC clients share this map."""
         self._orphans: dict[str, dict[str, float]] = {}
-        """When each replica of a removed table was first seen, by server and tablet."""
+        """The time when each replica of a removed table was first seen, by server and tablet."""
         super().__init__(env, layout)
         self._upgrade = Upgrade(
             self._rpc, layout.all_masters, layout.tservers, self._is_ready, self._leader
@@ -140,11 +140,11 @@ class ApacheKuduSystem(KuduSystem):
         return convergence
 
     async def _finish_moves(self) -> None:
-        """Let leaders step down if their replicas were moved away, as Kudu's own tool does.
+        """Make leaders step down if their replicas were moved away, as Kudu's own tool does.
 
         Masters never evict a leader. `kudu tablet change_config move_replica` waits for the new
-        replica, and then asks a leader that is to be replaced to step down. The harness's client
-        that began a move does not wait, so this does the rest.
+        replica, and then asks the old one to step down if it leads. The harness's clients do not
+        wait, so this method does it.
         """
         for address in self._layout.tservers.values():
             listed = await self._ask(address, m.ListTabletsRequest(), limit_s=_ASK_LIMIT_S)
@@ -159,7 +159,7 @@ class ApacheKuduSystem(KuduSystem):
         config = None if state is None else state.committed_config
         voters = [] if config is None else [p for p in config.peers if p.member_type == "VOTER"]
         leaves = any(peer.uuid == uuid and peer.replace for peer in voters)
-        # While a move is unfinished, the group has one voter too many: an even number.
+        # While a move is unfinished, the group has one voter too many, and so an even number.
         if leaves and len(voters) % 2 == 0:
             await self._ask(address, LeaderStepDownRequest(uuid, tablet_id))
 
@@ -181,7 +181,8 @@ class ApacheKuduSystem(KuduSystem):
     ) -> Mapping[str, Any]:
         """Leave out misplaced replicas that Kudu may never delete.
 
-        Such a replica (`_may_stay`) is left out once it was first seen `_ORPHAN_S` ago.
+        Such a replica (`_may_stay`) is left out when `_ORPHAN_S` have passed since it was first
+        seen.
         """
         if leader is None:
             return tservers
@@ -198,7 +199,7 @@ class ApacheKuduSystem(KuduSystem):
                 if _may_stay(replica, dump["uuid"], placed)
             ]
             before = self._orphans.get(name, {})
-            # Replicas that vanished are forgotten: if one comes back, its time starts again.
+            # Forget replicas that vanished: if one comes back, its time begins again.
             seen = self._orphans[name] = {ident: before.get(ident, now_s) for ident in orphans}
             stay = {ident for ident, since_s in seen.items() if now_s - since_s >= _ORPHAN_S}
             tablets = [each for each in dump["tablets"] if each["tablet_id"] not in stay]
@@ -210,7 +211,7 @@ class ApacheKuduSystem(KuduSystem):
     @override
     def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
         del masters, tservers
-        return {}  # Kudu's default limits, which checkers assume
+        return {}  # unchanged: Kudu's default limits, which checkers assume
 
     @override
     async def _dumps(self, roles: Roles) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -253,7 +254,7 @@ class ApacheKuduSystem(KuduSystem):
         says = await self._ask(leader, m.ConnectToMasterRequest())
         if last is None or says is None or says.error is not None:
             return None
-        # No RPC and no page shows which of a master's writes stored the ids of events.
+        # No RPC and no page shows which writes of a master stored the ids of events.
         return {"cluster_id": says.cluster_id, "hms": {"last_event": last, "events": []}}
 
     def _voters(self, dump: Mapping[str, Any]) -> list[str]:
@@ -266,8 +267,8 @@ class ApacheKuduSystem(KuduSystem):
 def _may_stay(replica: Mapping[str, Any], uuid: str, placed: Collection[str]) -> bool:
     """Whether the permit `orphan-replicas` covers a replica on the server `uuid`.
 
-    It covers two kinds of replicas: one of a removed table that never had a leader, and one whose
-    own committed configuration leaves the server out. `placed` are the tablets in the catalog.
+    It covers a replica of a removed table that never had a leader, and a replica whose own
+    committed configuration does not contain the server. `placed` are the tablets in the catalog.
     """
     config = replica["committed_config"]
     if replica["tablet_id"] not in placed and replica["raft"]["leader_uuid"] is None:

@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from targets.apache_kudu.system import ApacheKuduSystem
 
 _OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag", "hms", "hms-poll-ms")
-"""Options that mean the same for real and for bundled servers."""
+"""Options that real and bundled servers share."""
 
 
 _REAL: Final = (
     Permit(
         name=ORPHAN_REPLICAS,
-        # A DeleteTablet may arrive before the tablet's CreateTablet has started. The server then
-        # answers "not found", which the master takes for a success. Later the server reports the
-        # replica, which calls for another deletion; the master skips it, since one is pending, and
-        # the server does not report the replica again. A second case: masters delete a replica
-        # outside its group only if its configuration is older than the group's. If another leader
-        # undid the ADD_PEER of a copy, the copy has the group's own configuration.
+        # First case: a DeleteTablet arrives before the tablet's CreateTablet has started, and the
+        # server answers "not found", which the master takes for a success. When the server later
+        # reports the replica, the master skips the deletion because one is pending, and the server
+        # does not report the replica again. Second case: masters delete a replica outside its group
+        # only if its configuration is older than the group's. If another leader undid the ADD_PEER
+        # of a copy, the copy has the group's own configuration.
         why="a table that is deleted while it is being created may leave replicas behind, and a "
         "leader that dies while it adds a server may leave the copy there",
     ),
 )
-"""Permits for behaviour that only real servers show, not bundled ones in the profile `modern`."""
+"""Permits for behaviour of real servers that bundled ones in the profile `modern` do not show."""
 
 
 class ApacheKuduTarget(
@@ -76,7 +76,7 @@ class ApacheKuduTarget(
         JAVA: JAVA_DOC,
     },
 ):
-    """Target of real Kudu. Native clients are the bundled clients, over Kudu's own RPCs."""
+    """The target plug-in of real Kudu. Native clients are bundled ones over Kudu's own RPCs."""
 
     api_version = TARGET_API_VERSION
     name = "apache-kudu"
@@ -95,7 +95,7 @@ class ApacheKuduTarget(
         return configured(self, options)
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
-        """Declare the servers; raises `UsageError` if their programs or libraries are missing."""
+        """Declare the servers. Raises `UsageError` if their programs or libraries are missing."""
         version, newer = settings.options["kudu_version"], settings.options["upgrade_to"]
         for option, chosen in (("kudu-version", version), ("upgrade-to", newer or version)):
             if chosen not in VERSIONS:
@@ -146,7 +146,7 @@ class ApacheKuduTarget(
 
 
 def layout_of(settings: TargetSettings) -> Layout:
-    """Build the layout; options that only bundled servers have keep their defaults."""
+    """Build the layout. Options that only bundled servers have keep their defaults."""
     theirs = default_values(KuduTarget.options)
     chosen = {name: settings.options[name] for name in ("masters", "spare_masters", "tservers")}
     layout = Layout(msgspec.structs.replace(settings, options={**theirs, **chosen}))

@@ -1,9 +1,9 @@
 """The rolling upgrade of a running cluster to another release of Kudu.
 
-The order is the one of Kudu's administration guide: masters one by one, then tablet servers. A
-tablet server first enters maintenance, so that the masters do not replace its replicas, and hands
-over its leaders ("quiesces"). It leaves maintenance when it serves again. Each step has a time
-limit, after which the upgrade continues, even if a fault keeps a server from becoming ready.
+The order is that of Kudu's administration guide: masters one by one, then tablet servers. A tablet
+server first enters maintenance, so that the masters do not replace its replicas, and hands over its
+leaders ("quiesces"). It leaves maintenance when it serves again. Each step has a time limit. After
+the limit, the upgrade continues, even if a fault keeps a server from becoming ready.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READY: Final = "READY"
 
 
 class Upgrade:
-    """The servers of one deployment, some of which may have the new release already."""
+    """The servers of one deployment, some of which may already have the new release."""
 
     def __init__(
         self,

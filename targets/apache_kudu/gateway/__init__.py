@@ -1,4 +1,4 @@
-"""The server's side of Kudu's RPC, in front of bundled servers, for Kudu's own clients.
+"""A gateway that speaks Kudu's RPC, so that Kudu's own clients can use bundled servers.
 
 `server` listens once per bundled server, shakes hands and answers calls on each connection
 (`link`). `masters`, `tablets` and `groups` translate the calls to the bundled RPC. `errors` reports

@@ -1,6 +1,6 @@
-"""Errors of bundled servers as Kudu's clients expect them.
+"""Converts errors of bundled servers to Kudu's errors.
 
-Kudu's clients decide by code and status whether they try again, and where:
+The code and the status tell Kudu's clients whether to try again, and where:
 
 | error | the Java client |
 |---|---|
@@ -11,7 +11,8 @@ Kudu's clients decide by code and status whether they try again, and where:
 | a tablet server's error with the status ServiceUnavailable | tries the same server again |
 | any other | gives up |
 
-A write of unknown outcome is Aborted, so clients send it to the next leader under the same id.
+A write of unknown outcome becomes Aborted, so that clients send it to the next leader under the
+same id.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _STATUSES: Final = {
     Code.CLOCK_TOO_FAR_AHEAD: AppStatus.INVALID_ARGUMENT,
 }
 _CODE_MAX: Final = 21
-"""The highest code of `TabletServerErrorPB`; higher codes exist only on bundled servers."""
+"""The highest code of Kudu's `TabletServerErrorPB`. Only bundled servers have higher ones."""
 SCANNER_EXPIRED: Final = 7
 INVALID_SCAN_CALL: Final = 14
 INVALID_MUTATION: Final = 4
@@ -60,7 +61,7 @@ def not_supported(text: str) -> Values:
 
 
 def tablet_error(answer: m.TabletResponse) -> Values | None:
-    """Do the same as `master_error` for a tablet server. Raises `CallError` for a stale request."""
+    """Convert a bundled tablet server's error. Raises `CallError` for a stale request."""
     error = answer.error
     if error is None:
         return None

@@ -1,4 +1,4 @@
-"""A connection of a Kudu client to a bundled server, as the handlers of calls see it."""
+"""A Kudu client's connection to a bundled server, for the handlers of its calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from targets.kudu import messages as m
 from targets.kudu.rpc import Call, Caller, R_co
 
 _SCANNERS_MAX: Final = 100
-"""Maximum number of open scanners per connection; the oldest expires."""
+"""Maximum number of open scanners per connection. Beyond it, the oldest one is closed."""
 
 
 class CallError(Exception):
@@ -34,22 +34,22 @@ class Request(NamedTuple):
 
 
 class Scanner(NamedTuple):
-    """An open scanner: the request for its next page, and the number of the call that gets it."""
+    """An open scanner: the request for its next page, and the expected number of the next call."""
 
     scan: m.ScanRequest
     columns: tuple[m.Column, ...]
     wanted: Mapping[int, m.Value]
-    """The values that rows must have, by position of the column."""
+    """The values that rows must have in certain columns, by the column's position."""
     width: int
-    """The number of columns that the client gets; the others are only compared."""
+    """The number of columns that the client gets. The others are only compared."""
     next_call: int
 
 
 class Link:
-    """A client's connection. `uuid` and `address` belong to the bundled server behind it.
+    """A client's connection. `uuid` and `address` identify the bundled server behind it.
 
-    `place_of` finds the host and port at which clients reach a server (`Gateway.place_of`). When
-    the connection ends, so do its scanners.
+    `place_of` returns the host and port at which clients reach a server (`Gateway.place_of`). The
+    connection's scanners end with the connection.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Link:
         self.address = address
         self._rpc = rpc
         self._place_of = place_of
-        # The Java client sends catalog changes without ids, so a change that it resends gets a new
-        # id.
+        # The Java client sends changes of the catalog without ids, so each change gets a new id
+        # here, even if it is resent.
         self._client = uuid.uuid4().hex  # determinism: not simulated
         self._changes = itertools.count(1)
         self._scanners: dict[bytes, Scanner] = {}
@@ -101,5 +101,7 @@ class Link:
 
 
 Handler = Callable[[Link, Request], Awaitable[Any]]
-"""Answers a request with values, or with a `Reply` that has sidecars. Raises `RpcError` and
-`CallError`."""
+"""A function that answers a request with values, or with a `Reply` that has sidecars.
+
+Raises `RpcError` and `CallError`.
+"""

@@ -1,9 +1,11 @@
 """Calls of Kudu's `MasterService`, as bundled masters answer them.
 
-Bundled masters hash the rows of a table by CRC-32 unless its `murmur_seed` is set. The gateway sets
-it, because Kudu's clients compute the bucket of a row themselves, by Murmur2. Kudu's clients can
-therefore not use a hashed table that a bundled client has created. Ranges, several levels of hash
-buckets, defaults of columns, and changes of a table's owner or comment are not translated.
+Kudu's clients compute the bucket of a row themselves, by Murmur2, so the gateway sets the
+`murmur_seed` of each new table. They cannot use a hashed table that a bundled client has created,
+because its hash is CRC-32.
+
+Four features are not translated: ranges, several levels of hash buckets, defaults of columns, and
+changes of a table's owner or comment.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from targets.kudu import messages as m
 
 _FOLLOWER: Final = 0
 _LOCATIONS: Final = 10
-"""How many tablets an answer has if the request names no number (`master.proto`)."""
+"""The number of tablets in an answer if the request names no number (`master.proto`)."""
 _UNTRANSLATED: Final = ("new_extra_configs", "new_table_owner", "new_table_comment")
 """Fields of alters for which bundled masters have no equivalent."""
 
@@ -248,7 +250,7 @@ def _table(request: Request) -> m.TableIdentifier:
 
 
 async def ping(link: Link, request: Request) -> Values:
-    """Answer at once: the handshake has already proven that the server is alive."""
+    """Answer at once, because the handshake has proven that the server is alive."""
     del link, request
     return {}
 

@@ -1,10 +1,10 @@
 """The gateway: one listening socket per bundled server, to which Kudu's own clients connect.
 
-The gateway runs in the harness's own process, so its calls use the clients' links, faults included.
-For each accepted connection, it opens a connection to the server. The accepted connection ends if
-the other one breaks, or if the server does not answer the handshake in time. If the server does not
-answer a call in time, the gateway does not answer it either, as if the server were paused or cut
-off. The gateway sends each call once.
+The gateway runs in the harness's own process. Its calls use the clients' links, so link faults
+affect them. For each accepted connection, the gateway opens a connection to the server. If that
+connection breaks, or the server does not answer the handshake in time, the accepted connection
+ends. If the server does not answer a call in time, the client gets no answer either, as if the
+server were paused or cut off. The gateway sends each call once.
 
 A defect of the gateway ends the run without a verdict.
 """
@@ -51,14 +51,15 @@ from targets.kudu.tserver.write_op import PAYLOAD_BYTES_MAX
 
 _HOST: Final = "127.0.0.1"
 _HANDSHAKE_S: Final = 3.0
-"""Kudu's `rpc_negotiation_timeout_ms`."""
+"""The time limit of a handshake: Kudu's `rpc_negotiation_timeout_ms`."""
 _CALL_S_MAX: Final = 60.0
-"""The longest time limit of a call; it also applies if the client sets no limit."""
+"""The maximum time limit of a call, and the default if the client sets no limit."""
 _REQUEST_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
-"""Maximum size of a request; a bundled server accepts no larger write."""
+"""Maximum size of a request, because bundled servers accept no larger write."""
 _CONNECTIONS_MAX: Final = 400
-"""Maximum number of connections; further ones are closed at once. Each connection takes two of the
-harness process's file descriptors.
+"""Maximum number of connections; further ones are closed at once.
+
+Each connection takes two of the harness process's file descriptors.
 """
 _CALLS_MAX: Final = 256
 """Maximum number of unanswered calls per connection."""
@@ -87,9 +88,9 @@ class Gateway:
         masters: Iterable[str],
         tservers: Iterable[str],
     ) -> None:
-        """Serve `masters` and `tservers` ("node:port"); `dial` makes a bundled RPC's client."""
+        """Serve `masters` and `tservers` ("node:port"). `dial` creates a bundled RPC client."""
         self.places: dict[str, tuple[str, int]] = {}
-        """The host and port at which each server is reached, by its address."""
+        """The host and port at which clients reach each server, by the server's address."""
         self.names: dict[str, str] = {}
         """The addresses of servers by uuid, as learned from connections and answers."""
         self.uuids: dict[str, str] = {}
@@ -125,8 +126,8 @@ class Gateway:
     def place_of(self, address: str, uuid: str | None = None) -> tuple[str, int]:
         """Return the host and port at which clients reach the server with this address and uuid.
 
-        Kudu's clients know the replicas of a tablet by host and port only. A server that was wiped
-        has a new uuid, and therefore gets another port: each port belongs to a single uuid.
+        Kudu's clients identify the replicas of a tablet by host and port only. A server that was
+        wiped has a new uuid, and therefore gets another port: each port belongs to a single uuid.
         """
         if address not in self.places:
             node, port = parse_address(address)
@@ -175,7 +176,7 @@ class Gateway:
                 tasks[task] = None
                 task.add_done_callback(tasks.pop)
         except (OSError, EOFError, WireFormatError, RpcError, TimeoutError):
-            return  # the client sees its connection end
+            return  # the client's connection ends without an answer
         finally:
             for task in [*tasks]:
                 task.cancel()
@@ -208,7 +209,7 @@ class Gateway:
         return (await rpc.call(address, m.ListTabletsRequest(), timeout_s=_HANDSHAKE_S)).ts_uuid
 
     async def _answer(self, link: Link, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        """Answer one call once the server does; if the server's connection breaks, end both."""
+        """Send the answer to one call. If the server's connection breaks, end the client's too."""
         try:
             frame = await self._frame(link, asked)
         except RpcTimeoutError:

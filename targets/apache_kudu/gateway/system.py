@@ -15,8 +15,6 @@ from targets.kudu.system import KuduSystem, Layout
 
 
 class _ThroughGateway:
-    """The environment of clients that can reach the bundled servers only through the gateway."""
-
     def __init__(self, env: ClientEnv, gateway: Gateway) -> None:
         self._env = env
         self._gateway = gateway
@@ -36,11 +34,11 @@ def through(env: ClientEnv, gateway: Gateway) -> ClientEnv:
 class JavaKuduSystem(KuduSystem):
     """Bundled masters and tablet servers, with the gateway and Java clients in front of them.
 
-    The harness itself inspects and changes the servers by the bundled RPC.
+    The harness itself inspects and changes the servers by the bundled RPC, without the gateway.
     """
 
     def __init__(self, env: ClientEnv, layout: Layout, java: tuple[str, str]) -> None:
-        """Open the deployment; `java` has the path of Java and a class path."""
+        """Open the deployment. `java` has the path of Java and a class path."""
         super().__init__(env, layout)
         masters, tservers = layout.all_masters.values(), layout.tservers.values()
         self._gateway = Gateway(env, self._dial, masters, tservers)

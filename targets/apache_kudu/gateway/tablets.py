@@ -1,11 +1,11 @@
 """Calls of Kudu's `TabletServerService`, as bundled tablet servers answer them.
 
 Kudu's clients name columns, whereas bundled servers number them. Before each write and scan, the
-gateway therefore asks the server for the columns of its tablet. If the columns change before the
-request arrives, the server refuses the request because of its column numbers.
+gateway therefore asks the server for the columns of its tablet. If the columns change afterwards,
+the server refuses the request because of its column numbers.
 
-A snapshot of Kudu excludes the writes at its timestamp, but a snapshot of a bundled server includes
-them. The timestamps of snapshots therefore differ by one on the wire.
+A snapshot at a timestamp excludes the writes at this timestamp in Kudu, but includes them in
+bundled servers. The gateway therefore adds or subtracts one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from targets.kudu.tserver.write_op import ROWS_MAX
 _UNTRANSLATED: Final = ("last_primary_key", "row_format_flags", "snap_start_timestamp")
 """Fields of scans for which bundled servers have no equivalent, if they are set."""
 _NO_LIMIT: Final = 2**63 - 1
-"""The row limit that the Java client sends if it wants all rows."""
 _STATE_NUMBERS: Final = {name: number for number, name in TABLET_STATES.items()}
 _DATA_STATE_NUMBERS: Final = {name: number for number, name in DATA_STATES.items()}
 
@@ -51,7 +50,7 @@ class _MismatchError(Exception):
 
 
 async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.Column]:
-    """Map names to the columns of a tablet; empty if this server does not have the tablet."""
+    """Return the columns of a tablet by name; none if this server does not have the tablet."""
     answer = await link.ask(m.ListTabletsRequest(), request)
     for tablet in answer.tablets:
         if tablet.tablet_id == tablet_id:
@@ -106,7 +105,7 @@ def _operations(columns: Mapping[str, m.Column], values: Values) -> tuple[m.RowO
     current = _known(columns, asked)
     if any(ours.type != their.type for ours, their in zip(current, theirs, strict=True)):
         raise _MismatchError("The type of a column is not the one in the current schema")
-    # The client packed each row by its own idea of which columns are nullable.
+    # The client packed each row by its own knowledge of which columns are nullable.
     numbered = [
         msgspec.structs.replace(their, id=ours.id)
         for ours, their in zip(current, theirs, strict=True)
@@ -147,7 +146,7 @@ async def _scan(link: Link, request: Request) -> Values:
 
 
 async def _continue(link: Link, request: Request) -> Values:
-    """Answer a request for a further page of an open scanner, or for its end."""
+    """Answer a request for the next page, or for the end, of an open scanner."""
     values = request.values
     scanner = link.take_scanner(values.get("scanner_id", b""))
     if scanner is None:
@@ -184,7 +183,7 @@ def _scanner(columns: Mapping[str, m.Column], new: Values) -> Scanner:
         tuple(column.id for column in compared),
         new.get("start_primary_key", b""),
         new.get("stop_primary_key", b""),
-        allow_followers=True,  # like real servers, which answer in any role
+        allow_followers=True,  # like real servers, bundled servers then answer in any role
     )
     return Scanner(scan, tuple(compared), wanted, len(projected), 0)
 

@@ -1,8 +1,8 @@
-"""The hidden attempts of the Java client, and what each of them may have done.
+"""The Java client's hidden attempts: which requests it sent, and what each may have done.
 
-The client resends a request until it is answered or the time limit has passed. It even resends a
-change that may have taken effect. Its traces show each RPC that it sent, and the outcome. So every
-attempt is recorded, and the outcome of an operation follows from all of its attempts:
+The client resends a request until it is answered or the time limit has passed, even a change that
+may have taken effect. Its traces show each RPC with its outcome. The outcome of an operation
+follows from all its attempts:
 
 | the attempts of a change                                        | outcome |
 |-----------------------------------------------------------------|---------|
@@ -11,13 +11,14 @@ attempt is recorded, and the outcome of an operation follows from all of its att
 | none may have had an effect, and the client gave up             | fail    |
 | any other, such as refused after an attempt without an answer   | info    |
 
-A client that reports a timeout may go on. If it was looking for the server at that moment, it may
-still send the request afterwards, without a time limit: the timeout resets the RPC's
+A client that reports a timeout may continue. If it was looking for the server at that moment, it
+may still send the request afterwards, without a time limit: the timeout resets the RPC's
 `timeoutTracker`, and `RetryRpcCB` and `RetryRpcErrback` in `AsyncKuduClient` (1.18.1) continue. So
 a change that ends with TIMED_OUT is `info`, even if it was never sent.
 
-The client's errors have a status and a text, but no code of Kudu's servers, so only the texts tell
-errors apart. For an unknown text, the attempt may have had an effect (`Effect.UNKNOWN`).
+The client's errors have a status and a text, but not the code of Kudu's servers, so they are
+recognized by their texts. After an unknown text, the attempt may have had an effect
+(`Effect.UNKNOWN`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from targets.kudu.client.classify import Effect
 
 OK: Final = "OK"
 OPEN: Final = "OPEN"
-"""A code for an error that the client did not report itself: it did not return in time."""
+"""The code used if the client did not return in time, and so reported no error itself."""
 GOES_ON: Final = frozenset({OPEN, "TIMED_OUT"})
 """Codes of errors after which the client may still send the request."""
 NO_ANSWER: Final = "NONE"
@@ -41,7 +42,7 @@ _ENDED: Final = frozenset({"RECEIVE_FROM_SERVER", "SLEEP_THEN_RETRY"})
 _TRUNCATED: Final = "TRACE_TRUNCATED"
 _REFUSED: Final = frozenset({"ALREADY_PRESENT", "NOT_FOUND", "INVALID_ARGUMENT"})
 _LOST: Final = ("no longer the leader", "sys-catalog")
-"""Texts of masters that mean, with any status, that the change may still happen."""
+"""Texts of masters that mean that the change may still happen, with any status."""
 _NO_MASTER: Final = (
     "Not the leader",
     "not yet ready",
@@ -49,13 +50,13 @@ _NO_MASTER: Final = (
     "ConsensusState is not available",
     "is already reserved",
 )
-"""Texts of masters that did not act on a change, so that the client may ask again."""
+"""Texts of masters that did nothing and expect the client to ask again."""
 _NO_TABLET: Final = (
     "is not leader of this config",
     "Tablet not found",
     "Tablet not RUNNING",
 )
-"""Texts of tablet servers that did not act on a write."""
+"""Texts of tablet servers that did nothing."""
 
 
 class Sent(NamedTuple):
@@ -73,8 +74,8 @@ class Sent(NamedTuple):
 def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
     """Return the RPCs that the traces show, in the order in which they were sent.
 
-    The second value is true if a trace became too long for the client to continue, so that later
-    attempts are missing.
+    The second value is true if a trace reached its maximum length, so that later attempts are
+    missing.
     """
     sent: list[Sent] = []
     open_: dict[int, int] = {}
@@ -95,7 +96,8 @@ def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
                 )
             )
         elif action in _ENDED and call in open_:
-            place = open_.pop(call)  # if a call has two frames with an outcome, the first counts
+            # if a call has two frames with an outcome, the first one counts
+            place = open_.pop(call)
             sent[place] = sent[place]._replace(
                 end_ns=frame["at_ns"], code=frame["code"], text=frame["text"]
             )
@@ -106,7 +108,7 @@ def read_frames(frames: Sequence[Mapping[str, Any]]) -> tuple[list[Sent], bool]:
 def recorded(
     sent: Sequence[Sent], name_of: Callable[[str], str], start_ns: int, now_ns: int
 ) -> tuple[Attempt, ...]:
-    """Convert attempts to the form of histories; the operation began at `start_ns`."""
+    """Convert RPCs to the attempts of a history. The operation began at `start_ns`."""
     return tuple(
         Attempt(
             name_of(each.server).partition(":")[0],
@@ -147,7 +149,7 @@ def effect_at_tablet(sent: Sent) -> Effect:
 
 
 class Outcome(NamedTuple):
-    """The combined proof of all attempts of one change.
+    """The combined result of all attempts of one change.
 
     `last` is the last attempt, if there is one. `lost` is true if an attempt may have had an
     effect, other than a last attempt that was acknowledged or refused.

@@ -1,10 +1,10 @@
 """Operations of the vocabulary `ddl` by the Java client, and what its answers prove.
 
 The client reports neither terms nor versions of schemas. It reports "already present" even if an
-earlier attempt of its own made the change. Terms and versions therefore come from looks (extra
-requests) at the master that answered (`targets.apache_kudu.wire.looks`), and outcomes come from all
-attempts (`attempts`). An answer whose term is uncertain proves nothing: a change is then `info`,
-and a read fails.
+earlier attempt of its own made the change. The harness therefore sends extra requests to the master
+that answered (*looks*, `targets.apache_kudu.wire.looks`) to learn terms and versions. Outcomes
+follow from all attempts (`attempts`). An answer whose term is uncertain proves nothing: a change is
+then `info`, and a read fails.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ METHODS: Final[Mapping[str, str]] = {
     "is-create-done": "IsCreateTableDone",
     "is-alter-done": "IsAlterTableDone",
 }
-"""The RPC that carries out each operation. (To locate tablets, the client first looks up the table
-by name, and that look either finds the table or shows that it is missing.)
+"""The RPC that carries out each operation.
+
+Before it locates tablets, the client looks up the table by name. That RPC shows whether the table
+exists.
 """
 VERSIONED: Final = frozenset({"alter", "rename", "get"})
-"""Operations whose answers get a version, for which a look before and a look after are needed."""
+"""Operations whose answers get a version, which requires a look before and a look after."""
 _STEPS: Final = ("add", "drop", "rename")
 _EXISTS: Final = re.compile(r"table .* already exists with id")
 _COLUMN: Final = ("The column already exists", "The specified column does not exist")
@@ -63,7 +65,7 @@ class Looks(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The outcome of an operation: a completion without the list of attempts."""
+    """The outcome of an operation, without its attempts."""
 
     type: OpType
     value: Any
@@ -118,7 +120,7 @@ def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
     table_id, version = answer.get("table_id"), None
     before, after = looks.before, looks.after
     if before is not None and after is not None and before.table_id == after.table_id == table_id:
-        # Every change makes a version. If the versions differ by one, no other change came between.
+        # Each change adds a version, so versions that differ by one exclude other changes.
         version = after.number if after.number == before.number + 1 else None
     return {
         "result": "ok",
@@ -130,7 +132,7 @@ def _changed(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 
 
 def _refused(call: ddl.DdlCall, last: Sent, looks: Looks) -> dict[str, Any] | None:
-    """Return what a refusal shows about the catalog, or `None` if that is uncertain."""
+    """Return what a refusal proves about the catalog, or `None` if it proves nothing."""
     result = None
     if MISSING in last.text:
         result = "not-found"
@@ -173,7 +175,7 @@ def _seen(call: ddl.DdlCall, answer: Mapping[str, Any], looks: Looks) -> dict[st
 
 
 def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
-    """Return the version and columns of a table as far as the looks prove them."""
+    """Return the version and columns of a table, as far as the looks prove them."""
     before, after = looks.before, looks.after
     applied = committed = UNSTATED
     if before is not None and after is not None and after.table_id == answer["table_id"]:
@@ -184,7 +186,7 @@ def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
 
 
 def with_uuids(reply: Reply, uuids: Mapping[str, str]) -> Reply:
-    """Replace the "host:port" of located replicas with uuids; return an error if one is unknown."""
+    """Replace the "host:port" of replicas with uuids; return an error if one is unknown."""
     if reply.answer is None:
         return reply
     try:
@@ -202,7 +204,7 @@ def with_uuids(reply: Reply, uuids: Mapping[str, str]) -> Reply:
 
 
 def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Remove the bounds at the ends of the key space, which Kudu reports since 1.17."""
+    """Remove the bounds at both ends of the key space, which Kudu reports since 1.17."""
     listed = [dict(tablet) for tablet in tablets]
     bounds = [(bytes.fromhex(each["start"]), bytes.fromhex(each["end"])) for each in listed]
     if states_ends(bounds):

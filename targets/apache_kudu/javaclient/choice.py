@@ -15,7 +15,7 @@ _VOCABULARIES: Final = ("ddl", "rows")
 
 
 def check_real(settings: TargetSettings) -> None:
-    """Raise `UsageError` if the Java client cannot do this run on real servers."""
+    """Raise `UsageError` if this run cannot use the Java client on real servers."""
     _check_vocabulary(settings)
     if settings.environment == "docker":
         raise UsageError(
@@ -25,9 +25,9 @@ def check_real(settings: TargetSettings) -> None:
 
 
 def check_bundled(settings: TargetSettings) -> None:
-    """Raise `UsageError` if the Java client cannot do this run on bundled servers."""
+    """Raise `UsageError` if this run cannot use the Java client on bundled servers."""
     _check_vocabulary(settings)
-    if settings.environment not in {None, "process"}:  # a dry run knows no environment
+    if settings.environment not in {None, "process"}:  # `None` in a dry run
         raise UsageError(
             f"--client java with --env {settings.environment}: the Java client runs on this "
             "machine, in real time; give --env process"

@@ -1,8 +1,8 @@
 """Client processes whose operations are carried out by Kudu's own Java client.
 
-All clients of a run share one program (`program`), which has one Java client per process. Around
-each operation, the harness looks at the servers by its own RPCs, because the Java client reports
-neither terms nor versions.
+All clients of a run share one program (`program`), which has one Java client per process. Before
+and after each operation, the harness queries the servers by its own RPCs (*looks*), because the
+Java client reports neither terms nor versions.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from targets.apache_kudu.wire.tables import Version
 from targets.kudu.client.session import Deadline
 
 _PREFIX: Final = "master-"
-"""The prefix in the Java client's name for a master; the advertised address follows."""
+"""The Java client names a master by this prefix and the master's advertised address."""
 _LED_S: Final = 1.5
 _LED_ASKED: Final = 10
-"""How often a master is asked for the tablets of a new table within `_LED_S`."""
+"""The number of times that a master is asked for a new table's tablets within `_LED_S`."""
 _LOOKS_S: Final = 0.5
 """The part of an operation's time that is reserved for the looks after it."""
 _ERROR_MAX: Final = 500
@@ -64,14 +64,14 @@ class JavaClients:
         self.masters = tuple(masters)
         self.tservers = tuple(tservers)
         self.advertised: dict[str, str] = {}
-        """Maps masters' advertised addresses, which the Java client uses, to their addresses."""
+        """Maps each master's advertised address, which the Java client uses, to its own address."""
         self.looker = Looker(env, names)
         self.leads = Leads(self.looker, env.clock)
         self.numbers = itertools.count(_FIRST_NUMBER + 1)
         self._is_watching = False
         self._is_ready = False
         self._led: set[str] = set()
-        """Tables whose tablets were seen to have leaders."""
+        """Tables of which all tablets have had a leader."""
 
     def client(self, process: int) -> JavaClient:
         """Return a new client for one process."""
@@ -79,7 +79,7 @@ class JavaClients:
         return JavaClient(self)
 
     async def ready(self, servers: Convergence) -> Convergence:
-        """Return `servers`, or once these are ready, whether the program is ready as well."""
+        """Return `servers`, or whether the program is ready once the servers are."""
         if not servers.ok or self._is_ready:
             return servers
         pending = await self.pending()
@@ -87,7 +87,8 @@ class JavaClients:
         return Convergence(ok=not pending, pending=pending)
 
     async def pending(self) -> tuple[str, ...]:
-        """Start the program early, since it is slow; return the conditions that do not hold yet.
+        """Start the program early, because this is slow. Return the conditions that do not hold
+        yet.
 
         Raises `UsageError` if the program cannot run.
         """
@@ -117,8 +118,8 @@ class JavaClients:
     async def wait_led(self, table: str) -> None:
         """Before the first operation on a table's rows, wait until its tablets have leaders.
 
-        Otherwise the term of the operation would be uncertain. Waits at most `_LED_S`, and not at
-        all while no master leads.
+        Otherwise the term of the operation would be uncertain. The wait takes at most `_LED_S`.
+        While no master leads, there is no wait.
         """
         if table in self._led or self.leads.leader() is None:
             return
@@ -138,11 +139,11 @@ class JavaClients:
         return [] if master is None else await self.looker.tablets(master, table)
 
     def core_of(self, core: Sequence[str], masters: Mapping[str, str]) -> list[str]:
-        """Return the nodes of `core`, in which the leading master replaces another master if
+        """Return the nodes of `core`, but with the leading master in place of another master if
         needed.
 
-        The Java client takes the first master that says it leads. A deposed leader that is cut off
-        from the core, but not from the clients, could keep them from the core's leader forever.
+        The Java client uses the first master that claims to lead. If a deposed leader is cut off
+        from the core but not from the clients, they would never find the core's leader.
         """
         led = [name for name, address in masters.items() if address == self.leads.leader()]
         replaced = [name for name in masters if name in core][: len(led)]
@@ -151,7 +152,7 @@ class JavaClients:
         return [*led, *(name for name in core if name not in replaced)]
 
     def address_of(self, server: str) -> str:
-        """Return the address "node:port" of a server that the Java client names in its own way."""
+        """Return the address "node:port" of a server, from the Java client's name for it."""
         host_port = server.removeprefix(_PREFIX)
         return self.advertised.get(host_port) or self.names.get(server, server)
 
@@ -162,7 +163,7 @@ class JavaClient(Client):
     def __init__(self, shared: JavaClients) -> None:
         self._shared = shared
         self._number = next(shared.numbers)
-        """The number of the client in the program; one process may use several clients in turn."""
+        """The client's number in the program. One process may use several clients in turn."""
         self._clock = shared.env.clock
         self._looker = shared.looker
         self._leads = shared.leads
@@ -187,12 +188,12 @@ class JavaClient(Client):
         asked = {**line, "timeout_ms": int(limit_s * 1000)}
         masters = tuple(self._shared.advertised)
         number = self._number
-        # The program applies the time limit; allow some more time for its answer to arrive.
+        # The program applies the time limit. Its answer may take some more time to arrive.
         reply = await self._shared.program.ask(
             masters, number, asked, timeout_s=limit_s + _LOOKS_S / 2
         )
         if reply.error is not None and reply.error[0] == OPEN:
-            # The operation is still running. A new client keeps its RPCs apart from the next
+            # The operation is still running. A new client separates its RPCs from the next
             # operation's.
             self._number = next(self._shared.numbers)
             self._shared.env.spawn(self._shared.program.close(number), name="close-java-client")
@@ -229,7 +230,7 @@ class JavaClient(Client):
     async def _looks(
         self, reply: Reply, address: str, sent_ns: int, before: Version | None
     ) -> Looks:
-        """Look at the master that answered, to learn the term and version of its answer."""
+        """Query the master that answered, to learn the term and version of its answer."""
         after = None
         if before is not None and reply.answer is not None:
             after = await self._looker.version(address, table_id=reply.answer.get("table_id"))
@@ -269,7 +270,7 @@ class JavaClient(Client):
         addresses: Mapping[str, str],
         sent_ns: Mapping[str, int],
     ) -> dict[str, int]:
-        """Map tablets to the terms of their answers, as far as these are proven and usable."""
+        """Return the terms of the answers by tablet, as far as they are proven and usable."""
 
         async def term(tablet: str, address: str) -> int | None:
             lead = await self._leads.proven(address, sent_ns[tablet], tablet)
@@ -292,7 +293,7 @@ class JavaClient(Client):
 def _servers(
     call: rows.Write | rows.Read | rows.Scan, reply: Reply, sent: Iterable[Sent]
 ) -> dict[str, str]:
-    """Map each tablet to the server that answered, by the Java client's name for it."""
+    """Return the server that answered for each tablet, by the Java client's name for it."""
     if isinstance(call, rows.Write):
         return {
             each.tablet: each.server
@@ -304,7 +305,7 @@ def _servers(
 
 
 def _first_sent(sent: Sequence[Sent], method: str, servers: Mapping[str, str]) -> dict[str, int]:
-    """Map each tablet to the time (in ns) of the first RPC to the server that answered for it."""
+    """Return when (in ns) the first RPC to the server that answered was sent, for each tablet."""
     return {
         tablet: min(
             (

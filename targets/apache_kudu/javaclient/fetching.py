@@ -1,10 +1,10 @@
 """`harness fetch kudu-client`: downloads Kudu's Java client and compiles the program that drives
 it.
 
-The program, `JavaClient.java`, is in the client's own package, because the traces of the client's
-RPCs are private to that package. It is compiled against exactly the files of `artefacts.lock`; for
-a client whose private parts differ, the compilation fails. If the client cannot be fetched, or the
-program cannot be compiled, this raises `UsageError`.
+The program, `JavaClient.java`, is in the client's own Java package, because the traces of the
+client's RPCs are private to that package. It is compiled against exactly the files of
+`artefacts.lock`. The compilation fails for a client whose private parts differ. All failures raise
+`UsageError`.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def _version() -> str:
 
 
 VERSIONS: Final = (_version(),)
-"""The versions of the client that can be fetched. It works with servers of all versions."""
+"""The versions of the client that can be fetched. Each works with servers of all versions."""
 
 
 def folder() -> CacheFolder:
-    """Return the client's cache folder; its stamp is a hash of the pinned files and the program."""
+    """Return the client's cache folder. Its stamp is a hash of the pinned files and the program."""
     stamp = hashlib.sha256(_LOCK.read_bytes() + _SOURCE.read_bytes()).hexdigest()
     return CacheFolder(f"apache-kudu-client-{VERSIONS[0]}", stamp)
 
@@ -69,7 +69,7 @@ def require() -> tuple[str, str]:
 
 
 def class_path(place: Path) -> str:
-    """Return the class path of the program whose folder is `place`."""
+    """Return the class path of the program in the folder `place`."""
     return os.pathsep.join([str(place / _CLASSES), f"{place / _JARS}{os.sep}*"])
 
 

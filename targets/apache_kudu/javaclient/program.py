@@ -3,7 +3,7 @@
 The process starts with the first operation, and all clients of the run share it. A task of the
 clients' environment runs it, so it ends with the run. If the harness is killed, the program's input
 ends and the program exits. If the program ends before the run does, or if a line cannot be read,
-the run ends without a verdict, and one line says why.
+the run ends without a verdict and reports the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from targets.apache_kudu.javaclient.attempts import OPEN
 
 MAIN: Final = "org.apache.kudu.client.JavaClient"
 _OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""A small heap, and only the quick compiler: runs are short and share the machine's processors."""
+"""A small heap, and only the quick compiler, because runs are short and the processors shared."""
 _LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 _STDERR_LINES: Final = 5
 _REASON_MAX: Final = 500
@@ -57,7 +57,7 @@ class JavaProgram:
         """Let client number `number`, which is created if needed, carry out an operation.
 
         If no answer comes in time, the error is `OPEN`. Raises `RuntimeError` if the program itself
-        failed, which leaves the outcome unknown.
+        failed. The outcome is then unknown.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -102,7 +102,7 @@ class JavaProgram:
     async def _run(
         self, started: asyncio.Future[asyncio.StreamWriter], masters: Sequence[str]
     ) -> None:
-        """Run the program until the task is cancelled. Raises `UsageError` if it ends before."""
+        """Run the program until the task is cancelled. Raises `UsageError` if it ends earlier."""
         try:
             program = await asyncio.create_subprocess_exec(  # determinism: no node runs this module
                 *self._command,
@@ -111,7 +111,8 @@ class JavaProgram:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 limit=_LINE_BYTES_MAX,
-                # Ctrl-C is meant for the harness, which still needs the program.
+                # Keep the program out of the terminal's process group: the harness needs it after
+                # Ctrl-C.
                 start_new_session=True,
             )
         except OSError as error:
@@ -138,7 +139,7 @@ class JavaProgram:
         )
 
     async def _read(self, lines: asyncio.StreamReader) -> None:
-        """Hand each answer to the operation that waits for it, until the program ends."""
+        """Pass each answer to the operation that waits for it, until the program ends."""
         line = b""
         while True:
             try:

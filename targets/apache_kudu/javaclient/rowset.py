@@ -1,14 +1,13 @@
 """Operations of the vocabulary `rows` by the Java client, and what its answers prove.
 
-The client sends the rows of a write in one batch per tablet. It sends a batch again, under the same
-request id, until it is answered. The results of rows therefore follow from all attempts of their
+The client sends the rows of a write in one batch per tablet, and resends a batch under the same
+request id until it is answered. The results of rows therefore follow from all attempts of their
 batch. If a row was refused after an attempt of unknown outcome, its result is unknown.
 
-A read of the latest state is a snapshot at the leader's present time. A leader's snapshot counts
-only if a majority of the tablet's voters has no later term afterwards;
-`targets.apache_kudu.wire.tablets` explains why. Scans read one tablet after another, each with one
-scanner. A snapshot of the client excludes the writes at its timestamp, but a snapshot of the
-vocabulary includes them, so their timestamps differ by one.
+A read of the latest state is a snapshot at the leader's present time. It counts only if a majority
+of the tablet's voters has no later term afterwards; `targets.apache_kudu.wire.tablets` explains
+why. Scans read one tablet after another, each with one scanner. A snapshot excludes the writes at
+its timestamp in the client, but includes them in the vocabulary, so their timestamps differ by one.
 """
 
 from __future__ import annotations
@@ -119,8 +118,8 @@ def written(
 ) -> Judged:
     """Decide the outcome of a write.
 
-    For each tablet, `nodes` has the name of the server that answered. `terms` has the term in which
-    it answered, if that is certain.
+    For each tablet, `nodes` has the name of the server that answered. `terms` has the term of the
+    answer, if that is certain.
     """
     results: list[str | None] = [None] * len(answer["rows"])
     parts: list[dict[str, Any]] = []
@@ -155,7 +154,7 @@ def written(
 
 
 def _row_result(row: Mapping[str, Any], *, lost: bool) -> str | None:
-    """Return the result of an answered row; `lost`: an earlier attempt may have written it."""
+    """Return the result of an answered row. With `lost`, an earlier attempt may have written it."""
     if row["code"] == "OK":
         return "ok"
     if lost:
@@ -179,7 +178,7 @@ def needs_leader(call: Read | Scan) -> bool:
 
 
 def needs_proof(call: Read | Scan) -> bool:
-    """Whether the answer's term must be certain: not for the latest state of any replica."""
+    """Whether the answer's term must be certain. Only the latest state of any replica need not."""
     return needs_leader(call) or (isinstance(call, Scan) and call.mode != "latest")
 
 

@@ -1,7 +1,7 @@
 """Requests of administrators that only real servers answer: maintenance, quiescing and flags.
 
-Numbers of fields follow Kudu 1.16 to 1.18: `master/master.proto`, `tserver/tserver_admin.proto` and
-`server/server_base.proto`.
+Field numbers are taken from Kudu 1.16 to 1.18: `master/master.proto`, `tserver/tserver_admin.proto`
+and `server/server_base.proto`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _SET: Final = 1
 async def applies_events(s: Session) -> bool:
     """Whether a leading master has applied all earlier events of its metastore, and still leads.
 
-    It is asked to drop a table that does not exist, because a leader with a metastore applies all
-    events before it looks for a table. Raises `RpcError`.
+    The master is asked to drop a table that does not exist. A leader with a metastore applies all
+    events before it looks for the table. Raises `RpcError`.
     """
     error = master_error(await s.ask(DELETE_TABLE, {"table": {"table_name": _NO_TABLE}}))
     return error is not None and error.code is MasterErrorCode.TABLE_NOT_FOUND
@@ -70,8 +70,8 @@ async def applies_events(s: Session) -> bool:
 async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:
     """Make a leading master put a tablet server into maintenance, or take it out.
 
-    While a server is in maintenance, masters do not replace its replicas if it is down. Raises
-    `RpcError`.
+    While a server is in maintenance, masters do not replace its replicas, even if it is down.
+    Raises `RpcError`.
     """
     change = {"uuid": uuid, "change": _ENTER if on else _EXIT}
     error = master_error(await s.ask(CHANGE_TSERVER_STATE, {"change": change}))
@@ -80,9 +80,9 @@ async def set_maintenance(s: Session, uuid: str, *, on: bool) -> None:
 
 
 async def quiesce(s: Session, *, on: bool) -> int:
-    """Start or stop quiescing: a server that quiesces hands over all its leaders.
+    """Start or stop quiescing, in which a tablet server hands over its leaders.
 
-    Returns how many leaders the tablet server still has. A restart ends quiescing. Raises
+    Return the number of leaders that the server still has. A restart ends quiescing. Raises
     `RpcError`.
     """
     reply = await s.ask(QUIESCE, {"quiesce": on, "return_stats": True})

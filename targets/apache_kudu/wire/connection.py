@@ -1,8 +1,8 @@
 """One connection to a server of Kudu, with any number of calls in progress.
 
 Every failure says whether the server may have executed the call (`RpcError.sent`). `sent` is true
-if the answer does not come in time, or if the connection ends before the answer. Calls are never
-repeated here.
+if the answer does not come in time, or if the connection ends before the answer. This module never
+repeats a call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CALL_IDS_MAX: Final = 2**31 - 1
 
 
 class Reply(Values):
-    """The decoded body of an answer, with its sidecars."""
+    """The decoded body of an answer, and its sidecars (raw bytes such as rows)."""
 
     sidecars: tuple[bytes, ...] = ()
 
@@ -109,7 +109,7 @@ class Connection:
     async def call(
         self, method: Method, request: Values, *, timeout_s: float, rows_id: RowsId | None = None
     ) -> Reply:
-        """Make one call and return its answer, which may hold an application's error.
+        """Make one call and return its answer, which may contain an application's error.
 
         Raises `RpcError`.
         """
@@ -132,7 +132,8 @@ class Connection:
                 outcome = await future
         except TimeoutError as error:
             if self._received == before:
-                self.broken = True  # after a partition has healed, an old connection may stay dead
+                # after a partition has healed, an old connection may still be dead
+                self.broken = True
             message = f"no answer from {self.address} to {method.name} within {timeout_s:g} s"
             raise RpcTimeoutError(message, sent=True) from error
         finally:
@@ -156,7 +157,7 @@ class Connection:
         return reply
 
     async def _read(self) -> None:
-        """Hand answers to their calls until the connection ends."""
+        """Pass answers to their calls until the connection ends."""
         why = "it was closed"
         try:
             while True:
@@ -176,14 +177,14 @@ class Connection:
         message = f"the connection to {self.address} ended before the answer came: {why}"
         for future in self._calls.values():
             if not future.done():
-                # As a result, not as an exception: asyncio would log an exception that is never
+                # Set an error as a result, because asyncio would log an exception that is never
                 # read.
                 future.set_result(RpcConnectionError(message, sent=True))
-        with contextlib.suppress(RuntimeError):  # the event loop is closed already
+        with contextlib.suppress(RuntimeError):  # the event loop is already closed
             self._writer.transport.abort()
 
     def close(self) -> None:
-        """End the connection; its unanswered calls fail with `RpcConnectionError`."""
+        """End the connection. Its unanswered calls fail with `RpcConnectionError`."""
         if self._task is not None:
             self._task.cancel()
         self._break("the client closed it")

@@ -56,7 +56,7 @@ _TABLET_CODES: Final = {
     3: m.TabletErrorCode.MISMATCHED_SCHEMA,
     4: m.TabletErrorCode.MISMATCHED_SCHEMA,
 }
-"""Codes of refused writes that exist only in Kudu, and the codes of the bundled target."""
+"""Kudu's own codes of refused writes, and the codes of the bundled target for them."""
 _TABLET_REFUSALS: Final = frozenset({2, 3, 4, 5, 6, 12, 16, 19, 21})
 _CONSENSUS_CODES: Final = {
     6: ConsensusErrorCode.TABLET_NOT_FOUND,
@@ -126,7 +126,7 @@ def tablet_error(answer: Values) -> m.TabletError | None:
 
 
 def consensus_error(answer: Values) -> ConsensusError | None:
-    """Return the error in an answer about a Raft group; ABORTED if the change may happen."""
+    """Return the error in an answer about a Raft group. ABORTED: the change may happen."""
     error = answer.get("error")
     if error is None:
         return None

@@ -1,17 +1,17 @@
 """Drops and renames through masters with a metastore, and the proof that they took effect.
 
 The metastore makes the change. A leader acknowledges the change after its listener has read the
-event, even if it could not apply the event (KUDU-2475). A leader that loses its leadership in the
-meantime reads no event, but acknowledges as well. An acknowledgement alone therefore proves nothing
-about Kudu's own catalog.
+event, even if it could not apply the event (KUDU-2475). A leader that loses its leadership
+meanwhile reads no event, but acknowledges as well. An acknowledgement alone therefore proves
+nothing about Kudu's own catalog.
 
 For a proof, the client then reads the table by its id, from the same master and in the same term.
-If the table is still there, or lacks its new name, the outcome of the change is unknown: it may
-take effect later, or never. The outcome is also unknown if a renamed table is gone (an event may
-have dropped it under its old name), and if the id of a dropped table is not certain.
+The outcome of the change is unknown in four cases: the table is still there; it lacks its new name;
+it is gone after a rename, perhaps dropped under its old name; or the id of the dropped table is not
+certain.
 
-Masters make creates and other alters themselves. If the metastore fails such a request, the master
-wrote nothing before, so Kudu's catalog is certainly unchanged.
+Masters make creates and other alters themselves, after the metastore. If the metastore fails such a
+request, Kudu's catalog is certainly unchanged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Frames of Kudu's RPC, and the handshake that opens a connection (Kudu's own page `rpc.md`).
 
-A client first sends `GREETING`. After that, each frame consists of its length (4 bytes, big-endian)
-and two protobuf messages, a header and a body. Each message follows its own length, a varint. An
-answer may end with *sidecars*: raw bytes, such as rows, whose offsets are in the header. The
-handshake names the user by SASL PLAIN without a password, which servers without authentication
-accept.
+A client first sends `GREETING`. Each frame then consists of its length (4 bytes, big-endian) and
+two protobuf messages, a header and a body. Each message follows its own length, a varint. An answer
+may end with *sidecars*: raw bytes, such as rows, whose offsets are in the header. The handshake
+names the user by SASL PLAIN without a password, which servers without authentication accept.
 
 The gateway (`targets.apache_kudu.gateway`) uses the server's side: `read_request` and the frames of
 answers.
@@ -53,7 +52,7 @@ class Step:
 
 
 class RowsId(NamedTuple):
-    """The id under which a server executes a write only once (Kudu's `RequestIdPB`)."""
+    """The id of a write, which a server executes only once (Kudu's `RequestIdPB`)."""
 
     client_id: str
     seq_no: int
@@ -62,7 +61,7 @@ class RowsId(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request as a server reads it; `timeout_ms` is 0 if the client waits without a limit."""
+    """A request as a server reads it. `timeout_ms` is 0 if the client waits without a limit."""
 
     call_id: int
     service: str

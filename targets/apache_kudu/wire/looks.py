@@ -1,10 +1,11 @@
-"""Looks at real Kudu servers, for clients whose own answers say less than the checkers need.
+"""Looks: read-only requests that learn what another client's answers do not say.
 
-A look is a request that changes nothing (`Looker`). `Leads` watches in which term each server leads
-which Raft groups. Terms never decrease on a server. So if a look before another client's request
-and a look after the answer show the same term, the answer was given in that term (`Leads.proven`).
-If two looks overlap and the older one ends last, the recorded start of a lead is too late. That can
-only prove less.
+`Looker` makes looks. `Leads` watches in which term each server leads which Raft groups. Terms never
+decrease on a server. So if a look before a request and a look after its answer show the same term,
+the answer was given in that term (`Leads.proven`).
+
+If two looks overlap and the older one ends last, the recorded start of a lead is too late. Then
+less is proven, but never anything wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Looker(WireRpc):
     """A client that only makes looks. Addresses have the form "node:port"."""
 
     async def leads(self, address: str, group: str | None = None) -> dict[str, Lead]:
-        """Map a server's Raft groups (or one of them) to their leads. Raises `RpcError`."""
+        """Return the server's role and term in its Raft groups, or in one. Raises `RpcError`."""
         session = await self._session_for(address, LOOK_S)
         asked = {"dest_uuid": session.uuid, "tablet_ids": [group] if group else []}
         reply = await session.ask(GET_CONSENSUS_STATE, asked)
@@ -69,7 +70,7 @@ class Looker(WireRpc):
     async def version(
         self, address: str, *, name: str | None = None, table_id: str | None = None
     ) -> Version | None:
-        """Return the version of a table, by name or id, if the master at `address` states it."""
+        """Return a table's version by name or id, if the master at `address` reports it."""
         try:
             session = await self._session_for(address, LOOK_S)
             if table_id is not None:
@@ -80,7 +81,7 @@ class Looker(WireRpc):
 
 
 class Leads:
-    """The terms in which servers lead, by address and Raft group, as looks have shown them."""
+    """The terms in which servers lead, by address and Raft group, as looks have shown."""
 
     def __init__(self, looker: Looker, clock: Clock) -> None:
         self._looker = looker
@@ -90,7 +91,7 @@ class Leads:
         self._looked = asyncio.Event()
 
     async def watch(self, address: str) -> None:
-        """Look at a server again and again, until the task is cancelled."""
+        """Look at a server periodically, until the task is cancelled."""
         while True:
             await self._look(address)
             self._looked.set()
@@ -126,7 +127,6 @@ class Leads:
         return after if before == after and since_ns <= sent_ns else None
 
     async def _look(self, address: str, group: str | None = None) -> dict[str, Lead]:
-        """Look at one group of a server, or at all of them, and remember new leads."""
         try:
             leads = await self._looker.leads(address, group)
         except (RpcError, KeyError, WireFormatError):

@@ -18,7 +18,7 @@ from targets.kudu.consensus import messages as raft
 from targets.kudu.rpc import RpcConnectionError
 
 HostOf = Callable[[str], Awaitable[Values]]
-"""Finds the host and port that the server at "node:port" advertises."""
+"""A function that returns the host and port that the server at "node:port" advertises."""
 _MEMBER_TYPES: Final = {0: "NON_VOTER", 1: "VOTER"}
 MEMBER_NUMBERS: Final = {name: number for number, name in _MEMBER_TYPES.items()}
 _HEALTH: Final = {
@@ -47,7 +47,7 @@ _REFUSED: Final = {
 async def connect_to_master(
     s: Session, request: m.ConnectToMasterRequest
 ) -> m.ConnectToMasterResponse:
-    """Ask a master for its role. The term in the answer is from just before that."""
+    """Ask a master for its role. The term in the answer was read just before the role."""
     del request
     consensus = await s.consensus()
     reply = await s.ask(w.CONNECT_TO_MASTER)
@@ -66,9 +66,9 @@ async def get_master_registration(
 ) -> m.GetMasterRegistrationResponse:
     """Ask a master for its registration, its Raft role, and the members that it knows.
 
-    Role and term come from one look at its Raft state. The registration also has a role, but a
-    second look could combine that role with a later term: a deposed leader would seem to lead in
-    the term of its successor.
+    Role and term come from one answer about its Raft state. The role in the registration is not
+    used: combined with a later term, it could make a deposed leader seem to lead in the term of its
+    successor.
     """
     del request
     reply = await s.ask(w.GET_MASTER_REGISTRATION)
@@ -90,9 +90,9 @@ async def get_master_registration(
 
 
 async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMastersResponse:
-    """Ask a leading master for the masters; the revision is the index of their configuration.
+    """Ask a leading master for the masters. The revision is the index of their configuration.
 
-    Any master would answer, but only a master that is ready to lead knows all committed changes.
+    Any master would answer, but only a leader that is ready knows all committed changes.
     """
     del request
     connected = await s.ask(w.CONNECT_TO_MASTER)
@@ -116,9 +116,9 @@ async def list_masters(s: Session, request: m.ListMastersRequest) -> m.ListMaste
 def _named(
     entries: Sequence[m.MasterEntry], peers: Sequence[m.PeerConfig]
 ) -> tuple[m.MasterEntry, ...]:
-    """Give names to the masters that did not answer the leader.
+    """Complete the entries of masters that did not answer the leader.
 
-    Their entries contain only an error, so they must be the members that no other entry names.
+    Such an entry contains only an error. It must belong to a member that no other entry names.
     Raises `RpcConnectionError` if the numbers of entries and members differ.
     """
     stated = {entry.uuid for entry in entries if entry.uuid}
@@ -256,7 +256,7 @@ async def leader_step_down(
 async def bulk_change_config(
     s: Session, request: raft.BulkChangeConfigRequest
 ) -> raft.ChangeConfigResponse:
-    """Ask a group's leader for several membership changes; new members must be known servers."""
+    """Ask a group's leader for several membership changes. New members must be known servers."""
     changes = []
     for change in request.changes:
         peer = change.peer
@@ -289,7 +289,7 @@ def _role(reply: Values, missing: str = "FOLLOWER") -> str:
 
 
 def peer_values(peer: m.PeerConfig, where: Values | None) -> Values:
-    """Encode a member of a Raft group; `where` is the host and port that others dial."""
+    """Encode a member of a Raft group. `where` is the host and port at which it is reached."""
     return {
         "uuid": peer.uuid,
         "member_type": MEMBER_NUMBERS[peer.member_type],

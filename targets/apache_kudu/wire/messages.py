@@ -1,7 +1,8 @@
-"""The headers of Kudu's RPC, and messages that several methods share, with the fields in use.
+"""The headers of Kudu's RPC, and messages that several methods share.
 
-Numbers of fields follow Kudu 1.16 to 1.18: `rpc/rpc_header.proto`, `common/common.proto`,
-`common/wire_protocol.proto` and `consensus/metadata.proto`.
+Only the fields in use are declared. Their numbers are taken from Kudu 1.16 to 1.18:
+`rpc/rpc_header.proto`, `common/common.proto`, `common/wire_protocol.proto` and
+`consensus/metadata.proto`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The methods of Kudu's servers that the client calls, with the fields that it needs.
 
-Numbers of fields follow Kudu 1.16 to 1.18: `consensus/consensus.proto`, `master/master.proto`,
+Field numbers are taken from Kudu 1.16 to 1.18: `consensus/consensus.proto`, `master/master.proto`,
 `tserver/tserver.proto` and `server/server_base.proto`.
 """
 

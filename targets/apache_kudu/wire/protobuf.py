@@ -1,7 +1,7 @@
 """A codec for protobuf messages that are declared as tables of fields.
 
 `encode` and `decode` convert between plain dicts and bytes. A `Message` lists the fields that the
-client uses; decoding skips all other fields, so newer servers may send more. Only the encodings of
+client uses. Decoding skips all other fields, so newer servers may send more. Only the encodings of
 Kudu's RPC are supported: varints, 64-bit fixed numbers, and texts, bytes and messages with a
 length. A decoded dict has the fields that were present; a repeated field is always present, as a
 list.
@@ -25,7 +25,7 @@ _DEPTH_MAX: Final = 32
 
 
 class WireFormatError(ValueError):
-    """The bytes do not form a message, or not the expected one."""
+    """The bytes are not a message, or not the expected one."""
 
 
 class Kind(enum.Enum):

@@ -2,13 +2,13 @@
 
 A written row consists of a byte for the kind of operation, a bitmap of the columns that the row
 sets, a bitmap of its nulls (only if the schema has a nullable column), and the cells that are set
-and not null, in little-endian order. The cell of a text is 8 bytes for its offset in a second
-buffer, and 8 bytes for its length (`common/row_operations.cc`).
+and not null, in little-endian order. A text's cell has 8 bytes for its offset in a second buffer,
+and 8 bytes for its length (`common/row_operations.cc`).
 
 A scanned row has a cell for every column of the projection. If the projection has a nullable
 column, a bitmap of the row's nulls follows (`common/wire_protocol.cc`).
 
-Clients `pack` writes and `unpack` scanned rows; servers `read_operations` and `pack_rows`.
+Clients `pack` writes and `unpack` scanned rows. Servers `read_operations` and `pack_rows`.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def type_name(number: int) -> str:
 
 
 class PackedRows(NamedTuple):
-    """Encoded rows, and the buffer that holds their texts."""
+    """Encoded rows, and the buffer with their texts."""
 
     rows: bytes
     indirect_data: bytes
 
 
 def pack(columns: Sequence[Column], operations: Iterable[RowOperation]) -> PackedRows:
-    """Encode writes of rows; each key has the values of the key columns among `columns`, in order.
+    """Encode writes of rows. Each key has the values of the key columns, in order.
 
     Raises `WireFormatError` for a value of an unknown column.
     """
@@ -196,7 +196,6 @@ def _width(column: Column) -> int:
 
 
 def _bit(data: bytes, begin: int, position: int) -> bool:
-    """Return the bit at `position` in the bitmap that begins at `begin`."""
     return bool(data[begin + position // 8] >> (position % 8) & 1)
 
 

@@ -2,8 +2,8 @@
 
 `WireRpc` replaces `targets.kudu.rpc.RpcClient`. The bundled clients run over it unchanged, and so
 classify, retry and record as they do on the bundled target. Each call translates one request into
-calls of Kudu's own RPC, all to the same server and within one deadline, and combines their answers
-into one. Only one of these calls is the request itself, sent at most once; the others only read.
+calls of Kudu's own RPC, all to the same server and within one deadline, and combines their answers.
+Only one of these calls is the request itself, sent at most once. The others only read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from targets.kudu.rpc import (
 
 T = TypeVar("T")
 LOOK_S: Final = 0.5
-"""Time limit of one look, so that a server that does not answer holds up nothing."""
+"""Time limit of one look, so that a server that does not answer causes no long wait."""
 _DIAL_S: Final = 2.0
 """Time limit of an attempt to connect, so that a new attempt begins soon after a partition."""
 _IN_ONE_TERM: Final[Mapping[type, Callable[[Session, Any], Awaitable[m.MasterResponse]]]] = {
@@ -51,7 +51,7 @@ _IN_ONE_TERM: Final[Mapping[type, Callable[[Session, Any], Awaitable[m.MasterRes
     m.ListTablesRequest: tables.list_tables,
     m.RemoveMasterRequest: members.remove_master,
 }
-"""Requests that only a leading master answers; their answers get the term."""
+"""Requests that only a leading master answers. Their answers get the term."""
 _PLAIN: Final[Mapping[type, Callable[[Session, Any], Awaitable[Any]]]] = {
     m.ConnectToMasterRequest: members.connect_to_master,
     m.GetMasterRegistrationRequest: members.get_master_registration,
@@ -66,8 +66,9 @@ _PLAIN: Final[Mapping[type, Callable[[Session, Any], Awaitable[Any]]]] = {
 class WireRpc:
     """A client for Kudu's RPC, with one connection per address (`targets.kudu.rpc.Caller`).
 
-    `names` maps the uuids of servers to "node:port" and may grow. Servers identify themselves by
-    addresses that clients may not know, so answers give the addresses in `names` instead.
+    `names` maps the uuids of servers to "node:port" and may grow. Clients may not know the
+    addresses by which servers identify themselves, so answers give the addresses in `names`
+    instead.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class WireRpc:
         user: str = "root",
         hms: bool = False,
     ) -> None:
-        """Create a client that calls as `user`; admin calls need the user who runs the servers.
+        """Create a client that calls as `user`. Only the user who runs the servers is an admin.
 
         `hms` means that the masters have a metastore.
         """
@@ -143,7 +144,7 @@ class WireRpc:
         return await work(await self._session_for(address, timeout_s))
 
     async def advertised(self, address: str, *, timeout_s: float = LOOK_S) -> str | None:
-        """Return the "host:port" that a master gives to other programs, if it answers."""
+        """Return the "host:port" that a master advertises to other programs, if it answers."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             host = await self._host_of(address, deadline=deadline)
@@ -154,9 +155,9 @@ class WireRpc:
     async def learn_advertised(
         self, addresses: Iterable[str], known: dict[str, str], *, timeout_s: float = LOOK_S
     ) -> None:
-        """Add the missing ones of `addresses` to `known`, which maps advertised addresses to them.
+        """Add the missing ones of `addresses` to `known`, by their advertised addresses.
 
-        A master that does not answer stays missing.
+        A master that does not answer remains missing.
         """
         learned = set(known.values())
         missing = [address for address in addresses if address not in learned]
@@ -175,7 +176,7 @@ class WireRpc:
         return host
 
     def close(self) -> None:
-        """End all connections; their unanswered calls fail with `RpcConnectionError`."""
+        """End all connections. Their unanswered calls fail with `RpcConnectionError`."""
         self._closed = True
         for task in self._dials.values():
             task.cancel()

@@ -1,9 +1,8 @@
 """The calls of one operation to one server, up to a deadline, and the proof of their term.
 
-Kudu's answers name neither the term nor the leader. But the term of a Raft group never decreases on
-a server, even across restarts. So if two looks at the server's consensus state show the same term,
-a request between them ran in that term (`in_one_term`). The first look may come from an earlier
-request.
+Kudu's answers contain neither the term nor the leader. But the term of a Raft group never decreases
+on a server, even across restarts. If the term is read before and after a request and is the same,
+the request ran in that term (`in_one_term`). The first reading may come from an earlier request.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from targets.kudu.messages import (
 from targets.kudu.rpc import RpcConnectionError, RpcError, RpcTimeoutError
 
 _HELD_MAX: Final = 10_000
-"""Maximum number of remembered tables, tablets and groups; the oldest are forgotten."""
+"""Maximum number of remembered tables, tablets and groups. The oldest are forgotten."""
 _NO_LEADER: Final = (
     MasterErrorCode.NOT_THE_LEADER,
     MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
@@ -48,11 +47,12 @@ class Lead(NamedTuple):
 
 
 class Memory:
-    """Facts that one client learned from answers. They save requests; rows also need them."""
+    """Facts that one client learned from answers. They save requests, and rows need them."""
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[Column, ...]] = {}  # by table id
-        self.applied: dict[str, tuple[Column, ...]] = {}  # by tablet id, for lagging tablets
+        # by tablet id, for tablets whose schema lags behind the table's
+        self.applied: dict[str, tuple[Column, ...]] = {}
         self.tables: dict[str, str] = {}  # table ids by tablet id
         self.leads: dict[tuple[str, str], Lead] = {}  # by uuid of the server, and tablet id
         self.hosts: dict[str, Values] = {}  # the addresses that servers advertise, by uuid
@@ -82,7 +82,7 @@ def remember(held: dict[K, T], key: K, value: T) -> None:
 
 
 class Session:
-    """The calls of one operation on one server; `names` maps uuids to "node:port"."""
+    """The calls of one operation on one server. `names` maps uuids to "node:port"."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class Session:
     # --- terms -------------------------------------------------------------------------------
 
     async def raft(self, group: str = SYSTEM_TABLET_ID, *, health: bool = False) -> Reply:
-        """Ask about a Raft group (by default, the masters'), and remember its lead."""
+        """Ask about a Raft group (by default, the masters'), and remember the server's role."""
         request = {
-            "dest_uuid": self.uuid,  # without this field, servers log an error per request
+            "dest_uuid": self.uuid,  # otherwise, servers log an error per request
             "tablet_ids": [group],
             "report_health": 2 if health else 1,
         }
@@ -145,7 +145,7 @@ class Session:
         return state_of(await self.raft(group), group) or {}
 
     def lead_in(self, consensus: Values) -> Lead:
-        """Return this server's lead, according to its consensus state of a Raft group."""
+        """Return this server's role and term, from its consensus state of a Raft group."""
         leads = consensus.get("leader_uuid", "") == self.uuid
         return Lead(int(consensus.get("current_term", 0)), leads)
 
@@ -155,7 +155,7 @@ class Session:
         return self.memory.leads[self.uuid, group]
 
     async def last_lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
-        """Return the last known lead if this server led then; otherwise ask again."""
+        """Return the last known lead if this server led then. Otherwise ask again."""
         last = self.memory.leads.get((self.uuid, group))
         return last if last is not None and last.leads else await unsent(self.lead(group))
 
@@ -164,8 +164,8 @@ class Session:
     ) -> tuple[T, Lead]:
         """Return the answer of `ask`, and the lead in which it was given.
 
-        Raises an `RpcError` with `sent` if the term changed meanwhile, because the answer may be of
-        either term. An answer that says nothing about the group's state needs no term.
+        Raises an `RpcError` with `sent` if the term changed meanwhile, because the answer may
+        belong to either term. An answer that says nothing about the group's state needs no term.
         """
         before = await self.last_lead(group)
         answer = await ask()
@@ -186,7 +186,6 @@ class Session:
 
 
 def _is_of_no_term(answer: object) -> bool:
-    """Whether the answer is an error that is not a leader's decision."""
     error = getattr(answer, "error", None)
     if not isinstance(error, MasterError | TabletError):
         return False

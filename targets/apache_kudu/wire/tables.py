@@ -1,13 +1,13 @@
 """Requests about tables, as masters of real Kudu execute them.
 
-Answers of real masters say less than answers of bundled masters: most have no table id, and only
+Answers of real masters lack fields of the bundled ones: most have no table id, and only
 IsAlterTableDone has a schema version. Further calls of the same master supply the missing values,
-but only if they are certain; otherwise the answer stays without them:
+but only if they are certain:
 
 * **The id of a table that is read or deleted.** The master is first asked for the id of the name,
   and then for the table with this id *and* this name, which it refuses if the two do not match.
 * **The version of a schema.** GetTableSchema answers with the schema that all tablets have applied.
-  It is asked between two calls of IsAlterTableDone for the same id (`shown_versions`).
+  It is called between two calls of IsAlterTableDone for the same id (`shown_versions`).
 * **The version that an alter made.** If the versions before and after an acknowledged alter differ
   by one, no other change came between, since every change makes a version.
 """
@@ -31,7 +31,7 @@ from targets.kudu import messages as m
 from targets.kudu.rpc import RpcError
 
 UNSTATED: Final = -1
-"""A schema version that the answer does not state."""
+"""The schema version in an answer that does not contain it."""
 _ROUNDS_MAX: Final = 3
 ROLES: Final = {0: "FOLLOWER", 1: "LEADER", 2: "LEARNER", 3: "NON_PARTICIPANT"}
 ROLE_NUMBERS: Final = {name: number for number, name in ROLES.items()}
@@ -52,8 +52,8 @@ class Version(NamedTuple):
 def shown_versions(before: Version, after: Version) -> tuple[int, int]:
     """Return the (applied, committed) versions of a schema that was read between two looks.
 
-    Versions only grow. While a table is being altered, masters show the schema that was applied
-    before the first of the unfinished alters. `UNSTATED` is returned for an uncertain version.
+    Versions only grow. While a table is being altered, masters show the schema from before the
+    first of the unfinished alters. `UNSTATED` is returned for an uncertain version.
     """
     if before.table_id != after.table_id:
         return UNSTATED, UNSTATED
@@ -77,7 +77,7 @@ async def create_table(s: Session, request: m.CreateTableRequest) -> m.CreateTab
         "name": request.name,
         "schema": {"columns": [column_values(column) for column in request.schema.columns]},
         "partition_schema": {
-            # One bucket means no hash partitioning, which Kudu expects as a schema without hashes.
+            # One bucket means no hash partitioning. Kudu expects an empty list then.
             "hash_schema": [] if buckets == 1 else [hashes],
             "range_schema": {"columns": [{"name": name} for name in hashed.range_columns]},
         },
@@ -90,7 +90,7 @@ async def create_table(s: Session, request: m.CreateTableRequest) -> m.CreateTab
 
 
 async def delete_table(s: Session, request: m.DeleteTableRequest) -> m.DeleteTableResponse:
-    """Delete a table by id and name, or by name alone if the id keeps changing."""
+    """Delete a table by id and name. If the name's id keeps changing, delete it by name alone."""
     table = _table(request.table)
 
     async def delete(which: Values) -> Reply:
@@ -114,7 +114,7 @@ async def alter_table(s: Session, request: m.AlterTableRequest) -> m.AlterTableR
     error, ident = master_error(reply), reply.get("table_id", "")
     version = UNSTATED
     if error is None and before is not None and before.table_id == ident:
-        # The alter was acknowledged, so failures after it prove nothing.
+        # The alter was acknowledged, so a later failure proves nothing about it.
         with contextlib.suppress(RpcError):
             after = await version_of_id(s, ident)
             if after is not None and after.number == before.number + 1:
@@ -228,7 +228,8 @@ async def get_table_locations(
 def states_ends(bounds: Sequence[tuple[bytes, bytes]]) -> bool:
     """Whether a table's tablets have bounds at the ends of the key space, as since Kudu 1.17.
 
-    With n hash buckets and no ranges, the first then starts at bucket 0, and the last ends at n.
+    With n hash buckets and no ranges, the first tablet then starts at bucket 0, and the last ends
+    at n.
     """
     ends = tuple(bucket.to_bytes(4, "big") for bucket in (0, len(bounds)))
     return bool(bounds) and (bounds[0][0], bounds[-1][1]) == ends
@@ -327,7 +328,7 @@ def _step(step: m.AlterStep) -> Values:
 def read_schema(schema: Values) -> m.Schema:
     """Decode a schema.
 
-    Raises `WireFormatError` for a column without a name, or without a supported type.
+    Raises `WireFormatError` for a column without a name or with an unsupported type.
     """
     return m.Schema(tuple(map(_read_column, schema.get("columns", ()))))
 

@@ -4,23 +4,22 @@ The bundled clients name columns by id. Real servers want names and types, which
 remembers from the table's schema. A scan is read to its end within one call, so that its answer has
 all rows of the tablet in key order.
 
-A real server answers READ_LATEST in any role, with the writes that it has applied. A new leader may
-not have applied the last writes of its predecessor (measured on 1.18.1: for hundreds of
-milliseconds). A read that wants the leader's answer is therefore a snapshot at the leader's present
-time, which waits for these writes. The read is made between two looks at the server's consensus
-state, and is refused as NOT_THE_LEADER unless the server leads in both, in the same term. As on the
-bundled target in the profile `modern`, that leader may have been deposed without knowing it.
+**The latest state.** A real server answers READ_LATEST in any role, with the writes that it has
+applied. A new leader may lack the last writes of its predecessor (for hundreds of milliseconds,
+measured on 1.18.1). A read that wants the leader's answer is therefore a snapshot at the leader's
+present time, which waits for these writes. The answer is refused as NOT_THE_LEADER unless the
+server leads before and after the read, in the same term.
 
-Without leases, a deposed leader that does not know it also answers snapshots of the present. They
-lack the writes of the next leader, so they are not repeatable (`consensus/time_manager.h`; measured
-on 1.18.1 for as long as the leader was cut off). No permit covers this. An answer from a leader
-therefore counts only if a majority of the tablet's voters has no later term afterwards
-(`is_confirmed`). Otherwise the attempt is recorded as unconfirmed, and another replica is asked.
-The same holds for a follower that still hears from such a leader; this takes five voters, since the
-next leader needs a majority elsewhere.
+**Deposed leaders.** Without leases, a deposed leader that does not know it also answers snapshots
+of the present. They lack the writes of the next leader, so they are not repeatable
+(`consensus/time_manager.h`; measured on 1.18.1 for as long as the leader was cut off). No permit
+covers this. An answer from a leader therefore counts only if a majority of the tablet's voters has
+no later term afterwards (`is_confirmed`). Otherwise the attempt is recorded as unconfirmed, and
+another replica is asked. The same holds for a follower that still hears from such a leader. This
+takes five voters, since the next leader needs a majority elsewhere.
 
-Kudu's snapshot at a time has the writes before this time, while the bundled clients mean the writes
-up to and including it. The timestamps of snapshots therefore differ by one on the wire.
+**Timestamps.** Kudu's snapshot at a time has the writes before this time, while the bundled clients
+mean the writes up to and including it. This client therefore adds or subtracts one.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from targets.kudu import messages as m
 from targets.kudu.rpc import RpcConnectionError, RpcError
 
 Peer = Callable[[str], Awaitable[Session]]
-"""Opens a session with the server at "node:port", within the deadline of the same operation."""
+"""A function that opens a session with the server at "node:port", within the same deadline."""
 PAGES_MAX: Final = 10_000
 _VOTER: Final = 1
 _STALE_FOLLOWER_VOTERS: Final = 5
@@ -69,7 +68,7 @@ DATA_STATES: Final = {0: "COPYING", 1: "READY", 2: "DELETED", 3: "TOMBSTONED"}
 async def write(
     s: Session, request: m.WriteRequest, attempt_no: int, client: str
 ) -> m.WriteResponse:
-    """Write rows under the request's id, which the id of `client` makes unique across runs."""
+    """Write rows under the request's id. The id of `client` makes it unique across runs."""
     columns = s.memory.columns_of(request.tablet_id)
     try:
         packed = pack(columns, request.operations)
@@ -111,7 +110,7 @@ def _is_mismatch(response: m.TabletResponse) -> bool:
 
 
 async def _learn_applied(s: Session, tablet_id: str) -> None:
-    """Learn a tablet's columns from its server, after a column was added or dropped."""
+    """Ask a server for a tablet's columns, after a column was added or dropped."""
     reply = await s.ask(w.LIST_TABLETS, {"need_schema_info": True})
     for each in reply["tablets"]:
         if each["status"]["tablet_id"] == tablet_id and "schema" in each:
@@ -198,7 +197,6 @@ async def is_confirmed(s: Session, tablet_id: str, lead: Lead, peer: Peer) -> bo
 
 
 async def _term_at(peer: Peer, address: str, tablet_id: str) -> int:
-    """Return the term of a tablet at another server, or 0 if it does not answer."""
     try:
         return (await (await peer(address)).lead(tablet_id)).term
     except RpcError:
@@ -248,7 +246,7 @@ async def _scan_once(s: Session, request: m.ScanRequest) -> m.ScanResponse:
 
 
 async def _pages(s: Session, new: Values) -> list[Reply]:
-    """Return all pages of a scan; an error ends them."""
+    """Return all pages of a scan. An error ends them."""
     values: Values = {"new_scan_request": new, "call_seq_id": 0, "batch_size_bytes": _BATCH_BYTES}
     pages: list[Reply] = []
     while len(pages) < PAGES_MAX:
