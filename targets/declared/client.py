@@ -1,7 +1,7 @@
 """One client process of a declared system.
 
 The client keeps one session with one node. After a failure it moves on to the next node, unless it
-is pinned. If the failed attempt sent nothing, the client first pauses: a dead node refuses
+is pinned. If the failed attempt sent nothing, the client first pauses. A dead node refuses
 connections at once, and without a pause such failures would use up the workload's rate. An
 operation fails (`fail`) if the client sent no request that may have an effect. Otherwise its
 outcome is unknown (`info`).
@@ -69,7 +69,7 @@ class DeclaredClient:
             await self.close()
             raise
         attempts = () if session is None else tuple(session.attempts)
-        # no session: the connection failed, or the node refused it
+        # without a session, the connection failed or the node refused it
         if session is None and error is not None:
             end = self._env.clock.monotonic_ns()
             attempts = (Attempt(address.node, start, end, error),)

@@ -2,7 +2,7 @@
 
 In the vocabulary `logs`, a client is assigned keys and polls them from their beginning. The file's
 template for a poll reads one key from an offset on, so this module keeps the next offset of each
-client and key. A poll that fails moves no offset.
+client and key. A poll that fails changes no offset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from targets.declared.protocols import MalformedError
 __all__ = ["Consumers"]
 
 Messages = Callable[[str, int], Awaitable[Any]]
-"""Reads the messages of a key from an offset on: a list of pairs, or null."""
+"""A function that reads the messages of a key from an offset on: a list of pairs, or null."""
 
 
 class Consumers:
@@ -29,13 +29,13 @@ class Consumers:
         self._next[process] = dict.fromkeys(keys, 0)
 
     async def poll(self, process: int, messages: Messages) -> dict[str, list[Any]]:
-        """Return the next messages of the client's keys; raises `MalformedError`."""
+        """Return the next messages of the client's keys. Raises `MalformedError`."""
         places = self._next.get(process, {})
         answer: dict[str, list[Any]] = {}
         following: dict[str, int] = {}
         for key, offset in places.items():
             answer[key] = _checked(key, await messages(key, offset))
-            # Offsets that do not rise are for the checker to judge.
+            # The checker judges offsets that do not rise.
             following[key] = answer[key][-1][0] + 1 if answer[key] else offset
         places.update(following)
         return answer

@@ -1,6 +1,6 @@
 """A TOML file whose errors name the file, the line number, and the line's text.
 
-`tomllib` gives no positions. To find a key, this module parses prefixes of the file: the shortest
+`tomllib` gives no positions. To find a key, this module parses prefixes of the file. The shortest
 prefix that is valid TOML and has the key ends at the last line of the key's value. This is slow,
 but it is only done for an error, and files are short.
 """
@@ -36,10 +36,10 @@ TYPES: Final = {
     "object": "a table",
     "str": "a text",
 }
-"""Names for types in TOML files, by their names in msgspec's messages."""
+"""The names of types that users know, by the names in msgspec's messages."""
 
 Path = tuple[str | int, ...]
-"""The keys, and the indexes of arrays, that lead to a value."""
+"""The keys and array indexes that lead to a value."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -61,7 +61,7 @@ class Document:
     """The text of a TOML file and its values."""
 
     def __init__(self, name: str, text: str) -> None:
-        """Parse the text; raises `UsageError`. Errors refer to the file as `name`."""
+        """Parse the text. Raises `UsageError`. Errors refer to the file as `name`."""
         self.name, self.text = name, text
         if len(text) > CHARACTERS_MAX:
             raise UsageError(
@@ -88,7 +88,7 @@ class Document:
         )
 
     def error(self, path: Path, what: str) -> UsageError:
-        """Return an error that quotes the line of the value at `path`, or of what contains it."""
+        """Return an error that quotes the line of the value at `path`, or of its nearest parent."""
         for length in range(len(path), 0, -1):
             number = self._line_of(path[:length])
             if number is not None:
@@ -103,7 +103,7 @@ class Document:
         return self.error(tuple(key[1].split(".")), str(error))
 
     def converted(self, value: object, kind: type[S], path: Path) -> S:
-        """Decode the value at `path`; raises `UsageError` for a wrong type or an unknown key."""
+        """Decode the value at `path`. Raises `UsageError` for a wrong type or an unknown key."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
@@ -137,7 +137,7 @@ class Document:
 
     @staticmethod
     def _first_of(lines: Sequence[str], before: int, last: int) -> int:
-        """Return the line where a value begins: the first with content after line `before`.
+        """Return the line where a value begins: the first line with content after line `before`.
 
         The value ends in line `last`.
         """

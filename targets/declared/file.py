@@ -1,8 +1,8 @@
 """The declaration of a system: a TOML file, decoded to structs and checked before anything starts.
 
 `docs/your-system.md` explains the keys. At the top level, a declaration may also contain the keys
-of `harness.toml`, which the command line reads (`harness.cli.project`). One file can therefore be
-both.
+of `harness.toml`, which the command line reads (`harness.cli.project`). So one file can have both
+roles.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULTS: Final = frozenset(
         *("rate", "concurrency", "jobs", "known", "system"),
     }
 )
-"""The keys of `harness.toml`, which say nothing about the system itself."""
+"""The keys of `harness.toml`, which do not describe the system itself."""
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -48,7 +48,7 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Each(_Table, frozen=True, kw_only=True):
-    """A text that is filled once per node; `between` joins the results."""
+    """A text that is filled in for each node. `between` joins the results."""
 
     each: str
     between: str = ","
@@ -86,7 +86,7 @@ class NodeTable(_Table, frozen=True, kw_only=True):
 
 
 class Client(_Table, frozen=True, kw_only=True):
-    """The keys of the table `[client]` that all protocols share; the protocol reads the others."""
+    """The keys of the table `[client]` that all protocols share. The protocol reads the others."""
 
     protocol: str
     port: int | None = None
@@ -121,10 +121,10 @@ class Declaration(_Table, frozen=True, kw_only=True):
 
 
 class Declared:
-    """A declaration, together with its document and its folder."""
+    """A declaration, with its document and its folder."""
 
     def __init__(self, document: Document, folder: Folder) -> None:
-        """Decode the document; raises `UsageError`."""
+        """Decode the document. Raises `UsageError`."""
         self.document, self.folder = document, folder
         values = {
             key: value
@@ -178,7 +178,7 @@ def _check_keys(document: Document, values: Mapping[str, Any]) -> None:
 
 
 def from_disk(path: Path) -> Declared:
-    """Read a declaration; raises `UsageError`."""
+    """Read a declaration. Raises `UsageError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -194,7 +194,7 @@ def from_disk(path: Path) -> Declared:
 
 
 def from_case(text: str) -> Declared:
-    """Read a declaration from the text that a case keeps; raises `UsageError`."""
+    """Read a declaration from the text that a case keeps. Raises `UsageError`."""
     document = Document("the case's declaration", text)
     kept = document.converted(document.values.get(KEPT, {}), Kept, (KEPT,))
     document.name = kept.file
@@ -202,7 +202,7 @@ def from_case(text: str) -> Declared:
 
 
 def as_text(declared: Declared) -> str:
-    """Return the text that a case keeps: the declaration, and everything that was read for it."""
+    """Return the text that a case keeps: the declaration, and the files that it read."""
     if KEPT in declared.document.values:
         return declared.document.text
     return bundled(declared.document.text, declared.folder.kept(declared.document.name))

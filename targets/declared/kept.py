@@ -1,9 +1,10 @@
 """The files that a declaration reads, either from disk or from a case.
 
-When a case is made, the content of every file that the declaration reads is appended to the
-declaration's text, in the table `[kept]`. The result is one TOML document. The case then needs no
-file on disk, a changed file changes no stored case, and line numbers stay the same. Only the build
-context of an image stays on disk: the case has its digest, and refuses a context with another one.
+When a case is created, the content of every file that the declaration reads is appended to the
+declaration's text, in the table `[kept]`. The result is one TOML document, in which line numbers
+stay the same. The case then needs no file on disk, and a changed file does not change a stored
+case. Only the build context of an image stays on disk: the case has its digest, and refuses a
+changed context.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ class Folder:
         return self._kept is not None
 
     def at(self, name: str) -> Path:
-        """The path of a file that the declaration names, relative to its folder or absolute."""
+        """Return the path of a file that the declaration names, relative or absolute."""
         return Path(os.path.normpath(self.path / name))
 
     def text(self, name: str) -> str:
-        """Return the content of a text file; raises `UsageError`."""
+        """Return the content of a text file. Raises `UsageError`."""
         text = self.optional_text(name)
         if text is None:
             raise UsageError(
@@ -114,7 +115,7 @@ class Folder:
         return bool(self.files_below(name, must_exist=False))
 
     def files_below(self, name: str, *, must_exist: bool = True) -> dict[str, str]:
-        """Map the paths below a folder to the names of its files; a single file has the path "".
+        """Map each path below a folder to the file's name. A single file has the path "".
 
         Raises `UsageError` if nothing exists under this name.
         """
@@ -135,7 +136,7 @@ class Folder:
         return below
 
     def variable(self, name: str) -> str | None:
-        """Return an environment variable of the shell in which the case was made."""
+        """Return an environment variable of the shell in which the case was created."""
         if name not in self._variables and self._kept is None:
             shell = os.environ.get(name)
             self._variables[name] = False if shell is None else shell
@@ -143,7 +144,7 @@ class Folder:
         return value if isinstance(value, str) else None
 
     def context(self, name: str) -> Path:
-        """Return the folder of a Dockerfile, which must not have changed since the case was made.
+        """Return the folder of a Dockerfile, which must be unchanged since the case was created.
 
         Raises `UsageError` if it has changed, or if it has no Dockerfile.
         """
@@ -162,7 +163,7 @@ class Folder:
         return path
 
     def kept(self, file: str) -> Kept:
-        """Return everything that has been read so far."""
+        """Return everything that was read so far."""
         return Kept(
             file=file,
             folder=str(self.path),
@@ -207,5 +208,5 @@ def bundled(text: str, kept: Kept) -> str:
 
 
 def _quoted(value: str | bool) -> str:
-    """Encode a value as TOML, whose basic strings use JSON's escapes except for DEL."""
+    """Encode a value as TOML, whose strings use the same escapes as JSON, except for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

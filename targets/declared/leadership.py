@@ -28,7 +28,7 @@ _WITHIN_S: Final = 1.0
 
 
 class Seen(NamedTuple):
-    """The roles of the nodes that answered; for the others, the answers or errors of the probe.
+    """The roles of the nodes that answered, and the answers or errors of the other nodes.
 
     `servers` has the identities of the leading servers, if the protocol has identities.
     """
@@ -40,13 +40,15 @@ class Seen(NamedTuple):
 
     @property
     def leaders(self) -> list[str]:
-        """The nodes that report that they lead."""
+        """Return the nodes that report that they lead."""
         return [name for name, role in self.by_node.items() if role.role == LEADER]
 
     @property
     def leads_once(self) -> bool:
-        """Whether exactly one server leads. Several nodes may be that server: a proxy, such as
-        HAProxy, answers as the server behind it.
+        """Whether exactly one server leads.
+
+        Several nodes may be that server, because a proxy such as HAProxy answers for the server
+        behind it.
         """
         return len({self.servers.get(name, name) for name in self.leaders}) == 1
 
@@ -55,7 +57,7 @@ class Leadership:
     """Asks each node whether it leads."""
 
     def __init__(self, declared: Declared, protocol: Protocol, port: int) -> None:
-        """Read the table `[leader]`; raises `UsageError`."""
+        """Read the table `[leader]`. Raises `UsageError`."""
         table = declared.declaration.leader
         self._protocol, self._port = protocol, port
         self.is_declared = table is not None
@@ -91,7 +93,6 @@ class Leadership:
 
     @property
     def port(self) -> int:
-        """The port that the probe connects to."""
         return self._port
 
     async def seen(self, env: ClientEnv, names: Sequence[str]) -> Seen:
@@ -131,7 +132,7 @@ class Leadership:
 
 
 async def _server(session: Session) -> str | None:
-    """Return the identity of the server, or `None` if the server does not report one."""
+    """Return the identity of the server, or `None` if it does not report one."""
     try:
         return await session.server()
     except (*FAILURES, DeclinedError):

@@ -30,7 +30,7 @@ _SHELL: Final = re.compile(r"[|&;<>]+|\d?>&?\d?")
 _HERE: Final = re.compile(r"\.{1,2}/")
 _SCRIPT: Final = re.compile(r"[^/{}]+\.(?:py|pyz|jar|js|mjs|rb|pl|sh)")
 _IN_OUR_IMAGE: Final = frozenset({"python3", "sh", "bash", "env", "sleep"})
-"""Programs in the harness's own image, so that their nodes need no other image."""
+"""Programs in the harness's own image. Nodes that run them need no other image."""
 
 
 class _Group(NamedTuple):
@@ -42,7 +42,7 @@ class _Group(NamedTuple):
 
 
 def command_nodes(declared: Declared, environment: str | None, port: int) -> list[NodeSpec]:
-    """Declare the nodes of `[nodes]`; clients connect to `port`. Raises `UsageError`."""
+    """Declare the nodes of `[nodes]`. Clients connect to `port`. Raises `UsageError`."""
     groups = _groups(declared)
     names = [name for group in groups for name in group.names]
     ports: dict[str, list[int]] = {name: [] for name in names}
@@ -73,7 +73,7 @@ def only_port(declared: Declared) -> int | None:
 
 
 def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:
-    """Return the nodes that clients talk to; raises `UsageError` if there is none."""
+    """Return the nodes that clients talk to. Raises `UsageError` if there are none."""
     names = [node.name for node in nodes]
     for name in declared.client.nodes:
         if name not in names:
@@ -163,7 +163,7 @@ def words(declared: Declared, key: str, written: str | Sequence[str]) -> tuple[s
 
 
 def _texts(table: NodeTable) -> Iterable[str]:
-    """Yield every text of a table that may contain placeholders; contents of files may not."""
+    """Yield every text of a table that may contain placeholders, except contents of files."""
     for written in (table.command, table.clock_probe, *table.setup):
         yield from [written] if isinstance(written, str) else written
     if table.ready is not None:
@@ -186,7 +186,7 @@ def _add(ports: Mapping[str, list[int]], names: Iterable[str], more: Iterable[in
 
 
 def _add_ports(declared: Declared, group: _Group, ports: Mapping[str, list[int]]) -> None:
-    """Add the ports that a group declares, and all ports that its placeholders name."""
+    """Add the ports that a group declares, and the ports in its placeholders."""
     for port in group.table.ports:
         if not 1 <= port <= 65535:
             raise declared.error(f"{group.key}.ports", f"has {port}; a port is in 1 .. 65535")
@@ -274,7 +274,7 @@ class _Builder:
         return tuple(self._filled(key, word) for word in words(self.declared, key, written))
 
     def _filled(self, key: str, text: str) -> str:
-        """Fill the placeholders that only this module knows, and check the names in all others."""
+        """Fill in the placeholders of this module, and check the names in all others."""
 
         def value(match: re.Match[str]) -> str:
             kind, rest = match[1], match[2]
@@ -296,7 +296,7 @@ class _Builder:
         return _PLACEHOLDER.sub(value, text)
 
     def _list(self, name: str) -> str:
-        """Fill the list `name` of `each` for every node of the group, and join the results."""
+        """Fill in the list `name` of `each` for every node of the group, and join the results."""
         written = self.table.each[name]
         each = written if isinstance(written, Each) else Each(each=written)
 
@@ -322,7 +322,7 @@ class _Builder:
         return each.between.join(texts)
 
     def _placed(self, word: str) -> str:
-        """Return a word of the command; in a path, an initial ./ is the file's folder."""
+        """Return a word of the command. In a path, an initial ./ means the file's folder."""
         if not _HERE.match(word):
             if _SCRIPT.fullmatch(word) and self._lies_here(word):
                 raise self.declared.error(
@@ -343,7 +343,7 @@ class _Builder:
         return str(self.declared.folder.at(word))
 
     def _lies_here(self, word: str) -> bool:
-        """Whether the word is a file next to the TOML file, which the node would not find."""
+        """Whether the word names a file in the TOML file's folder, which a node would not find."""
         folder = self.declared.folder
         return not (self.has_image or folder.is_kept) and folder.at(word).is_file()
 
@@ -368,7 +368,7 @@ class _Builder:
             )
         if self.environment not in {None, "docker"} or table.image is not None:
             return None
-        if table.dockerfile is not None:  # a case has the digest, so it needs this too
+        if table.dockerfile is not None:  # the digest in a case must be checked too
             try:
                 return str(self.declared.folder.context(table.dockerfile))
             except UsageError as error:

@@ -43,9 +43,9 @@ class Speaker:
     """The operations of one vocabulary.
 
     Many systems store values as texts, or all numbers as floats, and answer 5 as "5" or 5.0. As
-    long as clients have stored only whole numbers, such an answer can only mean the number. If no
-    answer has contained a number so far, an answer without one does not convict the system: more
-    likely, the template takes the wrong part of the answer.
+    long as clients have stored only whole numbers, such an answer means the number. If no answer
+    has contained a number yet, a missing number is probably a mistake of the template, not of the
+    system: the template takes the wrong part of the answer.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Speaker:
         self._consumers = Consumers()
 
     async def prepare(self, session: Session) -> None:
-        """Create what the operations need in the system, such as tables; may be repeated."""
+        """Create objects that the operations need, such as tables. This may be repeated."""
         for template in self._setup:
             await session.perform(template, {}, changes=True)
 
@@ -107,14 +107,16 @@ class Speaker:
         return {"result": "ok", "value": _CHECKS.get((self._vocabulary, f), _as_it_is)(value)}
 
     def _as_asked(self, value: Any) -> Any:
-        """Return the value of an answer; texts and floats that mean whole numbers become numbers.
+        """Return the value of an answer, with whole numbers in place of texts and floats that mean
+        them.
 
         Raises `MalformedError` for a value without numbers, unless an earlier answer had numbers.
         """
         if not self._only_numbers:
             return value
         value = _numbers(value)
-        if not self._answered_number and self._vocabulary != "bank":  # a bank's values are checked
+        # the values of a bank are checked elsewhere
+        if not self._answered_number and self._vocabulary != "bank":
             held = [each for each in _members(value) if each not in (None, "")]
             self._answered_number = any(map(_is_whole, held))
             if held and not self._answered_number:
@@ -151,7 +153,7 @@ class Operations:
     """All operations of one file."""
 
     def __init__(self, protocol: Protocol, written: Mapping[str, Any]) -> None:
-        """Read the table `[operations]`; raises `UsageError`."""
+        """Read the table `[operations]`. Raises `UsageError`."""
         self._protocol = protocol
         self._setup = tuple(
             self._parsed(where, each, Shape(frozenset(), "ran"))
@@ -186,11 +188,11 @@ class Operations:
 
     @property
     def vocabularies(self) -> frozenset[str]:
-        """The vocabularies for whose operations there are templates."""
+        """Return the vocabularies for whose operations there are templates."""
         return frozenset(name for name in SHAPES if not self._missing(name))
 
     def speaking(self, vocabulary: str) -> Speaker:
-        """Return the operations of one vocabulary; raises `UsageError` if one is missing."""
+        """Return the operations of one vocabulary. Raises `UsageError` if one is missing."""
         if vocabulary not in SHAPES:
             raise unknown_name("vocabulary", vocabulary, SHAPES)
         missing = self._missing(vocabulary)
@@ -215,7 +217,7 @@ def _setup_of(written: object) -> list[tuple[str, object]]:
 
 
 def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
-    """The templates of a file, each as (key in the file, vocabulary, operation, template)."""
+    """Return the templates of a file as (key in the file, vocabulary, operation, template)."""
     entries = []
     for name, text in written.items():
         if name == SETUP:
@@ -288,7 +290,7 @@ def _numbers(value: Any) -> Any:
 
 
 def _members(value: Any) -> list[Any]:
-    """Return the value itself or, for a list, all members of it and of the lists in it."""
+    """Return the members of a list and of the lists in it, or a list of any other value."""
     return [inner for each in value for inner in _members(each)] if _is_list(value) else [value]
 
 

@@ -27,7 +27,7 @@ class Parts:
     """The parts of one declaration, all checked before anything starts."""
 
     def __init__(self, declared: Declared) -> None:
-        """Read the client, its operations and the leader; raises `UsageError`."""
+        """Read the client, its operations and the leader. Raises `UsageError`."""
         self.declared = declared
         try:
             self.protocol = protocol_of(declared.client.protocol, declared.settings)
@@ -66,7 +66,7 @@ class Parts:
         return _PREFERRED if _PREFERRED in able else min(able)
 
     def nodes(self, environment: str | None) -> list[NodeSpec]:
-        """Declare the nodes for an environment; raises `UsageError`."""
+        """Declare the nodes for an environment. Raises `UsageError`."""
         declared = self.declared
         if declared.declaration.compose is not None:
             nodes = compose_nodes(declared, self.port, self.protocol.addresses)
@@ -100,7 +100,7 @@ class Parts:
         return nodes
 
     def _check_addresses(self, nodes: Sequence[NodeSpec]) -> None:
-        """Raise `UsageError` for a missing node in the client's settings, such as a Sentinel."""
+        """Raise `UsageError` if the client's settings name a missing node, such as a Sentinel."""
         ports = {node.name: node.ports for node in nodes}
         for address in self.protocol.addresses:
             if address.node not in ports:
@@ -121,7 +121,8 @@ class Parts:
         return serving(self.declared, nodes, self.port)
 
 
-@functools.lru_cache(maxsize=8)  # a run needs them several times, a soak for each seed
+# a run needs the parts several times, and a soak needs them for each seed
+@functools.lru_cache(maxsize=8)
 def parts_of(text: str) -> Parts:
-    """Return the parts of the declaration that a case keeps; raises `UsageError`."""
+    """Return the parts of the declaration that a case keeps. Raises `UsageError`."""
     return Parts(from_case(text))

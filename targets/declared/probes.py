@@ -1,9 +1,9 @@
 """Conditions on an answer, for the keys `leads` and `term` of the table `[leader]`.
 
-A condition is one of three: a regular expression between slashes, which must match somewhere in the
-answer's text; a JSON path; or a comparison of a path with another path or with a JSON value.
-Examples are `/role:master/`, `is_leader`, `leader == header.member_id` and `state == "primary"`. An
-answer without the path is an error: it never means "does not lead".
+There are three kinds of conditions: a regular expression between slashes, which must match
+somewhere in the answer's text; a JSON path; and a comparison of a path with another path or with a
+JSON value. Examples are `/role:master/`, `is_leader`, `leader == header.member_id` and `state ==
+"primary"`. An answer without the path is an error. It never means "does not lead".
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def condition(text: str) -> Callable[[Any], bool]:
 
 
 def number(text: str) -> Callable[[Any], int]:
-    """Parse `term` into a function of an answer. In a regular expression, the first group is the
-    term.
+    """Parse `term` into a function of an answer.
 
-    The function raises `ValueError` for an answer without a number.
+    In a regular expression, the first group is the term. The function raises `ValueError` for an
+    answer without a number.
     """
     if len(text) > 2 and text[0] == text[-1] == "/":
         pattern = _pattern(text)

@@ -15,7 +15,7 @@ __all__ = ["import_path"]
 def import_path(
     declared: Declared, key: str, place: str, path: str, environment: str | None
 ) -> dict[str, str]:
-    """Check the program in the value of `key`; return the environment variable that finds it.
+    """Check the Python program in `key`; return the environment variable that makes it importable.
 
     The folders of `path` are relative to the declaration's folder. Raises `UsageError`.
     """

@@ -11,7 +11,7 @@ _WORDS = ("majority", "all", "one")
 
 
 def quorum_of(declared: Declared, role: str, count: int) -> int:
-    """Return the quorum among `count` nodes of this role; raises `UsageError`."""
+    """Return the quorum among `count` nodes of this role. Raises `UsageError`."""
     written = declared.declaration.quorum
     key = "quorum"
     if isinstance(written, dict):
@@ -32,7 +32,7 @@ def quorum_of(declared: Declared, role: str, count: int) -> int:
 
 
 def check_quorum(declared: Declared, roles: dict[str, int]) -> None:
-    """Raise `UsageError` for a quorum that is impossible with these numbers of nodes per role."""
+    """Raise `UsageError` for a quorum that is impossible with these numbers of nodes."""
     written = declared.declaration.quorum
     for role in written if isinstance(written, dict) else ():
         if role not in roles:

@@ -1,7 +1,4 @@
-"""Parses the key `ready` of a node table in the declaration file.
-
-The key states the condition under which a node counts as ready.
-"""
+"""Parses the key `ready` of a node table: the condition under which a node counts as ready."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ def readiness(
     client_port: int,
     command: Callable[[str, Sequence[str]], tuple[str, ...]],
 ) -> Ready | None:
-    """Return the condition under which a node with these ports is ready. Raises `UsageError`.
+    """Return the condition under which a node is ready. Raises `UsageError`.
 
-    It is the condition in the table at `key`. By default, the client port accepts connections.
+    It is the condition in the table at `key`. By default, the client port must accept connections.
     """
     written, within_s = table.ready, table.ready_within
     key = f"{key}.ready"

@@ -19,7 +19,7 @@ _KEYS: Final = {
     "setup": ("setup",),
     "ready": ("ready", "healthcheck", "command", "entrypoint", "image", "build"),
 }
-"""Map the parts of a declaration to the keys that define them, in both kinds of files."""
+"""The keys that define each part of a node, in declarations and in Compose files."""
 
 
 def explained(parts: Parts, error: StartError) -> UsageError:
@@ -42,7 +42,7 @@ def explained(parts: Parts, error: StartError) -> UsageError:
 
 
 def _narrowed(values: Any, place: Path, part: str) -> Path:
-    """Return the path of a key with this `part` in the table at `place`, or the table's path."""
+    """Return the path of a key for this `part` in the table at `place`, or the table's path."""
     for step in place:
         values = values[step]
     key = next((key for key in _KEYS[part] if key in values), None)

@@ -28,7 +28,7 @@ _READS: Final[Mapping[str, Request]] = {
     "registers": Request("read", {"key": "ready"}),
     **dict.fromkeys(("list-append", "rw-register"), _TXN),
 }
-"""A harmless operation per vocabulary, by which a node shows that it serves."""
+"""A harmless operation of each vocabulary, with which a node shows that it serves."""
 _ANSWER_SHOWN_MAX: Final = 200
 
 
@@ -36,10 +36,10 @@ class DeclaredSystem(System):
     """A deployed declared system.
 
     The system is ready if every node that clients talk to answers, at least one of them serves a
-    read and, if the file says how to find the leader, one node leads.
+    read, and one node leads (if the file says how to find the leader).
 
-    If exactly one server led at first, and the other nodes reported that they follow, two leaders
-    at the end are a split brain: then the system is not at rest.
+    If exactly one server led at first, and the other nodes followed, two leaders at the end are a
+    split brain. Then the system is not at rest.
     """
 
     def __init__(self, deployment: Deployment, parts: Parts) -> None:
@@ -68,7 +68,7 @@ class DeclaredSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """Draw a quorum of each role."""
+        """Draw enough nodes to serve: a quorum of each role."""
         core: list[str] = []
         for role, names in _by_role(self._nodes).items():
             count = quorum_of(self._parts.declared, role, len(names))
@@ -107,11 +107,11 @@ class DeclaredSystem(System):
 
     @property
     def _may_split(self) -> bool:
-        """Whether two leaders are a split brain. Only the protocol's own reports can show this."""
+        """Whether two leaders mean a split brain. Only the protocol's own reports can show this."""
         return not self._leadership.is_declared and not self._protocol.joins_as_follower
 
     async def _prepare(self) -> list[str]:
-        """Prepare the operations on the first node that can do it; if none can, say why."""
+        """Prepare the operations on the first node that can do it. If none can, return why."""
         problems = []
         for address in self._addresses:
             try:
@@ -126,7 +126,7 @@ class DeclaredSystem(System):
         return problems
 
     async def _not_serving(self) -> list[str]:
-        """Try a harmless operation on each node, and return the reasons why nodes do not serve."""
+        """Try a harmless operation on each node. Return the reasons why nodes do not serve."""
         problems: dict[str, str] = {}
         refusals: dict[str, str] = {}
 

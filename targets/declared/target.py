@@ -1,6 +1,6 @@
 """The target `declared`: any system that a TOML file declares, without Python code.
 
-The option `system` contains the text of the file and of everything that the file refers to
+The option `system` contains the text of the file and of all files that it refers to
 (`targets.declared.kept`). On the command line, `--system FILE` reads the file.
 """
 
@@ -35,7 +35,7 @@ _OPTION: Final = "system"
 
 
 class DeclaredTarget(Target):
-    """Any system that a file declares; `configured` sets the target's name and vocabularies."""
+    """Any system that a file declares. `configured` sets the target's name and vocabularies."""
 
     api_version = TARGET_API_VERSION
     name = "declared"
@@ -51,12 +51,12 @@ class DeclaredTarget(Target):
     @override
     def read_file(self, path: Path) -> dict[str, Any]:
         declared = from_disk(path)
-        Parts(declared).nodes(None)  # this makes the declaration read all files that it refers to
+        Parts(declared).nodes(None)  # makes the declaration read all files that it refers to
         return {_OPTION: as_text(declared), SYSTEM_NAME: declared.name}
 
     @override
     def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
-        from targets.declared.draft import drafted  # runs do not need it
+        from targets.declared.draft import drafted  # runs do not need this module
 
         return drafted(compose, ask, without)
 

@@ -1,1 +1,1 @@
-"""Compose files, unchanged: each service is a node in a container."""
+"""Reads Compose files: each service becomes a node in a container."""

@@ -1,7 +1,7 @@
-"""A Compose file: YAML whose variables are replaced, and whose errors name the line.
+"""A Compose file with its variables replaced. Its errors name the line.
 
 Variables come from the file `.env` in the same folder and from the shell's environment. As in
-Docker Compose, the environment wins.
+Docker Compose, the environment has priority.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ComposeDocument", "variables_in"]
 VALUES_MAX: Final = 50_000
 DEPTH_MAX: Final = 40
 _NESTED: Final = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
-"""A text whose braces are in pairs, nested at most two deep: a variable's default may have them."""
+"""A pattern for text with balanced braces, nested at most two deep, as in variables' defaults."""
 _VARIABLE: Final = re.compile(
     r"\$(?:(?P<escaped>\$)|\{(?P<braced>[A-Za-z_]\w*)"
     rf"(?:(?P<how>:?[-?+])(?P<other>{_NESTED}))?\}}"
@@ -30,10 +30,10 @@ _VARIABLE: Final = re.compile(
 
 
 class ComposeDocument:
-    """The values of a Compose file, and the line of each."""
+    """The values of a Compose file, and the line of each value."""
 
     def __init__(self, name: str, folder: Folder) -> None:
-        """Read and parse the file; raises `UsageError`."""
+        """Read and parse the file. Raises `UsageError`."""
         self.name = name
         self._text = folder.text(name)
         self._folder = folder
@@ -46,11 +46,11 @@ class ComposeDocument:
         self.values = self._parsed()
 
     def beside(self, name: str) -> str:
-        """Convert a path in the Compose file so that it is relative to the declaration's folder."""
+        """Convert a path in the Compose file to a path relative to the declaration's folder."""
         return posixpath.normpath(posixpath.join(self._here, name))
 
     def error(self, path: Path, what: str) -> UsageError:
-        """Return an error that quotes the line of the value at `path`, or of what contains it."""
+        """Return an error that quotes the line of the value at `path`, or of its nearest parent."""
         number = next(
             (self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines),
             None,
@@ -119,7 +119,7 @@ class ComposeDocument:
         return table
 
     def _refuse_twice(self, node: Any, path: Path) -> None:
-        """Raise `UsageError` if a table has a duplicate key, which the YAML parser would accept."""
+        """Raise `UsageError` for a duplicate key, which the YAML parser would accept."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = str(key_node.value)

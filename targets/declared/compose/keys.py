@@ -1,4 +1,4 @@
-"""The keys of Compose files: the used ones, the ones without effect, and the refused ones."""
+"""The keys of Compose files: which are used, which have no effect, and which are refused."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "runtime": "drop it",
 }
 TOP_NOT_USED: Final = frozenset({"version", "name", "networks", "volumes", "secrets", "configs"})
-"""Top-level keys that have no effect on their own. (Services that use secrets are refused.)"""
+"""Top-level keys without an effect of their own. (Services that use secrets are refused.)"""
 TOP_REFUSED: Final[Mapping[str, str]] = {
     "include": "copy the services of the other file",
 }

@@ -1,7 +1,7 @@
 """Turns the services of a Compose file into nodes.
 
 A key that changes a service is either applied or refused by name. Keys about how Docker Compose
-itself runs services (restarts, logging) have no effect, and a note lists them.
+itself runs services (restarts, logging) have no effect; a note lists them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 def compose_nodes(
     declared: Declared, port: int, addresses: Sequence[Address] = ()
 ) -> list[NodeSpec]:
-    """Declare one node per service. Clients use `port` of every node, and also `addresses`.
+    """Declare one node per service. Clients use `port` of every node, and `addresses`.
 
     Raises `UsageError`.
     """
@@ -73,7 +73,7 @@ class _Services:
         specs = [self._node(name, service, services) for name, service in services.items()]
         self._check_shared_volumes(services)
         notes = self._notes()
-        # Log the notes only once, when the case is made.
+        # Log the notes only once, when the case is created.
         if notes and not self.declared.folder.is_kept:
             _log.warning("%s", notes)
         return specs
@@ -145,7 +145,7 @@ class _Services:
                     )
 
     def _check_networks(self, services: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raise `UsageError` if networks separate the services: here, all share one network."""
+        """Raise `UsageError` if networks separate the services: all nodes share one network."""
         first: tuple[str, list[str]] | None = None
         for name, service in services.items():
             written = service.get("networks") or ["default"]
@@ -372,10 +372,11 @@ class _Services:
 
 
 def _is_harmless(key: str, value: object) -> bool:
-    """Whether a refused key has a value that only asks for what the harness does anyway."""
+    """Whether a refused key has a value that only requests the harness's own behaviour."""
     match key, value:
         case "links", list():
-            return not any(":" in str(name) for name in value)  # the list gives no other names
+            # without a colon, the list gives no other names
+            return not any(":" in str(name) for name in value)
         case (("privileged" | "read_only"), False):
             return True
         case ("scale", 1) | ("cap_drop", list()):

@@ -25,7 +25,7 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Mount(NamedTuple):
-    """A volume of a service; `source` is a volume's name, a path, or empty (anonymous)."""
+    """A volume of a service. `source` is a volume's name, a path, or empty (anonymous)."""
 
     source: str
     target: str
@@ -35,7 +35,7 @@ class Mount(NamedTuple):
 
 
 class Reader:
-    """Reads the values of one file; every method raises `UsageError` for a wrong value."""
+    """Reads the values of one file. Every method raises `UsageError` for a wrong value."""
 
     def __init__(self, document: ComposeDocument, folder: Folder) -> None:
         self.document, self.folder = document, folder
@@ -63,7 +63,7 @@ class Reader:
 
     @staticmethod
     def listed(value: object) -> list[Any]:
-        """Return a list unchanged, `[]` for a missing value, and a list of one for the rest."""
+        """Return a list unchanged, `[]` for a missing value, and `[value]` for any other."""
         if value is None:
             return []
         return value if isinstance(value, list) else [value]
@@ -96,7 +96,7 @@ class Reader:
             raise self.wrong(path, value, "it must be a number") from None
 
     def environment(self, service: Mapping[str, Any], path: Path) -> dict[str, str]:
-        """The variables in `env_file` and `environment`; `environment` wins."""
+        """Return the variables in `env_file` and `environment`; the latter has priority."""
         variables: dict[str, str] = {}
         place = (*path, "env_file")
         for entry in self.listed(service.get("env_file")):
@@ -116,7 +116,8 @@ class Reader:
         else:
             pairs = dict(self.table(place, written))
         for name, value in pairs.items():
-            if value is None:  # a name without a value takes the shell's, as in Docker Compose
+            # a name without a value takes the shell's value, as in Docker Compose
+            if value is None:
                 shell = self.folder.variable(name)
                 if shell is not None:
                     variables[name] = shell
@@ -131,14 +132,14 @@ class Reader:
         return self.checked(path, lambda: self.folder.text(name))
 
     def checked(self, path: Path, read: Callable[[], str]) -> str:
-        """Return the result of `read`; its errors name the place of the value at `path`."""
+        """Return the result of `read`. Its errors name the place of the value at `path`."""
         try:
             return read()
         except UsageError as error:
             raise self.document.error(path, f"is wrong: {error}") from error
 
     def ports(self, service: Mapping[str, Any], path: Path) -> tuple[int, ...]:
-        """The container ports in `ports` and `expose`."""
+        """Return the container ports in `ports` and `expose`."""
         ports: list[int] = []
         for key in ("ports", "expose"):
             for index, entry in enumerate(self.listed(service.get(key))):
@@ -173,7 +174,7 @@ class Reader:
         return not mount.read_only and not self.folder.exists(mount.source)
 
     def mounts(self, service: Mapping[str, Any], path: Path) -> list[Mount]:
-        """The volumes of a service."""
+        """Return the volumes of a service."""
         return [
             self._mount((*path, "volumes", index), entry)
             for index, entry in enumerate(self.listed(service.get("volumes")))

@@ -1,4 +1,4 @@
-"""Drafts of declarations: `harness init --compose` reads a Compose file and writes a TOML file."""
+"""Drafts of declarations: `harness init --compose` turns a Compose file into a TOML file."""
 
 from targets.declared.draft.drafting import drafted
 

@@ -1,4 +1,4 @@
-"""Drafts the table `[client]` and the operations: the ports, users and passwords of servers."""
+"""Drafts the table `[client]` and the operations: ports, users and passwords of servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REQUIRED: Final = re.compile(r"requirepass\s+[\"']?([^\s\"']+)")
 
 
 class Line(NamedTuple):
-    """A key of the drafted file with its value, and a comment that says where it comes from."""
+    """A key of the drafted file with its value, and a comment on the value's source."""
 
     key: str
     value: Any
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 class Ports(NamedTuple):
-    """The port on which each service serves clients. One may be a guess: `assumed`, else 0."""
+    """The port of each service. `assumed` is the port guessed for some services, or 0."""
 
     by_service: Mapping[str, int]
     assumed: int
@@ -51,7 +51,7 @@ def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> 
     visible = Counter(filter(None, ports.values())).most_common(1)
     for service in services:
         if not ports[service.name] and not service.ports and visible:
-            # The file does not publish this service's port, so assume the port of its peers.
+            # The file does not show this service's port, so assume the port of its peers.
             ports[service.name] = visible[0][0]
     unknown = [service for service in services if not ports[service.name]]
     if not unknown:
@@ -68,7 +68,7 @@ def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> 
 
 
 def port_of(kind: Kind | None, service: Service) -> int:
-    """Return the port on which a service serves clients, or 0 if the file does not show it."""
+    """Return the port on which a service serves clients; 0 if the file does not show it."""
     text = _port_text(kind, service) or ""
     match = re.search(r"(\d{1,5})$", text.strip("/"))
     if match is not None:
@@ -83,7 +83,7 @@ def port_of(kind: Kind | None, service: Service) -> int:
 
 
 def _port_text(kind: Kind | None, service: Service) -> str | None:
-    """Find the setting of a service whose value ends in the service's port."""
+    """Return the setting of a service that ends in the service's port."""
     if kind is ETCD:
         text = service.flag("--listen-client-urls", "-listen-client-urls") or service.variable(
             "ETCD_LISTEN_CLIENT_URLS"
@@ -149,7 +149,7 @@ def _postgres(services: Sequence[Service], _: object, ask: Questions) -> list[Li
     )
     database = _first(services, "POSTGRES_DB", "POSTGRESQL_DATABASE", "PGDATABASE")
     if not database and user.why == "POSTGRES_USER":
-        # By default, the image gives the database the user's name.
+        # By default, the image names the database after the user.
         database = Setting(user.value, "POSTGRES_USER")
     trusted = _first(services, "POSTGRES_HOST_AUTH_METHOD").value == "trust"
     lines = [_line("user", user), _password(password, trusted, "PostgreSQL", ask)]

@@ -1,7 +1,7 @@
 """Turns a Compose file into a declaration: reads it, asks for missing facts, and writes TOML.
 
 Each line with a guessed value has a comment. The loader reads the declaration before it is
-returned, so a feature of the Compose file that the harness does not support is an error here.
+returned. So a feature of the Compose file that the harness does not support is an error here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from targets.declared.parts import Parts
 __all__ = ["drafted"]
 
 _PROMOTES: Final = ("patroni", "spilo", "repmgr", "pg_auto_failover", "stolon", "group_replication")
-"""Words that show that a system elects a new primary on its own."""
+"""Words that mean that a system elects a new primary on its own."""
 _WHY_MAX: Final = 200
 _DRIVERS: Final = frozenset({POSTGRES.protocol, MYSQL.protocol, ZOOKEEPER.protocol})
-"""Protocols that need the extra `systems`."""
+"""Protocols that require the optional dependencies `systems`."""
 
 
 def drafted(compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
-    """Return the declaration for a Compose file, which it names relative to the current folder.
+    """Return the declaration for a Compose file. The current folder is the base of its paths.
 
     Raises `UsageError`.
     """
@@ -93,7 +93,7 @@ class _Drafting:
         return "\n".join(lines) + "\n"
 
     def seen(self) -> Iterable[str]:
-        """Report what the file shows, one line per fact."""
+        """Yield the facts that the file shows, one line each."""
         what = self.protocol if self.chosen.kind is None else self.chosen.kind.name
         yield f"{what}: {names_of(self.chosen.members)}, port {self.port}{self._why()}"
         for name, port in self.apart.items():
@@ -155,7 +155,7 @@ class _Drafting:
         return lines + client_lines(kind, self.serving, self.chosen.support, self.questions)
 
     def _needs_all(self) -> bool:
-        """Whether the system has replicas but nothing that promotes one of them to primary."""
+        """Whether the system has replicas, but nothing that promotes one of them to primary."""
         if self.chosen.kind not in {REDIS, POSTGRES, MYSQL} or len(self.chosen.members) < 2:
             return False
         if any(each.kind_name == SENTINEL.name for each in self.chosen.support):
@@ -168,7 +168,7 @@ class _Drafting:
         return not any(word in texts for word in (*_PROMOTES, "cluster-enabled"))
 
     def _folders(self) -> dict[str, Setting]:
-        """Map each node to its data folder, which power cuts affect; ask if a node has several."""
+        """Return the data folder of each node, for power cuts. Ask if a node has several."""
         chosen: dict[str, Setting] = {}
         answers: dict[tuple[str, ...], Setting] = {}
         for service in self.nodes:
@@ -187,7 +187,7 @@ class _Drafting:
 
 
 def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
-    """Map roles to services: the role is the kind of server or, if unknown, the service's name."""
+    """Return the services by role: the kind of server or, if unknown, the service's name."""
     roles: dict[str, list[str]] = {}
     for service in services:
         roles.setdefault(service.kind_name or service.name, []).append(service.name)
@@ -195,7 +195,7 @@ def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
 
 
 def _plain(name: str) -> str:
-    """Remove the characters that the name of a system must not contain."""
+    """Replace the characters that the name of a system must not contain."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
 
 

@@ -1,8 +1,8 @@
-"""The kinds of servers that Compose services run, and the evidence by which a kind is recognized.
+"""The kinds of servers that Compose services run, and how to recognize them.
 
-The evidence is, in this order, the service's program, its image, its Dockerfile, the names of its
-variables, its ports, and its name. The program comes first because one image may contain several
-programs: Patroni's image also runs etcd.
+A kind is recognized, in this order, by the service's program, its image, its Dockerfile, the names
+of its variables, its ports, and its name. The program comes first because one image may contain
+several programs: Patroni's image also runs etcd.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     port: int
     images: str  # a regular expression for the last part of an image's name
     programs: tuple[str, ...]
-    variables: str = r"(?!)"  # names of variables that the server has, but its clients do not
+    variables: str = r"(?!)"  # variables that the server has, but its clients do not
     packages: tuple[str, ...] = ()
     data: tuple[str, ...] = ()  # the folders that power cuts should reach, best first
 
@@ -116,7 +116,7 @@ _TOOLS: Final = re.compile(
     r"|phpmyadmin|portainer|prometheus|promtail|proxysql|toxiproxy|traefik|watchtower|zipkin"
     r"|zoonavigator|[-_]ui\b|\bui[-_])"
 )
-"""Tools and proxies around a system, which the harness's clients can bypass."""
+"""Tools and proxies around a system, which clients can bypass."""
 
 
 class Recognized(NamedTuple):
@@ -135,7 +135,7 @@ def recognized(
     variables: Mapping[str, str],
     ports: Sequence[int],
 ) -> Recognized | None:
-    """Return the kind of server that a service runs, or `None` if nothing shows it."""
+    """Return the kind of server that a service runs, or `None` if it is not recognized."""
     seen = (
         _by_program(commands)
         or _by_image(image, "the image")
@@ -152,19 +152,19 @@ def recognized(
 
 
 def foreign_name(*names: str) -> str:
-    """Return a server in `names` that is known but has no protocol in the harness, or ""."""
+    """Return the first server in `names` that is known but not supported, or ""."""
     match = _FOREIGN.search(" ".join(map(_last, names)).lower())
     return match[1] if match else ""
 
 
 def tool_name(*names: str) -> str:
-    """Return a tool or proxy that appears in `names` (of a service, image or program), or ""."""
+    """Return the first tool or proxy in `names` (of a service, image or program), or ""."""
     match = _TOOLS.search(" ".join(map(_last, names)).lower())
     return match[1].strip("-_") if match else ""
 
 
 def _last(image: str) -> str:
-    """The last part of an image's name, without tag and digest."""
+    """Return the last part of an image's name, without tag and digest."""
     return re.split(r"[:@]", image.rpartition("/")[2])[0]
 
 

@@ -17,7 +17,7 @@ _NONE: Final = "none"
 
 
 class Setting(NamedTuple):
-    """A value and its source; it is false if there is no value."""
+    """A value and its source. It is false if there is no value."""
 
     value: str
     why: str
@@ -36,7 +36,7 @@ class Questions:
     def text(
         self, question: str, usual: str, wrong: Callable[[str], str] = lambda _: ""
     ) -> Setting:
-        """Ask until `wrong` accepts the answer; the default answer is marked as assumed.
+        """Ask until `wrong` accepts the answer. The default answer is marked as assumed.
 
         Raises `UsageError` after several wrong answers.
         """
@@ -53,7 +53,7 @@ class Questions:
         raise UsageError(f"{asked}: {_TRIES_MAX} wrong answers; nothing was written")
 
     def one_of(self, question: str, usual: str, choices: Sequence[str]) -> Setting:
-        """Return one of the choices; raises `UsageError` like `text`."""
+        """Return one of the choices. Raises `UsageError` like `text`."""
         return self.text(
             f"{question} ({', '.join(choices)})",
             usual,
@@ -61,7 +61,7 @@ class Questions:
         )
 
     def some_of(self, question: str, choices: Sequence[str]) -> list[str]:
-        """Return some of the choices, by default none of them; raises `UsageError` like `text`."""
+        """Return some of the choices, by default none. Raises `UsageError` like `text`."""
 
         def names(answer: str) -> list[str]:
             return [name for name in answer.replace(",", " ").split() if name != _NONE]

@@ -14,12 +14,11 @@ from targets.declared.draft.survey import Service
 __all__ = ["AS_ASKED", "Selection", "selected"]
 
 AS_ASKED: Final = "as --without says"
-"""The reason for leaving out a service that the user has named."""
+"""The reason for leaving out a service that the user named with `--without`."""
 
 
 class Selection(NamedTuple):
-    """The chosen services: the members, to which clients talk, and the services that support
-    members.
+    """The chosen services: the members, to which clients talk, and the services that members need.
 
     `left_out` maps each other service to the reason why it is not part of the system.
     """
@@ -33,7 +32,7 @@ class Selection(NamedTuple):
 def selected(
     services: Sequence[Service], without: Collection[str], questions: Questions
 ) -> Selection:
-    """Choose the kind of server that clients talk to, and the services; raises `UsageError`."""
+    """Choose the servers that clients talk to, and the services. Raises `UsageError`."""
     names = [service.name for service in services]
     for name in without:
         if name not in names:
@@ -63,7 +62,7 @@ def selected(
 
 
 def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
-    """Find the kind of the servers that clients talk to."""
+    """Return the kind of the servers that clients talk to."""
     counts = Counter(
         each.recognized.kind
         for each in services
@@ -100,12 +99,12 @@ def _may_serve(service: Service) -> bool:
 
 
 def _is_open(service: Service) -> bool:
-    """Whether a service may be part of the system at all."""
+    """Whether a service of unknown kind may be part of the system."""
     return not (service.tool or service.ends or service.recognized)
 
 
 def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
-    """Whether a server of another kind uses this kind: its settings name one of these servers."""
+    """Whether a server of another kind uses this kind, because its settings name such a server."""
     return any(
         user.recognized is not None and user.kind_name != kind.name and user.mentions(used.name)
         for user in services

@@ -1,4 +1,4 @@
-"""The services of a Compose file, reduced to what a draft of a declaration needs."""
+"""The services of a Compose file, reduced to the facts that a draft needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCRIPT_CHARACTERS_MAX: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Service:
-    """A service: what kind of server or tool it runs, and everything else that a draft uses."""
+    """The facts about a service, such as the kind of server or tool that it runs."""
 
     name: str
     image: str
@@ -31,13 +31,13 @@ class Service:
     ports: tuple[int, ...]
     mounts: tuple[Mount, ...]
     folders: tuple[str, ...]  # the mount points of its data, in order
-    texts: tuple[str, ...]  # the files that it binds, as texts
+    texts: tuple[str, ...]  # the contents of the files that it binds
     health: str  # its health check, or empty
     after: tuple[str, ...]
     recognized: Recognized | None
     foreign: str
     tool: str
-    ends: bool  # whether it is a job, which ends on its own
+    ends: bool  # whether it ends on its own, like a job
 
     @property
     def kind_name(self) -> str:
@@ -69,14 +69,14 @@ def names_of(services: Sequence[Service]) -> str:
 
 
 class Survey:
-    """Reads the services of a Compose file, without the values that the loader will refuse."""
+    """Reads the services of a Compose file. Omits the values that the loader will refuse."""
 
     def __init__(self, document: ComposeDocument, folder: Folder) -> None:
         self._document, self._folder = document, folder
         self._read = Reader(document, folder)
 
     def services(self) -> list[Service]:
-        """Return the services that belong to no profile. Raises `UsageError` if there is none."""
+        """Return the services that belong to no profile. Raises `UsageError` if there are none."""
         written = self._read.table(("services",), self._document.values.get("services"))
         tables = {
             name: self._read.table(("services", name), value) for name, value in written.items()
@@ -163,7 +163,7 @@ def _or(read: Any, usual: Any) -> Any:
 
 
 def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Find the services that end on their own, as another service's `depends_on` shows."""
+    """Yield the services that end on their own, as another service's `depends_on` shows."""
     for table in tables:
         after = table.get("depends_on")
         for name, how in after.items() if isinstance(after, dict) else ():
@@ -172,7 +172,7 @@ def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _commands(words: Sequence[str]) -> Iterable[str]:
-    """Return the command as one text, or the scripts that it passes to a shell."""
+    """Yield the command as one text, or the scripts that it passes to a shell."""
     first = words[0].rpartition("/")[2] if words else ""
     if first in _SHELLS:
         yield from (word for word in words[1:] if not word.startswith("-"))

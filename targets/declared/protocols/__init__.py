@@ -1,12 +1,12 @@
-"""The seam between a declared target and the protocol of its system: one module per protocol.
+"""The interface between a declared target and the protocol of its system, one module each.
 
-A `Protocol` holds the file's settings and parses the file's templates. It opens `Session`s, each of
-which is one connection to one node. `targets.declared.operations` maps operations of a vocabulary
-to templates and calls `Session.perform`. The client opens and closes sessions, chooses the node,
-and classifies the outcome by `Session.sent` and `Session.may_have_changed`.
+A `Protocol` has the file's settings and parses the file's templates. It opens `Session`s, each of
+which is one connection to one node. `targets.declared.operations` maps the operations of a
+vocabulary to templates and calls `Session.perform`. The client opens and closes sessions, chooses
+the node, and classifies the outcome by `Session.sent` and `Session.may_have_changed`.
 
-No protocol retries: one request is one attempt. An empty, torn or malformed answer, a value of the
-wrong type, and a failed connection all raise exceptions; none of them ever becomes a value. An
+Protocols never retry: one request is one attempt. An empty, torn or malformed answer, a value of
+the wrong type, and a failed connection all raise exceptions. None of these ever becomes a value. An
 answer is null only if the system itself reports that there is nothing (nil, no row, or a status
 that the file lists).
 """
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError)
-"""The errors of a failed request or malformed answer; drivers' errors are converted to these."""
+"""The errors of a failed request or a malformed answer. Drivers' errors are converted to these."""
 
 _ERROR_CHARACTERS_MAX: Final = 300
 _CLASSES: Final = {
@@ -71,7 +71,7 @@ class DeclinedError(Exception):
     """The system refused a request and did nothing, so the operation is a `fail`.
 
     `value` becomes the completion's value. `elsewhere` means that another node may accept the
-    request: this one redirects, or is a read-only replica.
+    request, because this one redirects or is a read-only replica.
     """
 
     def __init__(self, why: str, *, value: Any = None, elsewhere: bool = False) -> None:
@@ -93,8 +93,9 @@ class Template:
 
 
 class Session(ABC):
-    """A connection to one node. After any exception other than `DeclinedError`, the client closes
-    the session and opens another.
+    """A connection to one node.
+
+    After any exception other than `DeclinedError`, the client closes the session and opens another.
     """
 
     def __init__(self, env: ClientEnv, address: Address) -> None:
@@ -103,7 +104,7 @@ class Session(ABC):
         self.sent = False
         """Whether the current operation has sent a request."""
         self.may_have_changed = False
-        """Whether a request of the current operation may have had, or may yet have, an effect."""
+        """Whether a request of the current operation may have had, or may still have, an effect."""
         self.env = env
 
     def begin(self) -> None:
@@ -122,7 +123,7 @@ class Session(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close the connection at once, without waiting for the peer; safe to call twice."""
+        """Close the connection at once, without waiting for the peer. Safe to call twice."""
 
     async def leadership(self) -> tuple[bool, int]:
         """Return whether the node reports that it leads, and its term (0 if there are no terms).
@@ -132,8 +133,7 @@ class Session(ABC):
         raise InternalError(f"a session of {type(self).__name__} knows no leader")
 
     async def server(self) -> str | None:
-        """Return the server's unique identity, or `None` if it has none. Raises as `leadership`
-        does.
+        """Return the server's unique identity, or `None` if it has none. Raises like `leadership`.
 
         Through a proxy, this is the identity of the server that the proxy chose.
         """
@@ -171,7 +171,7 @@ class Protocol(ABC):
 
     name: ClassVar[str]
     port: ClassVar[int | None] = None
-    """The usual port of its servers."""
+    """The default port of its servers."""
     splits_transactions: ClassVar[bool] = False
     """Whether a transaction's template is a table, with one request per kind of micro-operation."""
     knows_leader: ClassVar[bool] = False
@@ -221,8 +221,8 @@ async def session_with(
 ) -> AsyncIterator[Session]:
     """Open a session for one request, and close it afterwards.
 
-    No session stays open, because a system does not learn when its run ends. A session that
-    `observes` may use any node, for example a replica.
+    No session stays open, because a declared system cannot notice the end of its run. A session
+    that `observes` may use any node, for example a replica.
     """
     session = await protocol.open(env, address, observes=observes)
     try:
@@ -233,7 +233,7 @@ async def session_with(
 
 
 def protocol_of(name: str, settings: Mapping[str, Any]) -> Protocol:
-    """Return the protocol of this name with these settings; raises `UsageError`."""
+    """Return the protocol of this name with these settings. Raises `UsageError`."""
     place = _CLASSES.get(name)
     if place is None:
         raise unknown_name("protocol", name, NAMES)

@@ -1,4 +1,4 @@
-"""etcd, through its JSON gateway (`/v3/...`): every operation is one transaction of etcd.
+"""etcd, through its JSON gateway (`/v3/...`). Every operation is one transaction of etcd.
 
 Values are stored as JSON texts. A template in the file is an HTTP request to the gateway, which
 expects `{key:base64}` and `{value:base64}`.
@@ -43,7 +43,7 @@ class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Cas(Update):
     """Set `{key}` to `{new}` if its value is `{old}`.
 
-    This takes one request, unless `{old}` is null: a null may also mean that the item is missing.
+    This takes one request, unless `{old}` is null, which may also mean that the item is missing.
     """
 
 
@@ -140,7 +140,7 @@ class EtcdSession(VersionedSession):
         """Send a request to the gateway and return the answer, which must have a header."""
         response = await self._http.fetch("POST", path, body=encoded(asked).encode())
         text = response.body.decode("utf-8", "replace").strip()
-        if response.status == 400:  # 400: etcd found the request malformed
+        if response.status == 400:  # 400 means that etcd found the request malformed
             raise DeclinedError(f"status 400: {text}")
         if response.status != 200:
             raise MalformedError(f"status {response.status}: {text}")

@@ -50,16 +50,18 @@ _REQUEST: Final = re.compile(r"([A-Z]+) (/\S*)(?:\s+(\S.*))?", re.DOTALL)
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _WHOLE: Final = "."
 _MOVED: Final = frozenset({301, 307, 308})
-"""Redirects by which a server says that the request had no effect. After 302 and 303, it may have
-had one: programs answer a form in this way once they have stored it.
+"""Redirects that mean that the request had no effect.
+
+After 302 and 303, a request may have had an effect: programs send these once they have stored a
+form.
 """
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file: the headers of all requests, and a path for a greeting.
 
-    A node must serve that path before a new connection is used, because Docker's port proxy accepts
-    connections even for a dead container.
+    A node must serve that path before the session uses a new connection, because Docker's port
+    proxy accepts connections even for a dead container.
     """
 
     headers: dict[str, str] = {}
@@ -88,7 +90,7 @@ class Filled(NamedTuple):
 
 
 class Exchange(Template):
-    """A request, and how to read the answer to it."""
+    """A request, and how to read its answer."""
 
     def __init__(
         self, method: str, path: str, body: object, written: Written, answer: Answer
@@ -104,7 +106,7 @@ class Exchange(Template):
         return Filled(path, headers, _body_of(self.body, arguments))
 
     def value_of(self, response: Response) -> Any:
-        """Return the value of an answer; raises `DeclinedError` or `ValueError`."""
+        """Return the value of an answer. Raises `DeclinedError` or `ValueError`."""
         written, status = self.written, response.status
         if status in self._nothing:
             return False if self.answer == "whether" else None
@@ -190,7 +192,7 @@ class Http(Protocol):
 
 
 class HttpSession(Session):
-    """Requests to one node, over one connection that is used while the node keeps it open."""
+    """Requests to one node, over one connection for as long as the node keeps it open."""
 
     def __init__(self, env: ClientEnv, address: Address, settings: HttpSettings) -> None:
         super().__init__(env, address)
@@ -200,7 +202,7 @@ class HttpSession(Session):
     async def connect(self) -> None:
         """Connect and send the greeting, unless there is a usable connection.
 
-        A connection is replaced if the peer has closed it, or has sent data that answer no request.
+        A connection is unusable if the peer has closed it, or has sent data that answer no request.
         """
         if self._streams is not None and unread(self._streams[0]) is not None:
             await self.close()
@@ -214,7 +216,8 @@ class HttpSession(Session):
             except BaseException:
                 await self.close()
                 raise
-            if self._streams is None:  # the server closes each connection, so it is alive
+            # the server closed the connection after an answer, so it is alive
+            if self._streams is None:
                 self._streams = await dial(*self.env.endpoint(self.address))
 
     async def perform(
@@ -267,8 +270,8 @@ def _check_status(response: Response) -> None:
 def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
     """Return the value at a path such as `kvs.0.value`.
 
-    The path leads nowhere if a name is missing, an index is beyond the end, or a value on the way
-    is null. Then an `optional` value is `None`, and any other raises `MalformedError`.
+    There is no value if a name is missing, an index is beyond the end, or an inner value is null.
+    Then an `optional` value is `None`, and any other raises `MalformedError`.
     """
     value = answer
     for step in [] if path == _WHOLE else path.split("."):
@@ -297,7 +300,7 @@ def _raw(body: bytes) -> Any:
 
 
 def from_base64(text: str) -> bytes:
-    """Decode base64 strictly; raises `ValueError`."""
+    """Decode base64 strictly. Raises `ValueError`."""
     return b64decode(text, validate=True)
 
 

@@ -64,7 +64,7 @@ class MemcachedSession(VersionedSession):
         self._stream = stream
 
     async def greet(self) -> None:
-        """Wait for the answer to a command: Docker's port proxy accepts even for dead servers."""
+        """Wait for an answer, because Docker's port proxy accepts even for dead servers."""
         await self._stream.send(b"version\r\n")
         line = await self._stream.line()
         if not line.startswith(b"VERSION "):
@@ -118,7 +118,7 @@ class MemcachedSession(VersionedSession):
 
 
 def _key_of(key: str) -> str:
-    """Return the key in a form that memcached allows: without spaces and control characters."""
+    """Return the key in a form that memcached allows, without spaces and control characters."""
     name = quote(key, safe="") or "%"
     if len(name) > _KEY_BYTES_MAX:
         raise DeclinedError(f"a key of {len(name)} bytes; memcached allows {_KEY_BYTES_MAX}")

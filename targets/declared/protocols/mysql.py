@@ -32,12 +32,12 @@ __all__ = ["MySql", "MySqlSession"]
 _READ_ONLY: Final = frozenset({1047, 1290, 1792, 1836})
 """Errors of a node that accepts no writes: `read_only`, or a cluster member without a quorum."""
 _ROLLED_BACK: Final = frozenset({1205, 1213, 3101})
-"""Errors after a roll-back: a lock timeout, a deadlock, or a group's refusal of the transaction."""
+"""Errors after a roll-back: lock timeout, deadlock, or a group that refuses the transaction."""
 _DIALECT: Final = Dialect(
     key="`key`",
     key_type="varchar(191)",
     text_type="longtext",
-    # With this collation, two different texts never compare as equal.
+    # With this collation, different texts are never equal.
     options=" character set utf8mb4 collate utf8mb4_bin",
     conflict="on duplicate key update value = ",
     new="values(value)",
@@ -52,7 +52,7 @@ class MySqlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
     `primary`: use only nodes that are not read-only. `isolation`: the isolation level of
-    transactions with several statements; empty for the server's default.
+    transactions with several statements. If it is empty, the server's default applies.
     """
 
     user: str = "root"

@@ -61,7 +61,7 @@ class PostgresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
     `primary`: use only nodes that are not in recovery. `isolation`: the isolation level of
-    transactions with several statements; empty for the server's default.
+    transactions with several statements. If it is empty, the server's default applies.
     """
 
     user: str = "postgres"
@@ -109,13 +109,13 @@ class Postgres(SqlProtocol):
                 password=settings.password or None,
                 dbname=settings.database,
                 autocommit=True,
-                prepare_threshold=None,  # never prepare: that takes an extra request
+                prepare_threshold=None,  # preparing takes an extra request
                 sslmode="disable",
                 gssencmode="disable",
             )
         except psycopg.Error as error:
             raise ConnectionError(str(error).strip()) from error
-        for kind in ("json", "jsonb"):  # leave the decoding of all JSON texts to one place
+        for kind in ("json", "jsonb"):  # decode JSON texts only in `decoded`
             connection.adapters.register_loader(kind, TextLoader)
         session = PostgresSession(env, address, connection, settings)
         try:

@@ -2,18 +2,18 @@
 
 A request has an id, the operation and its arguments:
 
-    {"id": 1, "f": "write", "key": "register", "value": 5, "client": "client-0"}
+{"id": 1, "f": "write", "key": "register", "value": 5, "client": "client-0"}
 
 The program makes one attempt at the node in its command line. It answers with the same id and
 exactly one of
 
-    {"id": 1, "ok": VALUE}     the operation happened; VALUE is its answer, or null
+{"id": 1, "ok": VALUE}     the operation happened; VALUE is its answer, or null
     {"id": 1, "fail": "why"}   the operation certainly did not happen
     {"id": 1, "info": "why"}   unknown
 
 Each connection of a client is one process. The process is killed when the client leaves the node.
-It is also killed if it does not answer in time, or answers anything else; the outcome of a change
-is then unknown.
+It is also killed if it does not answer in time, or gives another answer. The outcome of a change is
+then unknown.
 """
 
 from __future__ import annotations

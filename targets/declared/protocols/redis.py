@@ -46,11 +46,11 @@ _BEFORE: Final = frozenset({
 })  # fmt: skip
 """Errors that Redis returns before a command runs, or before a script's first write."""
 _NOTHING_DONE: Final = _BEFORE | {"BUSYKEY", "CROSSSLOT", "DENIED", "ERR", "OOM", "WRONGTYPE"}
-"""Errors after which a single command has done nothing. A proxy may have errors of its own."""
+"""Errors after which a single command has done nothing. Proxies may have errors of their own."""
 _LINK_FAILED: Final = re.compile(
     r"time|connect|\bconn\b|backend|upstream|server|reset", re.IGNORECASE
 )
-"""Words by which proxies report a lost server; twemproxy, Envoy and others use `ERR` for this."""
+"""Words in proxies' reports of a lost server. Twemproxy, Envoy and others use the code `ERR`."""
 _ELSEWHERE: Final = frozenset({"ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"})
 _LEASE_ARGUMENTS: Final = ("{key}", "{client}", "{lease_ms}")
 _CAS: Final = """
@@ -86,7 +86,7 @@ class RedisSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `primary`: use only nodes that report that they are primaries. `sentinels`: use only the node
     that a Sentinel, such as "s1:26379", names as the primary of `master`. `wait`: after each
-    change, send a `WAIT` for this number of replicas, with the timeout `wait_ms`; if fewer replicas
+    change, send a `WAIT` for this number of replicas, with the timeout `wait_ms`. If fewer replicas
     confirm the change, its outcome is unknown.
     """
 
@@ -338,7 +338,7 @@ def _refuse(error: ReplyError, *, sure: bool) -> None:
 def _refuse_transaction(opened: Any, words: Sequence[Any], ran: ReplyError) -> None:
     """Raise `DeclinedError` if certainly no command of the transaction ran.
 
-    If MULTI was refused, the commands after it run on their own, if they are not refused as well.
+    If Redis refused MULTI, the commands after it run individually.
     """
     why = next((each for each in (opened, *words) if isinstance(each, ReplyError)), ran)
     discarded = opened == "OK" and (ran.code == "EXECABORT" or ran.code in _BEFORE)
@@ -383,7 +383,7 @@ def _raw(reply: Any) -> Any:
 
 
 def _plain(reply: Any) -> Any:
-    """Return the JSON value of a reply; a status such as OK is refused, since it has no value."""
+    """Return the JSON value of a reply. A status such as OK is refused, since it has no value."""
     if reply is None or isinstance(reply, int):
         return reply
     if isinstance(reply, bytes):

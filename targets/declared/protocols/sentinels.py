@@ -1,7 +1,7 @@
 """Asks Redis Sentinels which node each of them considers the primary.
 
-Primaries are compared by `run_id` of INFO, the id of a server's run, because one server can have
-several addresses.
+Primaries are compared by the field `run_id` of INFO, which identifies a run of a server, because a
+server can have several addresses.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class _Primary(NamedTuple):
 
 
 class Sentinels:
-    """The Sentinels that a declaration lists. Each of them watches the primary named `master`."""
+    """The Sentinels in a declaration. Each of them watches the primary named `master`."""
 
     def __init__(self, nodes: Sequence[str], master: str) -> None:
-        """Take nodes such as "s1:26379"; raises `UsageError` for any other text."""
+        """Take nodes such as "s1:26379". Raises `UsageError` for any other text."""
         self.addresses, self._master = [_address_of(node) for node in nodes], master
 
     def __bool__(self) -> bool:
@@ -56,8 +56,8 @@ class Sentinels:
     async def term(self, env: ClientEnv, run_id: bytes) -> int:
         """Return the highest epoch, counted from 1, in which a Sentinel names this primary.
 
-        The result is 0 if no Sentinel names it, for example because it was replaced while
-        partitioned.
+        The result is 0 if no Sentinel names it, for example because it was replaced while it was
+        cut off.
         """
         asked = (self._named_by(env, address) for address in self.addresses)
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -72,8 +72,8 @@ class Sentinels:
     async def _named_by(self, env: ClientEnv, sentinel: Address) -> _Primary:
         """Ask one Sentinel for its primary.
 
-        After a failover, while a Sentinel still reconfigures the replicas, it already names the new
-        primary's address, but lists the new primary among the replicas of the old one.
+        During a failover, a Sentinel may name the new primary's address and still list it among the
+        replicas of the old one.
         """
         stream = await Stream.open(env, sentinel)
         try:

@@ -8,16 +8,18 @@ from typing import Final, Literal, NamedTuple
 __all__ = ["SHAPES", "Answer", "Shape"]
 
 Answer = Literal["ran", "done", "whether", "value", "list", "pairs", "raw"]
-"""The kind of value that `Session.perform` returns. "ran": nothing, even if nothing changed.
-"done": nothing, and the request took effect. "whether": whether it took effect. "value": a plain
-JSON value, null if there is none. "list": a list of such values. "pairs": a table, or a list of
-pairs. "raw": the whole answer as plain data, without decoding, for probes.
+"""The kind of value that `Session.perform` returns.
+
+"ran": nothing, even if nothing changed. "done": nothing, and the request took effect. "whether":
+whether it took effect. "value": a plain JSON value, null if there is none. "list": a list of such
+values. "pairs": a table, or a list of pairs. "raw": the whole answer as plain data, for probes.
 """
 
 
 class Shape(NamedTuple):
-    """The shape of one operation: its arguments, the answer that its template must return, whether
-    it may change something, and whether it is required in a vocabulary.
+    """The arguments of one operation, and the kind of answer that its template must return.
+
+    `changes`: it may change something. `optional`: a vocabulary may lack it.
     """
 
     arguments: frozenset[str]
@@ -71,8 +73,9 @@ SHAPES: Final[Mapping[str, Mapping[str, Shape]]] = {
     "ids": {"generate": _shape("key", "value")},
     "inserts": {"insert": _shape("key table id", "whether")},
 }
-"""The shape of each vocabulary's operations. If operations have no key, `key` is the vocabulary's
-name. `client` identifies the client. In a transaction, `mops` has all micro-operations, while `key`
-and `value` belong to one of them. A log's poll reads one key from `offset` on; no request assigns
-keys (`targets.declared.consumers`).
+"""The shapes of each vocabulary's operations.
+
+If operations have no key, `key` is the vocabulary's name. `client` identifies the client. In a
+transaction, `mops` has all micro-operations, while `key` and `value` belong to one of them. A log's
+poll reads one key from `offset` on. No request assigns keys (`targets.declared.consumers`).
 """

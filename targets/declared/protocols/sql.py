@@ -1,13 +1,13 @@
 """SQL: a template is a statement with bound parameters, or a list of them in one transaction.
 
-    read = "select value from register where id = {key}"
+read = "select value from register where id = {key}"
     transfer = ["update account set ...", "update account set ..."]
     txn = { r = "select ...", append = "insert ..." }
 
 A placeholder becomes a parameter of the driver: `{key}` as text, any other argument as JSON text,
 which also works for numeric columns. `{table:name}` becomes part of the statement. Texts in answers
-are JSON, too. A change that affects no row did not happen; in a transaction, this rolls everything
-back. Until `commit` is sent, no part of a transaction can have taken effect.
+are JSON, too. A change that affects no row did not happen. In a transaction, everything is then
+rolled back. Until `commit` is sent, no part of a transaction can have taken effect.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Result:
         return bool(value) if of_call or isinstance(value, bool) else True
 
     def value(self, answer: Answer) -> Any:
-        """Return the value for any type of answer except "whether"; raises `MalformedError`."""
+        """Return the value for any type of answer except "whether". Raises `MalformedError`."""
         if answer in {"ran", "done"}:
             return None
         if answer == "raw":
@@ -106,13 +106,13 @@ class Statement(Template):
         """Parse a statement. Its placeholders must not be inside quotes."""
         self.written = text
         self.calls = _CALL.match(text) is not None
-        """Whether it calls a function, and reads no table."""
+        """Whether it calls a function and reads no table."""
         self._parameters: list[tuple[str, str | None]] = []
         self._text = PLACEHOLDER.sub(self._parameter, text.replace("%", "%%"))
 
     def _parameter(self, match: re.Match[str]) -> str:
         name, encoding = match.groups()
-        if encoding == _NAME:  # part of the statement itself
+        if encoding == _NAME:  # this placeholder is part of the statement
             return match[0]
         self._parameters.append((name, encoding))
         return "%s"
@@ -130,7 +130,7 @@ class Statement(Template):
 
 
 class Statements(Template):
-    """One or more statements; several form one transaction. The last one's rows are the answer."""
+    """One or more statements. Several form one transaction. The last one's rows are the answer."""
 
     def __init__(self, answer: Answer, *statements: str) -> None:
         self.answer = answer
@@ -138,10 +138,10 @@ class Statements(Template):
 
 
 class Transaction(Template):
-    """One statement per kind of micro-operation; all statements of an operation are one
+    """One statement per kind of micro-operation. All statements of an operation are one
     transaction.
 
-    The statement for `r` returns either one value or, with `joined`, the elements of a list,
+    The statement for `r` returns one value. With `joined`, it returns the elements of a list,
     separated by commas.
     """
 
@@ -190,7 +190,7 @@ class SqlSession(Session):
     @property
     @abstractmethod
     def begin_statements(self) -> Sequence[str]:
-        """The statements that begin a transaction."""
+        """Return the statements that begin a transaction."""
 
     async def perform(
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool
@@ -208,7 +208,7 @@ class SqlSession(Session):
             raise
 
     async def _commit(self, statements: Coroutine[Any, Any, Any], *, changes: bool) -> Any:
-        """Begin a transaction with these statements and commit it. Only the commit can change
+        """Begin a transaction with these statements and commit it. Only the commit changes
         something.
 
         If a statement is declined, the transaction is rolled back.
@@ -293,7 +293,7 @@ def _cell(row: Sequence[Any]) -> Any:
 
 
 def _value(cell: Any) -> Any:
-    """The value of a column; a text is parsed as JSON."""
+    """Return the value of a column. A text is parsed as JSON."""
     if isinstance(cell, str | bytes):
         return decoded(cell)
     if isinstance(cell, Decimal) and cell.is_finite() and cell == cell.to_integral_value():

@@ -19,7 +19,7 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class Stream:
-    """A connection with one request at a time; answers are lines, and blocks of known size."""
+    """A connection with one request at a time. Answers are lines, and blocks of known size."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -34,8 +34,8 @@ class Stream:
     async def send(self, data: bytes) -> None:
         """Send a request.
 
-        Raises `NotSentError` if the peer has closed the connection, and `MalformedError` if unread
-        bytes are left, since these answer no request.
+        Raises `NotSentError` if the peer has closed the connection, and `MalformedError` if there
+        are unread bytes, since these answer no request.
         """
         arrived = unread(self._reader)
         self._buffer += arrived or b""
@@ -87,5 +87,5 @@ class Stream:
         self._buffer += data
 
     async def close(self) -> None:
-        """Abort the connection; safe to call twice."""
+        """Abort the connection. Safe to call twice."""
         await hang_up(self._writer)

@@ -22,7 +22,7 @@ __all__ = ["PLACEHOLDER", "check_names", "decoded", "encoded", "filled", "names_
 
 PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_0-9]*)(?::([a-z0-9]+))?\}")
 PLAIN: Final = frozenset({"key"})
-"""The arguments that are inserted as plain text, and not as JSON."""
+"""The arguments that are inserted as plain text instead of JSON."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -75,7 +75,7 @@ ENCODINGS: Final[Mapping[str, Callable[[str, Any], str]]] = {
 def filled(
     template: str, arguments: Mapping[str, Any], plain: Callable[[str, Any], str] = text_of
 ) -> str:
-    """Replace the placeholders of a template; `plain` encodes the ones without an encoding."""
+    """Replace the placeholders of a template. `plain` encodes placeholders without an encoding."""
 
     def replacement(match: re.Match[str]) -> str:
         name, encoding = match.groups()

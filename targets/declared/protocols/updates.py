@@ -18,7 +18,7 @@ __all__ = ["BANK", "CAS", "VersionedProtocol", "built_in", "played"]
 
 Arguments = Mapping[str, Any]
 _MESSAGES_MAX: Final = 100
-"""The maximum number of messages that one poll of a log gets."""
+"""Maximum number of messages that one poll of a log gets."""
 BANK: Final = {str(account): 10 for account in range(8)}
 """The accounts and balances with which the workload `bank` begins."""
 
@@ -71,10 +71,9 @@ def _number(value: Any) -> int:
 
 
 def _one(change: Callable[[Any, Arguments], tuple[Any, Any]]) -> Update:
-    """Make an operation on the item `{key}` from a function of its value.
+    """Return an operation on the item `{key}`, from a function of its value.
 
-    The function returns the answer and the new value. If the value is unchanged, nothing is
-    written.
+    The function returns the answer and the new value. An unchanged value is not written.
     """
 
     def changed(items: Items, arguments: Arguments) -> tuple[Any, Items]:
@@ -201,7 +200,7 @@ class VersionedProtocol(Protocol):
 
 
 def built_in(store: str, where: str, written: object) -> UsageError:
-    """Return the error for a template in the file, which this store does not support."""
+    """Return the error for a template in the file, which this store does not allow."""
     return UsageError(
         f"{where} is {shown(written)}: {store}'s operations are built in; remove it, or use the "
         "protocol 'program' for others"

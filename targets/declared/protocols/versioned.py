@@ -2,8 +2,8 @@
 
 etcd, ZooKeeper and memcached can store an item only if its version is still the one that was read.
 This makes any pure function of items an atomic operation. Every request of such an operation is an
-attempt of its own. If a write is refused, it had no effect, so the operation reads and tries again.
-Only the client's timeout ends these tries.
+attempt of its own. If a write is refused, it had no effect, so the operation reads and tries again
+until the client's timeout.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from targets.declared.protocols import Session, Template
 __all__ = ["Change", "Items", "Read", "Update", "VersionedSession", "Write"]
 
 Items = Mapping[str, Any]
-"""The values of items by key; an item that does not exist is null."""
+"""The values of items by key. An item that does not exist is null."""
 Change = Callable[[Items, Mapping[str, Any]], tuple[Any, Items]]
-"""A function of the items and the arguments: the answer, and the items to write."""
+"""A function that returns the answer and the items to write, from the items and the arguments."""
 
 
 class Read(Template):
@@ -42,7 +42,7 @@ class VersionedSession(Session):
 
     @abstractmethod
     async def load(self, keys: Sequence[str]) -> Mapping[str, tuple[Any, Any]]:
-        """Read items, all as of one moment, each with its version. Every request is one attempt."""
+        """Read items with their versions, all as of one moment. Every request is one attempt."""
 
     @abstractmethod
     async def store(self, items: Items, seen: Mapping[str, Any]) -> bool:

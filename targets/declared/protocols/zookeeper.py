@@ -1,8 +1,8 @@
 """ZooKeeper, with sessions of the harness's own, so that each request is exactly one attempt.
 
 kazoo's client would retry by itself and move sessions between servers, so only kazoo's wire format
-is used. Items are znodes with JSON texts; the first write of an item creates its znode. Unless
-`sync` is set, a read may be as old as the state of its server.
+is used. Items are znodes with JSON texts. The first write of an item creates its znode. Without the
+setting `sync`, a read may be as old as the state of its server.
 """
 
 from __future__ import annotations
@@ -159,8 +159,7 @@ class ZooKeeperSession(VersionedSession):
     async def put(self, key: str, value: Any) -> None:
         """Set the znode or, if it does not exist, create it.
 
-        If the first request is refused because of this, it certainly did nothing, so the other
-        follows.
+        A refused request certainly did nothing, so the other one may follow.
         """
         while True:
             for version in (_ANY_VERSION, _ABSENT):
@@ -197,7 +196,7 @@ class ZooKeeperSession(VersionedSession):
         return await super().perform(template, arguments, changes=changes)
 
     async def _answer_to(self, word: str) -> str:
-        """Return the answer to a four-letter word, which needs a connection of its own."""
+        """Return the answer to a four-letter word, for which a new connection is opened."""
         stream = await Stream.open(self.env, self.address)
         try:
             await stream.send(word.encode())
@@ -215,10 +214,11 @@ class ZooKeeperSession(VersionedSession):
         return leads, epoch
 
     async def server(self) -> str | None:
-        """Return the epoch from the last answer to `leadership`, since an epoch has one leader.
+        """Return the epoch from the last answer to `leadership`, since an epoch has only one
+        leader.
 
-        The server's address would be wrong: through a proxy, words and sessions have connections of
-        their own, which may lead to different servers.
+        The server's address would not identify it: through a proxy, a four-letter word and a
+        session have different connections, which may lead to different servers.
         """
         return self._server
 
@@ -226,7 +226,7 @@ class ZooKeeperSession(VersionedSession):
         return f"{self._settings.root}/harness-{quote(key, safe='')}"
 
     async def _ask(self, request: Any) -> Any:
-        """Send a request; return its answer. Raises `_RefusedError` for an error code."""
+        """Send a request and return its answer. Raises `_RefusedError` for an error code."""
         from kazoo.protocol.serialization import GetData, ReplyHeader
 
         self._xid += 1
